@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Errors and messages: made in one place, so that they read alike."""
+
+import errno
+import os
+import sys
+
+# What may be different at the next call: never remembered, never a reason to
+# give a backend up for good.
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+
+
+class TimeoutExpired(TimeoutError):
+    """The process was still running when the time was up.
+
+    ``pid`` is its process ID and ``timeout`` what the caller gave, in seconds.
+    """
+
+    # OSError takes two arguments for errno and strerror; with an __init__ of
+    # our own it sees only what is passed on, and ``errno`` stays None.
+    def __init__(self, pid: "int | None", timeout: "float | None") -> None:
+        super().__init__("process %s was still running after %s seconds" % (pid, timeout))
+        self.pid = pid
+        self.timeout = timeout
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        return type(self), (self.pid, self.timeout)
+
+
+def os_error(code: int, call: str, pid: "int | None" = None) -> OSError:
+    """The OSError subclass for an errno, naming the call and the process."""
+    where = call if pid is None else "%s, pid %d" % (call, pid)
+    return OSError(code, "%s (%s)" % (os.strerror(code), where))
+
+
+def no_such_process(pid: "int | None", why: "str | None" = None) -> OSError:
+    text = "No such process" if why is None else why
+    return ProcessLookupError(errno.ESRCH, "%s (pid %s)" % (text, pid))
+
+
+def log(message: str, *args: object) -> None:
+    """Tell the logger of the package, if this program uses logging at all.
+
+    It is not imported for it: with no file descriptor left, an import fails.
+    """
+    get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    if get_logger is not None:
+        get_logger(__package__).info(message, *args)

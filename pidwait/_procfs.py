@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Linux tells of a process in /proc, see proc_pid_stat(5)."""
+
+import os
+from errno import ENOENT
+
+from . import _probe
+from ._errors import log
+
+
+class Stat:
+    """The fields of /proc/<pid>/stat that tell whether, and as what, a process lives."""
+
+    __slots__ = ("name", "started", "state", "status", "threads")
+
+    def __init__(self, line: bytes) -> None:
+        # The name stands in parentheses and can hold spaces and parentheses.
+        head, _, tail = line.rpartition(b")")
+        fields = tail.split()
+        self.name = head.partition(b"(")[2].decode("utf-8", "replace")
+        self.state = fields[0]
+        self.threads = int(fields[17])
+        self.started = int(fields[19])  # in clock ticks since boot
+        # The wait status, Linux >= 3.5; 0 as well for who may not see it.
+        self.status = int(fields[49]) if len(fields) > 49 else 0
+
+    @property
+    def exited(self) -> bool:
+        # A main thread that has ended before the others is a zombie, too: the
+        # process runs on, and its last status is not known before they end.
+        return self.state in (b"Z", b"X") and self.threads <= 1
+
+
+def read_stat(pid: int) -> "Stat | None":
+    """None where /proc does not tell, which need not mean that the process is gone."""
+    text = _read_entry(pid, "stat")
+    return Stat(text) if text else None
+
+
+def thread_group(pid: int) -> "int | None":
+    """The process that a process or thread ID belongs to; None where /proc does not tell."""
+    for line in (_read_entry(pid, "status") or b"").splitlines():
+        if line.startswith(b"Tgid:"):
+            return int(line[5:])
+    return None
+
+
+def _read_entry(pid: int, name: str) -> "bytes | None":
+    if not _probe.works(check):
+        return None
+    path = "/proc/%d/%s" % (pid, name)
+    try:
+        return _read(path)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:  # no file descriptor left, or hidepid=1
+        log("%s: %s", path, error)
+        return None
+
+
+def fd_info(fd: int) -> "dict[str, str]":
+    """What /proc/self/fdinfo tells of a file descriptor, see proc_pid_fdinfo(5)."""
+    text = _read("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def check() -> None:
+    """Raise an OSError where /proc is not there or shows another PID namespace."""
+    # Left over from before unshare(2), /proc would tell of other processes
+    # that have the same numbers.
+    if os.readlink("/proc/self") != str(os.getpid()):
+        raise OSError(ENOENT, "/proc is that of another PID namespace")
+    _read("/proc/self/stat")
+
+
+def self_fields() -> "list[bytes]":
+    """The fields of /proc/self/stat from the third on: the state."""
+    return _read("/proc/self/stat").rpartition(b")")[2].split()
+
+
+def _read(path: str) -> bytes:
+    # One read() gives the whole of these files; open() would add an fstat, an
+    # ioctl and an lseek.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 8192)
+    finally:
+        os.close(fd)
