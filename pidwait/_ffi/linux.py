@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: prototypes, system call numbers, layouts, constants."""
+
+import os
+import sys
+
+# name: (result, arguments...)
+PROTOTYPES = {
+    # long syscall(long number, ...);
+    "syscall": ("long", "long", "long", "long", "long", "long"),
+    # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
+    "waitid": ("int", "int", "unsigned int", "void *", "int"),
+}
+
+# name: (public binding of the interpreter, number in the common table)
+SYSCALLS = {
+    # int pidfd_open(pid_t pid, unsigned int flags);                Linux 5.3
+    "pidfd_open": 434,
+    # int pidfd_send_signal(int pidfd, int sig, siginfo_t *info,
+    #                       unsigned int flags);                    Linux 5.1
+    "pidfd_send_signal": 424,
+}
+
+# What is added to a number of the common table, by architecture (the first
+# part of a triplet, or what uname(2) says). Calls from 424 on have the same
+# number everywhere but here; an architecture that is not listed has none.
+_COMMON = (
+    "aarch64 aarch64_be arc arceb arm armv5l armv5tel armv6l armv7l armv8l csky "
+    "hexagon i386 i486 i586 i686 loongarch32 loongarch64 m68k microblaze "
+    "microblazeel nios2 or1k parisc parisc64 hppa powerpc powerpcle powerpc64 "
+    "powerpc64le ppc ppcle ppc64 ppc64le riscv32 riscv64 s390 s390x sh sh4 sparc "
+    "sparc64 x86_64 xtensa"
+).split()
+_MIPS = ("mips", "mipsel", "mipsisa32r6", "mipsisa32r6el")
+_MIPS64 = ("mips64", "mips64el", "mipsisa64r6", "mipsisa64r6el")
+
+# idtype_t and options of waitid(2)
+P_PID = 1
+P_PIDFD = 3  # Linux 5.4
+WNOHANG = 0x00000001
+WEXITED = 0x00000004
+WNOWAIT = 0x01000000
+
+# si_code of a SIGCHLD: how a process ended
+CLD_EXITED = 1
+CLD_KILLED = 2
+CLD_DUMPED = 3
+
+# ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, the exit status
+# 6.15. _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
+PIDFD_GET_INFO = 0xC040FF0B
+PIDFD_INFO_SIZE = 64
+PIDFD_INFO_EXIT = 1 << 3  # of the mask, a u64 at 0
+PIDFD_INFO_STATUS = 60
+
+SIGINFO_SIZE = 128
+WORD = 8 if sys.maxsize > 2**32 else 4
+# si_pid, si_uid and si_status stand in a union that is aligned to a word.
+SIGINFO_PID = 16 if WORD == 8 else 12
+SIGINFO_STATUS = SIGINFO_PID + 8
+# MIPS has si_errno and si_code the other way round.
+SIGINFO_CODE = 4 if os.name == "posix" and os.uname().machine.startswith("mips") else 8
+
+
+def offset(machine: str, abi: str, word: int) -> int:
+    """What the architecture adds to the common system call numbers.
+
+    ``machine`` is uname's, ``abi`` the interpreter's triplet or "", ``word`` the
+    size of a pointer: a 32-bit interpreter can run on a 64-bit kernel. LookupError
+    for an architecture that is not in the table: never a guess.
+    """
+    if abi.endswith("gnux32"):
+        return 0x40000000
+    architecture = abi.partition("-")[0] or machine
+    if architecture in _COMMON:
+        return 0
+    if architecture == "alpha":
+        return 110
+    if architecture in _MIPS:
+        return 4000
+    if architecture in _MIPS64:
+        if word == 8:
+            return 5000
+        if "abin32" in abi:
+            return 6000
+    raise LookupError("the system call numbers of %s are not known" % architecture)
+
+
+def number(call: str) -> int:
+    """The number of a system call on the running system; LookupError if not known."""
+    abi = getattr(sys.implementation, "_multiarch", "")
+    return SYSCALLS[call] + offset(os.uname().machine, abi, WORD)
