@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: a pidfd and poll(2).
+
+pidfd_open         Linux 5.3; an fd that is readable once all threads have ended
+pidfd_send_signal  Linux 5.1
+waitid, P_PIDFD    Linux 5.4; just this child, whatever became of its number
+fstat              Linux 6.9; the inode number names the process
+POLLHUP            Linux 6.12, about; tells that it has been reaped
+PIDFD_GET_INFO     Linux 6.13; with the exit status 6.15
+"""
+
+import os
+import select
+import sys
+from errno import EBADF, EINVAL, ENOENT, ENOSYS
+from io import UnsupportedOperation
+
+from .. import _exitcodes, _probe, _procfs
+from .._deadline import Deadline
+from .._errors import log, no_such_process, os_error
+from .._ffi import calls, linux
+from . import polling
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+# How long a wait goes on for the exit code of a process that has exited, when
+# only its reaping, which is due any moment, will tell the code.
+_GRACE = 0.01
+
+
+class Handle:
+    """A pidfd."""
+
+    __slots__ = ("_fallback", "_reaped", "fd", "pid")
+
+    def __init__(self, pid: int) -> None:
+        self._start(pid, _open(pid))
+
+    def _start(self, pid: "int | None", fd: int) -> None:
+        self.pid = pid
+        self.fd = fd
+        self._reaped = False
+        self._fallback: "polling.Handle | None" = None
+
+    @classmethod
+    def from_fd(cls, fd: int) -> "Handle":
+        """Take over a pidfd; the pid is None if it has none here, or none any more."""
+        handle = cls.__new__(cls)
+        handle._start(_examine(fd), fd)
+        return handle
+
+    @property
+    def backend(self) -> str:
+        return "pidfd" if self._fallback is None else self._fallback.backend
+
+    def fileno(self) -> int:
+        if self._fallback is not None:
+            raise UnsupportedOperation("a process that is polled has no fileno")
+        return self.fd
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def wait(self, deadline: Deadline) -> bool:
+        if self._fallback is not None:
+            return self._fallback.wait(deadline)
+        try:
+            return self._poll(select.POLLIN, deadline)
+        except OSError as error:
+            # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0; our EBADF.
+            if self.pid is None:
+                raise
+            log("pid %d is polled: %s", self.pid, error)
+            return self._fall_back(self.pid) or self.wait(deadline)
+
+    def _poll(self, mask: int, deadline: Deadline) -> bool:
+        poll = select.poll()
+        poll.register(self.fd, mask)
+        while True:
+            events = poll.poll(deadline.milliseconds())
+            if events:
+                event = events[0][1]
+                if event & select.POLLNVAL:  # not an exit: the fd is not open
+                    raise os_error(EBADF, "poll", self.pid)
+                self._reaped = bool(event & select.POLLHUP)
+                return True
+            if deadline.expired():
+                return False
+
+    def _fall_back(self, pid: int) -> bool:
+        """Go on by polling; True where the process turns out to be gone."""
+        try:
+            fallback = polling.Handle(pid)
+        except ProcessLookupError:
+            self._reaped = True
+            return True
+        # The number could have gone to another process before the look, so the
+        # pidfd is asked after it.
+        self._reaped = self._is_reaped()
+        if not self._reaped:
+            self._fallback = fallback
+        return self._reaped
+
+    def _is_reaped(self) -> bool:
+        """Whether the pid may be somebody else's by now."""
+        try:
+            calls.get("pidfd_send_signal")(self.fd, 0)
+        except ProcessLookupError:
+            return True
+        except OSError as error:
+            log("pidfd_send_signal: %s", error)
+        return False
+
+    def collect(self, reap: bool, deadline: Deadline) -> "int | None":
+        if self._fallback is not None:
+            return self._fallback.collect(reap, deadline)
+        if not self._reaped:
+            try:
+                code = _exitcodes.from_child(linux.P_PIDFD, self.fd, self.pid, reap)
+                if code is not None:
+                    return code
+            except _exitcodes.NotYet:
+                if reap:
+                    raise
+        return self._code_of_other(deadline)
+
+    def _code_of_other(self, deadline: Deadline) -> "int | None":
+        """The exit code of who is not our child, or was reaped by somebody else."""
+        has_info = _probe.works(check_get_info)
+        if self._reaped:
+            return _exitcodes.from_pidfd(self.fd)[1] if has_info else None
+        # Ready, but not reaped when poll looked. What /proc says of the pid is
+        # ours if the pidfd says afterwards that it still is not.
+        code = _exitcodes.from_zombie(self.pid)
+        if not has_info:
+            return None if code is None or self._is_reaped() else code
+        reaped, status = _exitcodes.from_pidfd(self.fd)
+        if reaped or code is not None:
+            return status if reaped else code
+        # Not to be seen in /proc: a moment later the parent may have reaped it.
+        if self._poll(0, Deadline(deadline.at_most(_GRACE))):
+            return _exitcodes.from_pidfd(self.fd)[1]
+        return None
+
+    def send_signal(self, sig: int) -> None:
+        if _probe.works(check_send_signal):
+            calls.get("pidfd_send_signal")(self.fd, sig)
+        elif self.pid is None or self._poll(select.POLLIN, Deadline(0)):
+            raise no_such_process(self.pid)
+        else:
+            # Between poll and kill is a window: it would have to exit, be
+            # reaped, and all other pids be given out.
+            os.kill(self.pid, sig)
+
+    def identify(self) -> "tuple[object, ...] | None":
+        if _probe.works(check_pidfs):
+            return "pidfd", os.fstat(self.fd).st_ino
+        identity = None if self.pid is None else polling.identify(self.pid)
+        return None if self._is_reaped() else identity
+
+
+def _open(pid: int) -> int:
+    try:
+        fd: int = calls.get("pidfd_open")(pid, 0)
+    except OSError as error:
+        if error.errno == ENOENT:
+            raise no_such_process(pid, "a thread's ID, not a process's") from None
+        # EINVAL may be a thread on older kernels, or a process that is just
+        # exiting (psutil#2715): polling finds out.
+        raise os_error(error.errno or 0, "pidfd_open", pid) from None
+    return fd
+
+
+def _examine(fd: int) -> "int | None":
+    if isinstance(fd, bool) or not isinstance(fd, int):
+        raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
+    if fd < 0:
+        raise ValueError("fd must not be negative: %d" % fd)
+    os.set_inheritable(fd, False)
+    info = _procfs.fd_info(fd)
+    if "Pid" not in info:
+        raise ValueError("fd %d is not a pidfd" % fd)
+    if int(info["flags"], 8) & os.O_EXCL:  # PIDFD_THREAD, Linux 6.9
+        raise ValueError("fd %d is the pidfd of a thread, not of a process" % fd)
+    pid = int(info["Pid"])
+    return pid if pid > 0 else None
+
+
+def check() -> None:
+    """Open and poll a pidfd of this very process."""
+    # Before Android 12 the answer to an unlisted system call is a signal that kills.
+    if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
+        raise OSError(ENOSYS, "Android before 12 kills who calls pidfd_open")
+    if not hasattr(select, "poll"):
+        raise OSError(ENOSYS, "the select module has no poll")
+    with_self(_check_poll)
+
+
+def _check_poll(handle: Handle) -> None:
+    if handle._poll(select.POLLIN, Deadline(0)):
+        raise OSError(ENOSYS, "poll takes a running process for an exited one")
+
+
+def with_self(use: "Callable[[Handle], None]") -> None:
+    handle = Handle(os.getpid())
+    try:
+        use(handle)
+    finally:
+        handle.close()
+
+
+def check_send_signal() -> None:
+    """Send signal 0, which is none, to this very process."""
+    with_self(lambda handle: calls.get("pidfd_send_signal")(handle.fd, 0))
+
+
+def check_get_info() -> None:
+    """Ask about this very process: which tells of Linux 6.13, not yet of exit codes."""
+    with_self(lambda handle: _exitcodes.get_info(handle.fd) and None)
+
+
+def check_pidfs() -> None:
+    """Whether each process has an inode, or all pidfds share that of other anonymous files."""
+    with_self(_check_inode)
+
+
+def _check_inode(handle: Handle) -> None:
+    with select.epoll() as other:
+        if os.fstat(handle.fd).st_dev == os.fstat(other.fileno()).st_dev:
+            raise OSError(EINVAL, "pidfds have no inodes of their own")
+
+
+def check_waitid() -> None:
+    """Look for a child that can't be: this very process."""
+    try:
+        with_self(lambda handle: calls.get("waitid")(linux.P_PIDFD, handle.fd, linux.WEXITED))
+    except ChildProcessError:
+        return
+
+
+# What the probe shows: name, the call it goes through, what asks for it.
+CALLS = (
+    ("pidfd_open", "pidfd_open", check),
+    ("pidfd_send_signal", "pidfd_send_signal", check_send_signal),
+    ("waitid", "waitid", check_waitid),
+    ("PIDFD_GET_INFO", "ioctl", check_get_info),
+    ("pidfd inodes", None, check_pidfs),
+    ("/proc", None, _procfs.check),
+    ("/proc exit status", None, _exitcodes.check_status),
+)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every system: look again and again, at growing intervals.
+
+A process is known by its number and its start time, from /proc. Where /proc is
+hidden or can't be read (no file descriptor left), our own children are known by
+waitid(2); of others only kill(2) tells, which takes a zombie for alive.
+"""
+
+import os
+from io import UnsupportedOperation
+
+from .. import _exitcodes, _polling, _procfs
+from .._deadline import Deadline
+from .._errors import no_such_process
+from .._ffi import linux
+
+
+class Handle:
+    """A process ID, and the start time of the process that had it at first."""
+
+    __slots__ = ("_started", "_stat", "pid")
+
+    backend = "polling"
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        # What /proc told last; None where it did not.
+        self._stat = _procfs.read_stat(pid)
+        self._started = self._stat and self._stat.started
+        if self._stat is None and not exists(pid):
+            raise no_such_process(pid)
+        if _procfs.thread_group(pid) not in (pid, None):
+            raise no_such_process(pid, "a thread's ID, not a process's")
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a process that is polled has no fileno")
+
+    def close(self) -> None:
+        """Nothing is open between two looks."""
+
+    def wait(self, deadline: Deadline) -> bool:
+        return _polling.poll(self._exited, deadline)
+
+    def _exited(self) -> bool:
+        stat = self._stat = _procfs.read_stat(self.pid)
+        if stat is None:
+            return self._exited_unseen()
+        if self._started is None:
+            self._started = stat.started
+        return stat.exited or stat.started != self._started
+
+    def _exited_unseen(self) -> bool:
+        try:
+            if _exitcodes.from_child(linux.P_PID, self.pid, self.pid, False) is not None:
+                return True
+        except _exitcodes.NotYet:
+            return False
+        return not exists(self.pid)
+
+    def collect(self, reap: bool, deadline: Deadline) -> "int | None":
+        stat = self._stat
+        if stat is None:
+            if not exists(self.pid):
+                return None
+        elif stat.started != self._started:
+            return None
+        elif stat.status and not reap:
+            return _exitcodes.from_status(stat.status)
+        code = None
+        try:
+            code = _exitcodes.from_child(linux.P_PID, self.pid, self.pid, reap)
+        except _exitcodes.NotYet:
+            if reap:
+                raise
+        if code is None:
+            code = _exitcodes.from_zombie(self.pid)
+        # What was asked by number counts if the number has not changed hands.
+        return code if reap or self._is_same() else None
+
+    def _is_same(self) -> bool:
+        stat = _procfs.read_stat(self.pid)
+        return stat is None or stat.started == self._started
+
+    def send_signal(self, sig: int) -> None:
+        if self._exited():
+            raise no_such_process(self.pid)
+        # Between the look and kill is a window: it would have to exit, be
+        # reaped, and all other pids be given out.
+        os.kill(self.pid, sig)
+
+    def identify(self) -> "tuple[object, ...] | None":
+        return None if self._started is None else ("start", self.pid, self._started)
+
+
+def check() -> None:
+    """It can be used everywhere."""
+
+
+def exists(pid: int) -> bool:
+    """Whether a process or thread, or a zombie of it, has that number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # there is one, of somebody else
+        return True
+    return True
+
+
+def identify(pid: int) -> "tuple[object, ...] | None":
+    stat = _procfs.read_stat(pid)
+    return None if stat is None else ("start", pid, stat.started)

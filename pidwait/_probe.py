@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What this system offers: asked by the real call, on first need, and remembered."""
+
+import os
+import sys
+from errno import ENOSYS
+
+from . import _config, _ffi
+from ._errors import PASSING, log
+from ._ffi import calls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Callable
+
+# What a check found: None, or the error that tells the reason.
+_answers: "dict[Callable[[], None], OSError | None]" = {}
+_backend: "list[ModuleType]" = []
+
+
+def ask(check: "Callable[[], None]") -> "OSError | None":
+    """The error that ``check()`` raises, or None; asked once.
+
+    What passes, such as having no file descriptor left, says nothing about the
+    system: it is not remembered, and counts as available.
+    """
+    try:
+        return _answers[check]
+    except KeyError:
+        pass
+    try:
+        check()
+        error = None
+    except OSError as caught:
+        if caught.errno in PASSING:
+            return None
+        error = caught
+        # A traceback would keep the frames of the first caller alive.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        log("%s.%s: %s", check.__module__, check.__name__, error)
+    _answers[check] = error
+    return error
+
+
+def works(check: "Callable[[], None]") -> bool:
+    return ask(check) is None
+
+
+def backend() -> "ModuleType":
+    """The backend for new handles, chosen once."""
+    if not _backend:
+        _backend.append(_choose())
+    return _backend[0]
+
+
+def _backends() -> "dict[str, ModuleType]":
+    """All, best first."""
+    from ._backends import pidfd, polling
+
+    return {"pidfd": pidfd, "polling": polling}
+
+
+def _choose() -> "ModuleType":
+    known = _backends()
+    choice = _config.choice(_config.BACKEND, "pidfd", "kqueue", "win32", "polling")
+    if choice == "auto":
+        return next(module for module in known.values() if works(module.check))
+    error = ask(known[choice].check) if choice in known else OSError(ENOSYS, "not on this system")
+    if error is not None:
+        raise OSError(error.errno, "%s is %s: %s" % (_config.BACKEND, choice, error.strerror))
+    return known[choice]
+
+
+def forget() -> None:
+    """Ask again at the next need, as after a change of the environment variables."""
+    _answers.clear()
+    _backend.clear()
+    calls.forget()
+
+
+def probe() -> "dict[str, Any]":
+    """What this system offers for waiting, and why it does not offer more.
+
+    A dict that json can write. ``backend`` is the one in use; ``backends``,
+    ``bindings`` and ``calls`` have an entry for each that there is: ``available``,
+    ``via`` (what a call is reached through) and ``reason`` (why it is not
+    available, else None). ValueError where PIDWAIT_BACKEND or PIDWAIT_FFI is set
+    to something else than the choices, which it lists; OSError where it is set to
+    something that this system has not got.
+    """
+    from ._backends import pidfd
+
+    system = os.uname() if hasattr(os, "uname") else None
+    return {
+        "system": "%s %s %s" % (system[0], system[2], system[4]) if system else sys.platform,
+        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
+        "backend": backend().__name__.rpartition(".")[2],
+        "backends": {name: _row(ask(module.check)) for name, module in _backends().items()},
+        "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
+        "calls": {
+            name: dict(_row(ask(check)), via=_via(call)) for name, call, check in pidfd.CALLS
+        },
+    }
+
+
+def _row(error: "Exception | None") -> "dict[str, Any]":
+    reason = None if error is None else getattr(error, "strerror", None) or str(error)
+    return {"available": error is None, "reason": reason}
+
+
+def _via(call: "str | None") -> "str | None":
+    try:
+        return call and calls.resolve(call)[1]
+    except OSError:
+        return None
