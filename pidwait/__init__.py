@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Wait for processes to exit, without polling, on every Python from 3.6 on."""
+
+from ._errors import TimeoutExpired
+from ._probe import probe
+from .process import Process, pid_exists, wait
+
+__version__ = "0.1.0"
+
+__all__ = ["Process", "TimeoutExpired", "pid_exists", "probe", "wait"]

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A resource that several threads use, and any of them may close."""
+
+import os
+from _thread import RLock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Guard:
+    """Gives the resource out in a ``with`` statement, and closes it after the last use.
+
+    Once close() has been called nobody gets it any more: ValueError.
+    """
+
+    # The lock is for other threads. It is reentrant, and what it covers is
+    # written to be interrupted anywhere, for signal handlers: one that closes
+    # the handle that its own thread is about to use must neither deadlock nor
+    # close it twice.
+
+    __slots__ = ("_closed", "_lock", "_open", "_pid", "_users", "resource")
+
+    def __init__(self, resource: "Any") -> None:
+        self.resource = resource
+        self._open = [True]
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = RLock()
+        self._users = 0
+
+    def _locked(self) -> "Any":
+        # In a forked child the lock may be held, and the resource used, by
+        # threads that there are only in the parent.
+        if self.is_copy():
+            self._start()
+        return self._lock
+
+    def is_copy(self) -> bool:
+        """Whether this is what a fork left of a parent's, and not used yet."""
+        return self._pid != os.getpid()
+
+    def __enter__(self) -> "Any":
+        with self._locked():
+            self._users += 1
+        if self._closed:
+            self.__exit__()
+            raise ValueError("the handle is closed")
+        return self.resource
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self._locked():
+            self._users = max(0, self._users - 1)
+            last = self._closed and self._users == 0
+        if last:
+            self._close()
+
+    def close(self) -> None:
+        """Close it now, or after the last use."""
+        with self._locked():
+            self._closed = True
+            last = self._users == 0
+        if last:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self._open.pop()  # only one gets it
+        except IndexError:
+            return
+        self.resource.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
