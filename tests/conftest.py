@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+
+from . import pidwait
+from .processes import Keeper, sleeping
+
+_probe = sys.modules[pidwait.__name__ + "._probe"]
+
+# id: (PIDWAIT_BACKEND, PIDWAIT_FFI)
+VARIANTS = {
+    "pidfd-own": ("pidfd", "auto"),
+    "pidfd-ctypes": ("pidfd", "ctypes"),
+    "pidfd-cffi": ("pidfd", "cffi"),
+    "polling": ("polling", "auto"),
+}
+
+
+def why_not(variant):
+    """The probe's reason why a variant can't run here, or None."""
+    backend, ffi = VARIANTS[variant]
+    answer = pidwait.probe()
+    if not answer["backends"][backend]["available"]:
+        return answer["backends"][backend]["reason"]
+    if ffi != "auto":
+        return answer["bindings"][ffi]["reason"]
+    via = answer["calls"]["pidfd_open"]["via"]
+    if backend == "pidfd" and via != "os":
+        return "this interpreter's os has no pidfd_open: it goes through %s" % via
+    return None
+
+
+@pytest.fixture
+def use_variant(monkeypatch):
+    """Force a backend and a binding, here and in child processes."""
+
+    def use(variant):
+        reason = why_not(variant)
+        if reason:
+            pytest.skip(reason)
+        backend, ffi = VARIANTS[variant]
+        monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+        monkeypatch.setenv("PIDWAIT_FFI", ffi)
+        _probe.forget()
+
+    yield use
+    monkeypatch.undo()
+    _probe.forget()
+
+
+@pytest.fixture(params=list(VARIANTS))
+def variant(request, use_variant):
+    """Every way to wait that this machine offers; the test runs once for each."""
+    use_variant(request.param)
+    return request.param
+
+
+@pytest.fixture
+def backend(variant):
+    return variant.partition("-")[0]
+
+
+def open_fds():
+    return sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No test leaves an open file descriptor, or a child."""
+    before = open_fds()
+    yield
+    if open_fds() != before:
+        gc.collect()
+    assert open_fds() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def start():
+    """start(args...) runs a child, which is killed and reaped after the test."""
+    children = []
+
+    def start(*args, **kwargs):
+        child = subprocess.Popen(args, **kwargs)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        if child.returncode is None:
+            try:
+                child.kill()
+            except ProcessLookupError:
+                assert child.poll() is not None
+            child.wait()
+
+
+@pytest.fixture
+def sleeper(start):
+    """A child that sleeps for a minute."""
+    return start(*sleeping(60))
+
+
+@pytest.fixture
+def keeper():
+    """A parent of processes that are not our children."""
+    keeper = Keeper()
+    yield keeper
+    keeper.close()

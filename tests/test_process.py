@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Process: a handle."""
+
+import copy
+import gc
+import io
+import os
+import pickle
+import select
+import signal
+import threading
+import warnings
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, eventually, exiting, gone_pid, state
+
+
+def test_attributes(variant, backend, sleeper):
+    with pidwait.Process(sleeper.pid) as process:
+        assert process.pid == sleeper.pid
+        assert process.backend == backend
+        assert process.exitcode is None
+        assert not process.exited()
+        assert repr(sleeper.pid) in repr(process) and backend in repr(process)
+
+
+def test_wait(variant, start):
+    child = start(*exiting(7, after=0.05))
+    with pidwait.Process(child.pid) as process:
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0)
+        assert process.wait() == 7
+        assert process.exitcode == 7
+        assert process.exited()
+        assert state(child.pid) == "Z"
+        assert process.wait(0, reap=True) == 7
+        assert state(child.pid) is None
+        assert process.wait(0) == 7
+
+
+def test_exited_finds_the_exit_code(variant, start):
+    child = start(*exiting(2))
+    with pidwait.Process(child.pid) as process:
+        become_zombie(child.pid)
+        assert process.exited()
+        assert process.exitcode == 2
+
+
+def test_wait_of_a_process_object(variant, start):
+    child = start(*exiting(3))
+    with pidwait.Process(child.pid) as process:
+        assert pidwait.wait(process, 30) == 3
+        assert process.exitcode == 3
+
+
+def test_no_such_process(variant):
+    with pytest.raises(ProcessLookupError) as caught:
+        pidwait.Process(gone_pid())
+    assert "pid" in str(caught.value)
+
+
+def test_survives_the_reaping(variant, start):
+    child = start(*exiting(0, after=0.02))
+    with pidwait.Process(child.pid) as process:
+        child.wait()
+        assert process.wait(30) in (0, None)
+        assert process.exited()
+
+
+def test_fileno(variant, backend, start, sleeper):
+    child = start(*exiting(0, after=0.05))
+    with pidwait.Process(child.pid) as process:
+        if backend == "polling":
+            with pytest.raises(io.UnsupportedOperation):
+                process.fileno()
+            return
+        assert select.select([process], [], [], 30)[0] == [process]
+        assert not os.get_inheritable(process.fileno())
+
+
+def test_signals(variant, start):
+    child = start("sh", "-c", "trap 'exit 3' TERM; echo; while :; do sleep 0.01; done", stdout=-1)
+    child.stdout.readline()
+    with pidwait.Process(child.pid) as process:
+        process.send_signal(0)
+        process.terminate()
+        assert process.wait() == 3
+        for send in (process.terminate, process.kill, lambda: process.send_signal(0)):
+            with pytest.raises(ProcessLookupError):
+                send()
+    child = start("sleep", "60")
+    with pidwait.Process(child.pid) as process:
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_closed(variant, sleeper):
+    process = pidwait.Process(sleeper.pid)
+    process.close()
+    process.close()
+    for use in (process.exited, process.wait, process.kill, process.fileno):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert process.pid == sleeper.pid and process.exitcode is None
+    assert "closed" in repr(process)
+
+
+def test_close_leaves_a_wait_intact(variant, start):
+    child = start(*exiting(4, after=0.2))
+    process = pidwait.Process(child.pid)
+    codes = []
+    waiter = threading.Thread(target=lambda: codes.append(process.wait()))
+    waiter.start()
+    eventually(lambda: process._guard._users == 1)
+    process.close()
+    with pytest.raises(ValueError, match="closed"):
+        process.wait()
+    waiter.join()
+    assert codes == [4]
+
+
+def test_forgotten_close_warns(variant, sleeper):
+    process = pidwait.Process(sleeper.pid)
+    with pytest.warns(ResourceWarning, match=str(sleeper.pid)):
+        del process
+        gc.collect()
+
+
+def test_failed_construction_does_not_warn(variant):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ProcessLookupError):
+            pidwait.Process(gone_pid())
+        gc.collect()
+
+
+def test_equal_by_process(variant, start):
+    one, other = start("sleep", "60"), start("sleep", "60")
+    with pidwait.Process(one.pid) as a, pidwait.Process(one.pid) as b:
+        with pidwait.Process(other.pid) as c:
+            assert a == b and hash(a) == hash(b)
+            assert a != c
+            assert a != one.pid
+            assert len({a, b, c}) == 2
+        one.kill()
+        one.wait()
+        assert a == b
+    assert a == b
+    assert a == a
+
+
+def test_not_copied(variant, sleeper):
+    with pidwait.Process(sleeper.pid) as process:
+        for make in (pickle.dumps, copy.copy):
+            with pytest.raises(TypeError, match="handle"):
+                make(process)
+
+
+def test_forked_copy(variant, start):
+    child = start(*exiting(6, after=0.1))
+    with pidwait.Process(child.pid) as process:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                # Not its child, so that the code may be unknown.
+                status = 0 if process.wait(30) in (6, None) and process.exited() else 2
+                process.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert process.wait() == 6
+
+
+def test_fork_while_another_thread_waits(variant, sleeper):
+    process = pidwait.Process(sleeper.pid)
+    waiter = threading.Thread(target=lambda: process.wait())
+    waiter.start()
+    eventually(lambda: process._guard._users == 1)
+    with process._guard._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                process._guard._lock = held_by_a_thread_that_is_not_here()
+                fd = process.fileno() if process.backend == "pidfd" else None
+                process.close()
+                status = 2 if fd is not None and is_open(fd) else 0
+            finally:
+                os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    sleeper.kill()
+    waiter.join()
+    process.close()
+
+
+def held_by_a_thread_that_is_not_here():
+    lock = threading.RLock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    return lock
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

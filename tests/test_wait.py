@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""wait(), on every backend and binding."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
+
+CODES = [0, 1, 7, 255, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGSEGV]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_exit_code_of_a_child(variant, start, code):
+    child = start(*exiting(code, after=0.05))
+    assert pidwait.wait(child.pid, 30) == code
+    # It was looked at, not reaped.
+    assert state(child.pid) == "Z"
+    assert child.wait() == code
+
+
+def test_exit_code_of_a_zombie_child(variant, start):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    assert pidwait.wait(child.pid) == 3
+    assert pidwait.wait(child.pid, 0) == 3
+
+
+def test_reap(variant, start):
+    child = start(*exiting(5, after=0.05))
+    assert pidwait.wait(child.pid, 30, reap=True) == 5
+    assert state(child.pid) is None
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, 0)
+
+
+def test_reap_of_somebody_elses_child_only_waits(variant, keeper):
+    pid = keeper.start("sleep 0.05")
+    assert pidwait.wait(pid, 30, reap=True) in (0, None)
+    assert keeper.reap(pid) == 0
+
+
+def test_not_a_child(variant, keeper):
+    pid = keeper.start("sleep 60")
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(pid, 0.01)
+    threading.Timer(0.05, os.kill, (pid, signal.SIGKILL)).start()
+    pidwait.wait(pid)
+    assert state(pid) == "Z"  # a zombie that its parent leaves standing has exited
+    pidwait.wait(pid, 0)
+    assert keeper.reap(pid) == signal.SIGKILL
+    assert pidwait.wait(pid, 0) is None
+
+
+def test_gone(variant):
+    assert pidwait.wait(gone_pid()) is None
+    assert pidwait.wait(gone_pid(), timeout=0, reap=True) is None
+
+
+def test_time_out(variant, sleeper):
+    start = time.monotonic()
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        pidwait.wait(sleeper.pid, 0.25)
+    assert time.monotonic() - start >= 0.25
+    assert caught.value.pid == sleeper.pid
+    assert caught.value.timeout == 0.25
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -math.inf, 0.0, False])
+def test_no_time_looks_once(variant, sleeper, timeout, monkeypatch):
+    def never(seconds):
+        raise AssertionError("slept")
+
+    monkeypatch.setattr(time, "sleep", never)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper.pid, timeout)
+
+
+@pytest.mark.parametrize(
+    "timeout", [None, math.inf, 1e10, 2147484, 2147483.647, sys.maxsize, 10**400, 1e308]
+)
+def test_long_time_outs(variant, start, timeout):
+    assert pidwait.wait(start(*exiting(4, after=0.02)).pid, timeout) == 4
+
+
+def test_shortest_time_out(variant, sleeper):
+    start = time.monotonic()
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper.pid, 5e-7)
+    assert time.monotonic() - start >= 5e-7
+
+
+def test_sleeps_interruptibly(variant, start, tmp_path):
+    code = "import %s as p; print(flush=True); p.wait(%d)" % (pidwait.__name__, os.getpid())
+    waiter = start(sys.executable, "-c", code, stdout=subprocess.PIPE)
+    assert waiter.stdout.readline() == b"\n"
+    eventually(lambda: state(waiter.pid) == "S")
+    # Looking comes in between only where it has to poll, and is quickly over.
+    seen = {state(waiter.pid) for _ in range(20)}
+    assert seen <= {"S", "R"} and "D" not in seen
+
+
+def test_thread_id_is_no_process(variant):
+    with another_thread() as tid:
+        assert pidwait.wait(tid) is None
+        assert not pidwait.pid_exists(tid)
+        with pytest.raises(ProcessLookupError):
+            pidwait.Process(tid)
+
+
+class another_thread:
+    """The kernel's ID of a thread that is there during the block."""
+
+    def __enter__(self):
+        before = set(os.listdir("/proc/self/task"))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._over.wait)
+        self._thread.start()
+        (tid,) = set(os.listdir("/proc/self/task")) - before
+        return int(tid)
+
+    def __exit__(self, *exc_info):
+        self._over.set()
+        self._thread.join()
+
+
+def test_main_thread_that_ended_first(variant, start):
+    # Its main thread is a zombie, the process runs on.
+    code = """if True:
+        import ctypes, os, threading, time
+        def rest():
+            time.sleep(0.3)
+            os._exit(9)
+        threading.Thread(target=rest).start()
+        ctypes.CDLL(None).pthread_exit(None)
+    """
+    child = start(sys.executable, "-c", code)
+    become_zombie(child.pid)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(child.pid, 0)
+    assert pidwait.wait(child.pid) == 9
+
+
+def test_stopped_and_continued_is_not_exited(variant, sleeper):
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    eventually(lambda: state(sleeper.pid) == "T")
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper.pid, 0.01)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper.pid, 0.01)
+    sleeper.kill()
+    assert pidwait.wait(sleeper.pid) == -signal.SIGKILL
+
+
+def test_signal_handler_runs_and_the_wait_goes_on(variant, start):
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.005)
+        began = time.monotonic()
+        assert pidwait.wait(start(*exiting(6, after=0.3)).pid, 30) == 6
+        with pytest.raises(pidwait.TimeoutExpired):
+            pidwait.wait(os.getpid(), 0.2)
+        assert time.monotonic() - began >= 0.5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(seen) > 3
+
+
+def test_exception_of_a_signal_handler_comes_through(variant, sleeper):
+    class Stop(Exception):
+        pass
+
+    def stop(*_):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Stop):
+            pidwait.wait(sleeper.pid)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_two_threads_wait_for_one_process(variant, start):
+    child = start(*exiting(8, after=0.1))
+    codes = []
+    threads = [
+        threading.Thread(target=lambda: codes.append(pidwait.wait(child.pid))) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [8] * 5
+
+
+def test_pid_exists(variant, start, sleeper):
+    assert pidwait.pid_exists(os.getpid())
+    assert pidwait.pid_exists(sleeper.pid)
+    zombie = start("true")
+    become_zombie(zombie.pid)
+    assert pidwait.pid_exists(zombie.pid)
+    assert not pidwait.pid_exists(gone_pid())
+
+
+def test_number_like_pids(variant, start):
+    class Pid:
+        def __init__(self, number):
+            self.number = number
+
+        def __index__(self):
+            return self.number
+
+    child = start(*sleeping(0.01))
+    assert pidwait.wait(Pid(child.pid), 30) == 0
