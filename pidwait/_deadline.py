@@ -3,6 +3,10 @@
 
 from time import monotonic
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _FOREVER = float("inf")
 _INT_MAX = 2**31 - 1  # of milliseconds: 24.8 days, the most that poll(2) can take
 
@@ -47,15 +51,15 @@ class Deadline:
         return -int(-remaining * 1000 // 1)
 
 
-def _seconds(timeout: "float | None") -> float:
-    if not hasattr(timeout, "__float__"):
+def _seconds(timeout: "Any") -> float:
+    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
         raise TypeError(
             "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
         )
     try:
-        seconds = float(timeout)  # type: ignore[arg-type]
+        seconds = float(timeout)
     except OverflowError:  # an int too large for a float
-        return _FOREVER if timeout > 0 else 0.0  # type: ignore[operator]
+        return _FOREVER if timeout > 0 else 0.0
     if seconds != seconds:
         raise ValueError("timeout must not be NaN")
     return seconds

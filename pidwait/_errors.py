@@ -27,10 +27,9 @@ class TimeoutExpired(TimeoutError):
         return type(self), (self.pid, self.timeout)
 
 
-def os_error(code: int, call: str, pid: "int | None" = None) -> OSError:
+def os_error(code: int, call: str, pid: "int | None", text: "str | None" = None) -> OSError:
     """The OSError subclass for an errno, naming the call and the process."""
-    where = call if pid is None else "%s, pid %d" % (call, pid)
-    return OSError(code, "%s (%s)" % (os.strerror(code), where))
+    return OSError(code, "%s (%s, pid %s)" % (text or os.strerror(code), call, pid))
 
 
 def no_such_process(pid: "int | None", why: "str | None" = None) -> OSError:

@@ -78,11 +78,7 @@ def _shows_status(pid: int) -> bool:
     # The status is 0, too, for a reader without PTRACE_MODE_READ_FSCREDS on the
     # process: fs/proc/array.c, do_task_stat(). The link to its user namespace
     # wants exactly that right and, unlike other links, outlives the memory.
-    try:
-        os.readlink("/proc/%d/ns/user" % pid)
-    except OSError:
-        return False
-    return _probe.works(check_status)
+    return _procfs.shows_namespace(pid) and _probe.works(check_status)
 
 
 def check_status() -> None:

@@ -14,9 +14,9 @@ from ._errors import TimeoutExpired
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, Union
+    from typing import Any, Protocol, Union  # novm
 
-    class HasPid(Protocol):
+    class HasPid(Protocol):  # novm
         @property
         def pid(self) -> "int | None": ...
 
@@ -105,9 +105,11 @@ class Multiprocessing(Owner):
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
         self.proc.join(deadline.remaining())
         known = self.known()
-        if known is None and code is None:
+        if code is None and known is None:
             raise TimeoutExpired(self.pid, deadline.timeout)
-        return known if code is None else code
+        # The fork server of Python 3.6 exits with another code than it tells,
+        # and 255 is also what is told when it could not tell.
+        return code if known in (None, 255) else known
 
 
 class Psutil(Owner):

@@ -2,6 +2,7 @@
 """What Linux tells of a process in /proc, see proc_pid_stat(5)."""
 
 import os
+import sys
 from errno import ENOENT
 
 from . import _probe
@@ -35,6 +36,39 @@ def read_stat(pid: int) -> "Stat | None":
     """None where /proc does not tell, which need not mean that the process is gone."""
     text = _read_entry(pid, "stat")
     return Stat(text) if text else None
+
+
+def links_tell_exit(pid: int) -> bool:
+    """Whether it is known to have exited, by what can be asked without a file descriptor."""
+    if not _probe.works(check):
+        return False
+    try:
+        os.readlink("/proc/%d/cwd" % pid)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False  # not ours to see
+    else:
+        return False
+    # A thread that has ended has no directory, but still a user namespace. The
+    # links are those of the main thread; the others are counted.
+    return shows_namespace(pid) and _link_count("/proc/%d/task" % pid) <= 3
+
+
+def shows_namespace(pid: int) -> bool:
+    """Whether we have PTRACE_MODE_READ_FSCREDS on a process, running or a zombie."""
+    try:
+        os.readlink("/proc/%d/ns/user" % pid)
+    except OSError:
+        return False
+    return True
+
+
+def _link_count(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except OSError:
+        return sys.maxsize
 
 
 def thread_group(pid: int) -> "int | None":

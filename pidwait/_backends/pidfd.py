@@ -169,7 +169,7 @@ def _open(pid: int) -> int:
             raise no_such_process(pid, "a thread's ID, not a process's") from None
         # EINVAL may be a thread on older kernels, or a process that is just
         # exiting (psutil#2715): polling finds out.
-        raise os_error(error.errno or 0, "pidfd_open", pid) from None
+        raise os_error(error.errno or 0, "pidfd_open", pid, error.strerror) from None
     return fd
 
 

@@ -2,8 +2,9 @@
 """Every system: look again and again, at growing intervals.
 
 A process is known by its number and its start time, from /proc. Where /proc is
-hidden or can't be read (no file descriptor left), our own children are known by
-waitid(2); of others only kill(2) tells, which takes a zombie for alive.
+can't be read for want of a file descriptor, its links still tell a zombie. Where
+it is hidden, our own children are known by waitid(2); of others only kill(2)
+tells, which takes a zombie for alive.
 """
 
 import os
@@ -55,7 +56,7 @@ class Handle:
                 return True
         except _exitcodes.NotYet:
             return False
-        return not exists(self.pid)
+        return _procfs.links_tell_exit(self.pid) or not exists(self.pid)
 
     def collect(self, reap: bool, deadline: Deadline) -> "int | None":
         stat = self._stat

@@ -20,7 +20,7 @@ class Adapter:
 
     def __init__(self) -> None:
         self._ffi = _cffi_backend.FFI()
-        self._library = _cffi_backend.load_library(None, 0)
+        self._library: "Any" = _cffi_backend.load_library(None, 0)
 
     def function(self, name: str, prototype: "tuple[str, ...]") -> "Callable[..., int]":
         """A C function that returns -1 and sets errno when it fails."""

@@ -88,5 +88,7 @@ def offset(machine: str, abi: str, word: int) -> int:
 
 def number(call: str) -> int:
     """The number of a system call on the running system; LookupError if not known."""
+    if not sys.platform.startswith(("linux", "android")):
+        raise LookupError("this is not Linux")
     abi = getattr(sys.implementation, "_multiarch", "")
     return SYSCALLS[call] + offset(os.uname().machine, abi, WORD)
