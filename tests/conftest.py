@@ -6,6 +6,13 @@ import sys
 
 import pytest
 
+try:
+    # Some builds of libffi keep a file open from the first import on, which is
+    # no leak of ours.
+    import ctypes  # noqa: F401
+except ImportError:
+    pass
+
 from . import pidwait
 from .processes import Keeper, sleeping
 

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m pidwait."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from . import pidwait
+from .processes import exiting, eventually, gone_pid, sleeping, state
+
+COMMAND = [sys.executable, "-m", pidwait.__name__]
+
+
+def run(*args, **kwargs):
+    return subprocess.run(
+        COMMAND + [str(arg) for arg in args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        **kwargs,
+    )
+
+
+def test_waits(variant, start):
+    child = start(*sleeping(0.2))
+    done = run(child.pid)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert state(child.pid) == "Z"
+
+
+def test_verbose(start):
+    children = [start(*exiting(code, after=0.2)) for code in (0, 3, -signal.SIGTERM, -40)]
+    done = run("-v", *[child.pid for child in children])
+    assert done.returncode == 0
+    ends = ["exited with 0", "exited with 3", "killed by SIGTERM", "killed by signal 40"]
+    for child, end, line in zip(children, ends, done.stdout.splitlines()):
+        pattern = r"%d \(sh\): %s after \d+\.\d{3} s" % (child.pid, end)
+        assert re.match(pattern + "$", line), line
+
+
+def test_json(start, sleeper):
+    child = start(*exiting(3, after=0.2))
+    done = run("--json", "-t", "2s", child.pid, sleeper.pid)
+    assert done.returncode == 124
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert 0 <= first.pop("seconds") <= 60
+    assert first == {"pid": child.pid, "name": "sh", "exited": True, "exitcode": 3}
+    assert second == {
+        "pid": sleeper.pid,
+        "name": "sleep",
+        "exited": False,
+        "exitcode": None,
+        "seconds": None,
+    }
+
+
+@pytest.mark.parametrize("timeout", ["0", "0.05", "0.05s", ".001m", "0.00001h", "0.000001d"])
+def test_time_out(sleeper, timeout):
+    done = run("-t", timeout, sleeper.pid)
+    assert (done.returncode, done.stdout) == (124, "")
+    assert "the time was up; still running: %d (sleep)" % sleeper.pid in done.stderr
+
+
+@pytest.mark.parametrize("timeout", ["10", "0.5s", "2m", "1h", "1d", "999999d"])
+def test_durations(start, timeout):
+    assert run(start(*sleeping(0.01)).pid, "--timeout", timeout).returncode == 0
+
+
+@pytest.mark.parametrize("timeout", ["", "1x", "-1", "1e3", "s", "1.5.2", "nan", "inf", "1 s"])
+def test_bad_durations(sleeper, timeout):
+    done = run("--timeout=" + timeout, sleeper.pid)
+    assert done.returncode == 2
+    assert "is not a duration" in done.stderr
+
+
+def test_no_such_process(start):
+    gone = gone_pid()
+    done = run(gone)
+    assert done.returncode == 1
+    assert "there is no process %d" % gone in done.stderr
+    done = run("-e", gone)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # The others are waited for all the same.
+    child = start(*exiting(2, after=0.1))
+    done = run("-v", gone, child.pid)
+    assert done.returncode == 1
+    assert done.stdout.startswith("%d (sh): exited with 2" % child.pid)
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        ([], "give at least one PID"),
+        (["make"], "'make' is not a process ID"),
+        (["1.5"], "'1.5' is not a process ID"),
+        (["0"], "PID must be positive"),
+        (["99999999999"], "PID must be at most 2147483647"),
+        (["--probe", "1"], "give at least one PID, or --probe"),
+        (["--nonesuch"], "PID"),
+    ],
+)
+def test_usage(args, message):
+    done = run(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_help():
+    done = run("-h")
+    assert done.returncode == 0
+    assert "examples:" in done.stdout and "python -m " + pidwait.__name__ in done.stdout
+
+
+def test_given_twice(start):
+    child = start(*sleeping(0.05))
+    done = run("-v", child.pid, child.pid)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_probe(variant, backend):
+    done = run("--probe")
+    assert done.returncode == 0
+    assert re.search(r"^backend +%s$" % backend, done.stdout, re.MULTILINE)
+    assert re.search(r"^  pidfd_open +(yes \(\w+\)|no: .+)$", done.stdout, re.MULTILINE)
+    done = run("--probe", "--json")
+    assert json.loads(done.stdout) == pidwait.probe()
+
+
+def test_bad_environment(monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", "nonesuch")
+    done = run(os.getpid(), "-t", "0")
+    assert done.returncode == 2
+    assert "auto, pidfd, kqueue, win32, polling" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_name_that_talks_to_the_terminal(start, tmp_path):
+    path = tmp_path / "\x1b[31m\u00e9"
+    path.symlink_to("/bin/sleep")
+    child = start(str(path), "0.3")
+    with open("/proc/%d/comm" % child.pid, "rb") as comm:
+        eventually(lambda: comm.seek(0) == 0 and b"[31m" in comm.read())
+    done = run("-v", child.pid, env=dict(os.environ, PYTHONIOENCODING="ascii"))
+    assert done.stdout.startswith("%d (?[31m\\xe9): exited with 0" % child.pid)
+
+
+def test_reader_that_has_gone(start):
+    child = start(*sleeping(0.2))
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            COMMAND + ["-v", str(child.pid)], stdout=writer, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_interrupt(start, sleeper):
+    waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
+    eventually(lambda: state(waiter.pid) == "S" and holds_a_handle(waiter.pid))
+    waiter.send_signal(signal.SIGINT)
+    assert waiter.wait() == -signal.SIGINT
+    assert waiter.stderr.read() == b""
+
+
+def holds_a_handle(pid):
+    if pidwait.probe()["backend"] != "pidfd":
+        return True
+    folder = "/proc/%d/fd" % pid
+    return "anon_inode:[pidfd]" in [
+        os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)
+    ]
+
+
+def test_progress_on_a_terminal(start):
+    child = start(*sleeping(2.5))
+    master, slave = pty.openpty()
+    seen = b""
+    try:
+        waiter = start(*COMMAND + ["-v", str(child.pid)], stdout=slave, stderr=slave)
+        os.close(slave)
+        while True:
+            if select.select([master], [], [], 1)[0]:
+                try:
+                    seen += os.read(master, 1024)
+                except OSError:  # EIO: the other side is closed
+                    break
+            elif waiter.poll() is not None:
+                break
+    finally:
+        os.close(master)
+    text = seen.decode()
+    assert re.search(r"\r\x1b\[Kwaiting 0:01 for %d \(sleep\)\r" % child.pid, text), text
+    # It is wiped before the result.
+    assert re.search(r"\r\x1b\[K%d \(sleep\): exited with 0 after" % child.pid, text), text

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who reaps: each kind of object ends with the code and its own bookkeeping right."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, exiting, run_python, state
+
+
+@pytest.mark.parametrize("code", [0, 3, -signal.SIGTERM])
+def test_popen(variant, start, code):
+    child = start(*exiting(code, after=0.05))
+    assert pidwait.wait(child, 30) == code
+    assert child.returncode == code  # without another call
+
+
+def test_popen_that_has_its_code(variant, start):
+    child = start(*exiting(5))
+    child.wait()
+    assert pidwait.wait(child, 0) == 5
+
+
+def test_popen_times_out(variant, sleeper):
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper, 0.01)
+    assert sleeper.returncode is None
+
+
+def test_popen_that_another_thread_waits_for(variant, start):
+    child = start(*exiting(9, after=0.1))
+    codes = []
+    waiter = threading.Thread(target=lambda: codes.append(child.wait()))
+    waiter.start()
+    codes.append(pidwait.wait(child))
+    waiter.join()
+    assert codes == [9, 9]
+
+
+def test_popen_whose_lock_is_held(variant, start):
+    """poll() answers None while another thread is inside: not an answer yet."""
+    child = start(*exiting(4))
+    become_zombie(child.pid)
+    child._waitpid_lock.acquire()
+    try:
+        with pytest.raises(pidwait.TimeoutExpired):
+            pidwait.wait(child, 0.05)
+        assert child.returncode is None
+        threading.Timer(0.05, child._waitpid_lock.release).start()
+        assert pidwait.wait(child, 30) == 4
+    finally:
+        child.wait()
+
+
+def test_popen_beside_a_handle(variant, start):
+    child = start(*exiting(6, after=0.05))
+    with pidwait.Process(child.pid) as process:
+        assert process.wait() == 6
+    assert child.wait() == 6
+
+
+def test_object_with_a_pid(variant, start):
+    class Job:
+        pass
+
+    job = Job()
+    job.pid = start(*exiting(2, after=0.02)).pid
+    assert pidwait.wait(job, 30) == 2
+    assert state(job.pid) == "Z"
+
+
+# In an interpreter of its own: the helpers that multiprocessing keeps end with it.
+MULTIPROCESSING = """if True:
+    import multiprocessing, os, signal, sys, time
+    import {package} as pidwait
+
+    def exit_with(code):
+        time.sleep(0.05)
+        sys.exit(code)
+
+    def expect(error, function, *args):
+        try:
+            function(*args)
+        except error:
+            return
+        raise AssertionError("no %s" % error)
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context(sys.argv[1])
+        process = context.Process(target=exit_with, args=(7,))
+        expect(ValueError, pidwait.wait, process)  # not started
+        process.start()
+        assert pidwait.wait(process, 30) == 7
+        assert process._popen.returncode == 7  # joined, without another call
+        assert process not in multiprocessing.process._children
+        assert pidwait.wait(process) == 7
+        sleeper = context.Process(target=time.sleep, args=(60,))
+        sleeper.start()
+        expect(pidwait.TimeoutExpired, pidwait.wait, sleeper, 0.01)
+        sleeper.terminate()
+        assert pidwait.wait(sleeper, 30) == -signal.SIGTERM
+        if hasattr(process, "close"):
+            process.close()
+            expect(ValueError, pidwait.wait, process)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(variant, method, tmp_path):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this interpreter has no start method %s" % method)
+    script = tmp_path / "script.py"
+    script.write_text(MULTIPROCESSING.format(package=pidwait.__name__))
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    subprocess.check_call([sys.executable, str(script), method], env=env)
+
+
+ASYNCIO = """if True:
+    import asyncio
+    import {package} as pidwait
+
+    async def main():
+        process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.1; exit 3")
+        code = await loop.run_in_executor(None, pidwait.wait, process, 30)
+        return code, await process.wait(), pidwait.wait(process, 0)
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    code, *rest = loop.run_until_complete(main())
+    # Its watcher may have reaped it before the other thread could look.
+    assert code in (3, None), code
+    assert rest == [3, 3], rest
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+"""
+
+
+def test_asyncio_is_left_to_its_loop(variant):
+    done = run_python(ASYNCIO.format(package=pidwait.__name__))
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_psutil(variant, start):
+    psutil = pytest.importorskip("psutil")
+    child = start(*exiting(5, after=0.05))
+    process = psutil.Process(child.pid)
+    assert pidwait.wait(process, 30) == 5
+    assert state(child.pid) == "Z"
+    child.wait()
+    assert pidwait.wait(process, 0) is None
+
+
+def test_psutil_knows_a_reused_pid(variant, sleeper):
+    class Reused:
+        pid = sleeper.pid
+
+        def create_time(self):
+            return 0.0
+
+        def is_running(self):
+            return False
+
+    assert pidwait.wait(Reused()) is None

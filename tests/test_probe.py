@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The probe: real calls, made once, remembered unless the failure passes."""
+
+import errno
+import importlib
+import json
+import os
+import resource
+import sys
+
+import pytest
+
+from . import pidwait
+from .processes import exiting, run_python
+
+probe = importlib.import_module(pidwait.__name__ + "._probe")
+pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
+
+
+def test_what_it_tells(variant, backend):
+    answer = pidwait.probe()
+    assert answer["backend"] == backend
+    assert set(answer["backends"]) == {"pidfd", "polling"}
+    assert {"pidfd_open", "pidfd_send_signal", "waitid", "PIDFD_GET_INFO"} <= set(answer["calls"])
+    for section in ("backends", "bindings", "calls"):
+        for row in answer[section].values():
+            assert row["available"] is (row["reason"] is None)
+    assert json.loads(json.dumps(answer)) == answer
+
+
+@pytest.mark.parametrize("ffi", ["ctypes", "cffi"])
+def test_forced_binding(use_variant, ffi):
+    use_variant("pidfd-" + ffi)
+    calls = pidwait.probe()["calls"]
+    assert {calls[name]["via"] for name in ("pidfd_open", "pidfd_send_signal", "waitid")} == {ffi}
+
+
+@pytest.mark.parametrize(
+    "variable, good",
+    [
+        ("PIDWAIT_BACKEND", "auto, pidfd, kqueue, win32, polling"),
+        ("PIDWAIT_FFI", "auto, ct?y?p?e?s?|cf?f?i?"),
+    ],
+)
+def test_bad_choice(monkeypatch, variable, good):
+    monkeypatch.setenv(variable, "nonesuch")
+    probe.forget()
+    try:
+        for use in (pidwait.probe, lambda: pidwait.wait(os.getpid(), 0)):
+            with pytest.raises(ValueError, match="%s must be one of.*'nonesuch'" % variable):
+                use()
+    finally:
+        monkeypatch.undo()
+        probe.forget()
+
+
+def test_choice_that_this_system_has_not(monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", "win32")
+    probe.forget()
+    try:
+        with pytest.raises(OSError, match="PIDWAIT_BACKEND is win32: not on this system"):
+            pidwait.wait(os.getpid(), 0)
+    finally:
+        monkeypatch.undo()
+        probe.forget()
+
+
+def counting(error):
+    calls = []
+
+    def check():
+        calls.append(True)
+        if error is not None:
+            raise error
+
+    return check, calls
+
+
+@pytest.mark.parametrize("code", [None, errno.ENOSYS, errno.EPERM, errno.EINVAL])
+def test_remembered(code):
+    check, calls = counting(code and OSError(code, "no"))
+    assert [probe.works(check) for _ in range(3)] == [code is None] * 3
+    assert len(calls) == 1
+    probe.forget()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_passing_failure_is_not_remembered(code):
+    check, calls = counting(OSError(code, "not now"))
+    assert [probe.works(check) for _ in range(3)] == [True] * 3
+    assert len(calls) == 3
+
+
+def test_no_file_descriptor_left_while_probing(use_variant, start):
+    """The wait works by polling, and the next one by pidfd."""
+    use_variant("pidfd-own" if hasattr(os, "pidfd_open") else "pidfd-ctypes")
+    probe.forget()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    child = start(*exiting(3, after=0.05))
+    fds = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        while True:
+            fds.append(os.dup(0))
+    except OSError as error:
+        assert error.errno == errno.EMFILE
+        with pidwait.Process(child.pid) as process:
+            assert process.backend == "polling"
+            assert process.wait(30) == 3
+        assert pidwait.wait(child.pid) == 3
+    finally:
+        for fd in fds:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "pidfd"
+
+
+def test_a_first_wait_without_file_descriptors(start):
+    """Not even an import can open a file then."""
+    child = start(*exiting(3, after=0.1))
+    code = """if True:
+        import os, resource, sys
+        import {package} as pidwait
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        pid = os.fork()
+        if pid == 0:
+            os._exit(4)
+        print(pidwait.wait(pid), pidwait.wait(int(sys.argv[1])), pidwait.wait(pid, reap=True))
+    """
+    done = run_python(code.format(package=pidwait.__name__), str(child.pid))
+    assert done.stderr == ""
+    own, others, reaped = done.stdout.split()
+    # What has no waitid of its own can't load a binding for it now.
+    assert own == ("4" if hasattr(os, "waitid") else "None")
+    # That somebody else's has exited can be told, its exit code can't.
+    assert others == "None"
+    assert reaped == "4"

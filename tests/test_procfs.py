@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What /proc tells."""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, exiting, gone_pid
+
+procfs = importlib.import_module(pidwait.__name__ + "._procfs")
+
+STAT = b"%d (%s) %s 1 2 3 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0" + b" 0" * 27 + b" %d\n"
+
+
+@pytest.mark.parametrize("name", ["a b", "a) Z 1 (b", "))((", "", "x" * 15, "\u00e9"])
+def test_names_with_anything(name):
+    stat = procfs.Stat(STAT % (12, name.encode(), b"S", 1, 777, 0))
+    assert (stat.name, stat.state, stat.threads, stat.started) == (name, b"S", 1, 777)
+
+
+@pytest.mark.parametrize(
+    "state, threads, exited",
+    [
+        (b"R", 1, False),
+        (b"S", 3, False),
+        (b"T", 1, False),
+        (b"Z", 1, True),
+        (b"Z", 0, True),
+        (b"Z", 2, False),
+        (b"X", 0, True),
+    ],
+)
+def test_exited(state, threads, exited):
+    assert procfs.Stat(STAT % (12, b"n", state, threads, 777, 0)).exited is exited
+
+
+def test_old_kernel_without_status():
+    line = STAT % (12, b"n", b"Z", 1, 777, 1792)
+    assert procfs.Stat(line).status == 1792
+    assert procfs.Stat(line.rsplit(b" ", 10)[0]).status == 0
+
+
+def test_real_processes(start):
+    child = start(*exiting(7))
+    become_zombie(child.pid)
+    stat = procfs.read_stat(child.pid)
+    assert (stat.name, stat.state, stat.status, stat.exited) == ("sh", b"Z", 7 << 8, True)
+    me = procfs.read_stat(os.getpid())
+    assert not me.exited and me.started <= stat.started
+    assert procfs.thread_group(os.getpid()) == os.getpid()
+    gone = gone_pid()
+    assert procfs.read_stat(gone) is None
+    assert procfs.thread_group(gone) is None
+
+
+def test_links(start, sleeper):
+    child = start(*exiting(7))
+    become_zombie(child.pid)
+    assert procfs.links_tell_exit(child.pid)
+    assert not procfs.links_tell_exit(sleeper.pid)
+    assert not procfs.links_tell_exit(os.getpid())
+    assert not procfs.links_tell_exit(gone_pid())
+    if os.getuid() == 0 and procfs.read_stat(2) and procfs.read_stat(2).name == "kthreadd":
+        assert not procfs.links_tell_exit(2)
+
+
+def test_process_with_an_evil_name(start, tmp_path):
+    path = tmp_path / "x) Z 1 (y"
+    path.symlink_to("/bin/sleep")
+    child = start(str(path), "60")
+    stat = procfs.read_stat(child.pid)
+    while stat.name != path.name:  # between fork and exec
+        stat = procfs.read_stat(child.pid)
+    assert not stat.exited
+
+
+FOREIGN = """if True:
+    import importlib, os, sys
+    import {package} as pidwait
+    procfs = importlib.import_module({package!r} + "._procfs")
+    # The child lives in a new PID namespace, under the old /proc.
+    child = os.fork()
+    if child == 0:
+        try:
+            procfs.check()
+        except OSError as error:
+            print(error.strerror, flush=True)
+        print(procfs.read_stat(1), flush=True)
+        inner = os.fork()
+        if inner == 0:
+            os._exit(5)
+        print(pidwait.wait(inner), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_proc_of_another_pid_namespace(variant):
+    unshare = ["unshare", "--user", "--pid"]
+    if subprocess.call(unshare + ["--fork", "true"], stderr=subprocess.DEVNULL):
+        pytest.skip("user namespaces are not allowed here")
+    code = FOREIGN.format(package=pidwait.__name__)
+    output = subprocess.check_output(unshare + [sys.executable, "-c", code])
+    assert output.decode().splitlines() == ["/proc is that of another PID namespace", "None", "5"]
