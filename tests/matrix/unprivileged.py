@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run the suite as somebody who is not root: as `nobody`, if started by root.
+
+`nobody` need not be able to read this tree, this environment or its interpreter: the suite runs on
+copies, with an interpreter of the same version that serves everybody.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTEST = ["-m", "pytest"] + sys.argv[1:]
+
+
+def drop():
+    nobody = pwd.getpwnam("nobody")
+    os.setgroups([])
+    os.setgid(nobody.pw_gid)
+    os.setuid(nobody.pw_uid)
+
+
+def public_interpreter():
+    name = "python{}.{}".format(*sys.version_info)
+    for folder in os.get_exec_path():
+        python = os.path.join(folder, name)
+        try:
+            if subprocess.call([python, "-Ic", ""], preexec_fn=drop, cwd="/") == 0:
+                return python
+        except OSError:
+            continue
+    sys.exit("no {} on PATH that `nobody` may run".format(name))
+
+
+def main():
+    if os.getuid() != 0:
+        return subprocess.call([sys.executable] + PYTEST)
+    with tempfile.TemporaryDirectory() as tmp:
+        top = Path(tmp)
+        top.chmod(0o755)
+        tree, venv = top / "tree", top / "venv"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        subprocess.check_call([public_interpreter(), "-m", "venv", "--without-pip", venv])
+        (site,) = venv.glob("lib/*/site-packages")
+        shutil.copytree(sysconfig.get_path("purelib"), site, dirs_exist_ok=True)
+        env = dict(os.environ, PYTHONPATH=str(tree), HOME="/nonexistent")
+        python = venv / "bin" / "python"
+        return subprocess.call([python] + PYTEST, preexec_fn=drop, cwd=tree, env=env)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
