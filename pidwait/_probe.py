@@ -49,9 +49,12 @@ def works(check: "Callable[[], None]") -> bool:
 
 def backend() -> "ModuleType":
     """The backend for new handles, chosen once."""
-    if not _backend:
-        _backend.append(_choose())
-    return _backend[0]
+    if _backend:
+        return _backend[0]
+    module = _choose()
+    if module.check in _answers:  # else it could not be asked
+        _backend.append(module)
+    return module
 
 
 def _backends() -> "dict[str, ModuleType]":

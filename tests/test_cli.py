@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import exiting, eventually, gone_pid, sleeping, state
+from .processes import eventually, exiting, gone_pid, sleeping, state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
 

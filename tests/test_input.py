@@ -80,16 +80,14 @@ def test_timeout_of_any_real_type(timeout):
 
 @pytest.mark.parametrize("sig", ["9", 9.0, None, True])
 def test_signal_of_another_type(sig):
-    with pidwait.Process(os.getpid()) as process:
-        with pytest.raises(TypeError, match="^sig must be"):
-            process.send_signal(sig)
+    with pidwait.Process(os.getpid()) as process, pytest.raises(TypeError, match="^sig must be"):
+        process.send_signal(sig)
 
 
 @pytest.mark.parametrize("sig", [-1, 1000, 2**40])
 def test_signal_out_of_range(sig):
-    with pidwait.Process(os.getpid()) as process:
-        with pytest.raises(ValueError, match="^sig must be"):
-            process.send_signal(sig)
+    with pidwait.Process(os.getpid()) as process, pytest.raises(ValueError, match="^sig must be"):
+        process.send_signal(sig)
 
 
 @pytest.mark.parametrize("fd", [True, 1.0, "1", None])

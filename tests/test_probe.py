@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import resource
-import sys
 
 import pytest
 
@@ -107,6 +106,7 @@ def test_no_file_descriptor_left_while_probing(use_variant, start):
         with pidwait.Process(child.pid) as process:
             assert process.backend == "polling"
             assert process.wait(30) == 3
+        assert pidfd.check not in probe._answers and probe._backend == []
         assert pidwait.wait(child.pid) == 3
     finally:
         for fd in fds:
