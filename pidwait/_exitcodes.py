@@ -111,11 +111,9 @@ def from_pidfd(fd: int) -> "tuple[bool, int | None]":
 
 def get_info(fd: int) -> "tuple[int, int]":
     """The mask and the wait status that ioctl(fd, PIDFD_GET_INFO) answers with."""
-    import fcntl
-
     info = bytearray(linux.PIDFD_INFO_SIZE)
     struct.pack_into("=Q", info, 0, linux.PIDFD_INFO_EXIT)
-    fcntl.ioctl(fd, linux.PIDFD_GET_INFO, info, True)
+    calls.get("ioctl")(fd, linux.PIDFD_GET_INFO, info, True)
     mask: int = struct.unpack_from("=Q", info, 0)[0]
     status: int = struct.unpack_from("=i", info, linux.PIDFD_INFO_STATUS)[0]
     return mask, status

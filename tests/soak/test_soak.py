@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Long runs: nothing is left, nothing is mixed up."""
+"""Long runs, each in a process of its own: nothing is left, nothing is mixed up."""
 
 import os
 import subprocess
@@ -11,17 +11,39 @@ import pytest
 from .. import pidwait
 from .waits import fork_that_exits
 
+pytestmark = pytest.mark.timeout(600)
 
-@pytest.mark.timeout(300)
+
+def run(name, count):
+    """A script of this folder; each looks itself for what is wrong, and for what is left."""
+    command = [sys.executable, "-m", "%s.%s" % (__package__, name), str(count)]
+    return subprocess.check_output(command, universal_newlines=True)
+
+
 def test_ten_thousand_waits(variant):
-    """In a small process of its own, where a fork costs little."""
-    subprocess.check_call([sys.executable, "-m", __package__ + ".waits", "10000"])
+    run("waits", 10000)
 
 
-@pytest.mark.timeout(300)
+def tells_every_exit():
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    return pidwait.probe()["calls"]["PIDFD_GET_INFO"]["available"] and release >= (6, 15)
+
+
+def test_exit_codes_of_twenty_thousand_strangers():
+    output = run("strangers", 20000)
+    if tells_every_exit():
+        assert output == "20000 right, 0 unknown, 0 wrong\n"
+
+
+@pytest.mark.parametrize("backend", ["pidfd", "polling"])
+def test_threads_through_faults(backend, monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+    assert "unknown" in run("faults", 200000)
+
+
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-def test_threads_on_shared_handles(variant):
-    """Eight threads wait on each process, while others close the handle."""
+def test_threads_on_a_handle_that_is_closed(variant):
+    """Eight threads wait on each process, while another closes the handle."""
     wrong = []
     for number in range(200):
         code = number % 256
