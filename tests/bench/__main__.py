@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import argparse
+import json
+import os
+import sys
+
+from .. import pidwait
+from . import contextswitch, core, imports, latency, leaks, syscalls
+
+BENCHES = {
+    "contextswitch": contextswitch,
+    "latency": latency,
+    "syscalls": syscalls,
+    "import": imports,
+    "leaks": leaks,
+}
+LIST = "\n".join(
+    "  {:14} {}".format(name, module.__doc__.splitlines()[0]) for name, module in BENCHES.items()
+)
+
+
+def positive(type_):
+    def convert(text):
+        number = type_(text)
+        if number <= 0:
+            raise ValueError(text)
+        return number
+
+    convert.__name__ = "positive " + type_.__name__
+    return convert
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure against peers; 1 if a bound is exceeded or could not be measured.",
+        epilog="benches:\n" + LIST,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="none: list the benches")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=positive(int), help="instead of each bench's own number")
+    parser.add_argument("--seconds", type=positive(float), help="of contextswitch (default: 10)")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.names if name not in BENCHES]
+    if unknown:
+        parser.error("unknown: {}; the benches:\n{}".format(", ".join(unknown), LIST))
+    return options
+
+
+def measure(module, options):
+    """What json writes of a bench, and its rows; the rows are None where it can't run."""
+    try:
+        rows = module.run(options)
+    except core.Unavailable as error:
+        return {"unavailable": str(error), "ok": False}, None
+    return {"rows": [row.record() for row in rows], "ok": all(row.ok for row in rows)}, rows
+
+
+def about():
+    facts = pidwait.probe()
+    return {
+        "python": facts["python"],
+        "system": facts["system"],
+        "backend": facts["backend"],
+        "psutil": getattr(core.psutil, "__version__", "none"),
+        "load": "%.1f %.1f %.1f" % os.getloadavg() if hasattr(os, "getloadavg") else "unknown",
+    }
+
+
+def main(argv=None):
+    options = parse(argv)
+    if not options.names:
+        print(LIST)
+        return 0
+    report = {"about": about(), "benches": {}}
+    if not options.json:
+        print(", ".join("{} {}".format(*item) for item in report["about"].items()), flush=True)
+    for name in options.names:
+        report["benches"][name], rows = measure(BENCHES[name], options)
+        if not options.json:
+            print("\n{}: {}".format(name, BENCHES[name].__doc__.splitlines()[0]))
+            if rows is None:
+                print("  can't be measured:", report["benches"][name]["unavailable"])
+            else:
+                core.print_table(rows)
+            sys.stdout.flush()
+    if options.json:
+        print(json.dumps(report, indent=1))
+    return 0 if all(bench["ok"] for bench in report["benches"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

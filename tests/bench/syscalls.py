@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""System calls of one wait, after a warm-up, as strace sees them
+
+The traced process marks beginning and end of each wait by access(2) on paths that don't exist. The
+wait of the median number of calls counts, as one may chance upon malloc asking for memory.
+"""
+
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from operator import attrgetter
+
+from .. import pidwait
+from . import core
+
+TIMEOUT = 1
+CHILD = ["sleep", "0.05"]
+WAITS = 5
+MARK = "pidwait-bench/"
+
+# What to wait for; the bound; who waits: how it gets at the process, and the call that counts.
+Case = collections.namedtuple("Case", "name start bound ours peer")
+
+
+class Stranger:
+    """A child of somebody else, who reaps it at once, or not before finish()."""
+
+    def __init__(self, reaped):
+        reads, self._writes = os.pipe()
+        self._reads, writes = os.pipe()
+        self._parent = os.fork()
+        if self._parent == 0:
+            try:
+                os.close(self._writes)
+                child = subprocess.Popen(CHILD)
+                os.write(writes, b"%d" % child.pid)
+                if reaped:
+                    os.waitpid(child.pid, 0)
+                os.read(reads, 1)
+            finally:
+                os._exit(0)
+        os.close(reads)
+        os.close(writes)
+        self.pid = int(os.read(self._reads, 16))
+
+    def wait(self):
+        os.close(self._writes)
+        os.close(self._reads)
+        os.waitpid(self._parent, 0)
+
+
+def cases():
+    def own():
+        return subprocess.Popen(CHILD)
+
+    def psutil_wait(pid):
+        core.psutil.Process(pid).wait(TIMEOUT)
+
+    def wait(proc):
+        pidwait.wait(proc, TIMEOUT)
+
+    def method(proc):
+        proc.wait(TIMEOUT)
+
+    def popen(proc):
+        return proc
+
+    pid = attrgetter("pid")
+    ours, psutil = (pid, wait), core.psutil and (pid, psutil_wait)
+    return [
+        Case("child, by pid", own, 5, ours, psutil),
+        Case("child, by Popen", own, 5, (popen, wait), (popen, method)),
+        Case(
+            "child, by Process, opened before",
+            own,
+            5,
+            (lambda child: pidwait.Process(child.pid), method),
+            core.psutil and (lambda child: core.psutil.Process(child.pid), method),
+        ),
+        Case("stranger, reaped at once", lambda: Stranger(True), 7, ours, psutil),
+        Case("stranger, left a zombie", lambda: Stranger(False), 9, ours, psutil),
+    ]
+
+
+def marked(name, call, subject):
+    """In the traced process: one call between its marks."""
+    os.access(MARK + name, os.F_OK)
+    try:
+        call(subject)
+    except Exception as error:
+        if type(error).__name__ != "TimeoutExpired":
+            raise
+    os.access(MARK, os.F_OK)
+
+
+def trace_me():
+    for case in cases():
+        for who in "ours", "peer":
+            if getattr(case, who) is None:
+                continue
+            get_at, call = getattr(case, who)
+            for _ in range(1 + WAITS):
+                process = case.start()
+                subject = get_at(process)
+                marked("{}/{}".format(who, case.name), call, subject)
+                if hasattr(subject, "close"):
+                    subject.close()
+                process.wait()
+
+
+def parse(lines):
+    """{mark: [[call, ...] of each wait]}"""
+    found = collections.defaultdict(list)
+    calls = []
+    for line in lines:
+        mark = re.search('"{}([^"]*)"'.format(MARK), line)
+        name = re.match(r"(\w+)\((?:<\.\.\. resuming interrupted (\w+))?", line)
+        if mark:
+            calls = []
+            if mark.group(1):
+                found[mark.group(1)].append(calls)
+        # A tracer makes SIGCHLD interrupt calls, which then begin again. The
+        # clock is a system call only where the vDSO can't read it.
+        elif name and "= ? ERESTART" not in line and name.group(1) != "clock_gettime":
+            calls.append(name.group(2) or name.group(1))
+    return found
+
+
+def typical(waits):
+    """The wait of the median number of calls, without the warm-up."""
+    return sorted(waits[1:], key=len)[len(waits[1:]) // 2]
+
+
+def sequence(calls):
+    """Like "openat (read close)x3"."""
+
+    def repeated(match):
+        unit = match.group(1)
+        return "({})x{} ".format(unit.strip(), len(match.group(0)) // len(unit))
+
+    return re.sub(r"(?<!\S)((?:\S+ )+?)\1+", repeated, " ".join(calls) + " ").strip()
+
+
+def traced(**env):
+    strace = shutil.which("strace")
+    if strace is None:
+        raise core.Unavailable("strace is not installed (Debian package: strace)")
+    with tempfile.NamedTemporaryFile("r") as log:
+        core.output(
+            [strace, "-o", log.name] + core.script(__name__),
+            cwd=str(core.ROOT),
+            env=dict(os.environ, **env),
+        )
+        return parse(log)
+
+
+def rows(title, found, bounds, chosen=None):
+    for case in cases()[:chosen]:
+        ours = typical(found["ours/" + case.name])
+        notes = [sequence(ours)]
+        peer, lacks = None, core.NO_PSUTIL
+        if case.peer:
+            lacks, calls = None, typical(found["peer/" + case.name])
+            peer = len(calls)
+            label = "Popen.wait" if "Popen" in case.name else "psutil"
+            notes.append("{}: {}".format(label, sequence(calls)))
+        bound = case.bound if bounds else None
+        yield core.Row(case.name + title, len(ours), peer, "count", bound, lacks, notes)
+
+
+def run(options):
+    if not sys.platform.startswith("linux"):
+        raise core.Unavailable("strace is Linux's")
+    facts = pidwait.probe()
+    result = list(rows("", traced(), facts["backend"] != "polling"))
+    for name, binding in facts["bindings"].items():
+        title = "; " + name
+        if binding["available"]:
+            result += rows(title, traced(PIDWAIT_FFI=name), facts["backend"] != "polling", 1)
+        else:
+            result.append(core.Row("child, by pid" + title, None, lacks=binding["reason"]))
+    return result + list(rows("; polling", traced(PIDWAIT_BACKEND="polling"), False, 2))
+
+
+if __name__ == "__main__":
+    trace_me()
