@@ -9,12 +9,14 @@ Who can tell depends on whose child it is, and on whether it has been reaped:
 """
 
 import os
-import struct
+import sys
 from errno import ENOSYS
 
 from . import _probe, _procfs
 from ._errors import log
 from ._ffi import calls, linux
+
+RUNNING = object()  # in the place of an exit code
 
 
 class NotYet(Exception):
@@ -32,25 +34,25 @@ def from_child(idtype: int, id_: int, pid: "int | None", reap: bool) -> "int | N
 
     None where it is not our child, or somebody else has reaped it. Never blocks.
     """
-    options = linux.WEXITED | linux.WNOHANG | (0 if reap else linux.WNOWAIT)
     try:
-        info = calls.resolve("waitid")[0](idtype, id_, options)
-    except ChildProcessError:
-        return None
+        info = calls.get("waitid")(idtype, id_, linux.REAP if reap else linux.LOOK)
     except OSError as error:
-        # A policy, or P_PIDFD on Linux 5.3 (EINVAL). wait4(2) can't look
-        # without reaping, so who only looks is left to the other sources.
-        log("waitid: %s", error)
-        return _reap(pid) if reap and pid is not None else None
+        return without_waitid(error, pid, reap)
     if info is None:
         raise NotYet
-    how: int
-    status: int
-    how, status = info
-    return status if how == linux.CLD_EXITED else -status
+    status: int = info.si_status
+    return status if info.si_code == linux.CLD_EXITED else -status
 
 
-def _reap(pid: int) -> "int | None":
+def without_waitid(error: OSError, pid: "int | None", reap: bool) -> "int | None":
+    """What from_child() answers after an error of waitid."""
+    if isinstance(error, ChildProcessError):
+        return None
+    # A policy, or P_PIDFD on Linux 5.3 (EINVAL). wait4(2) can't look without
+    # reaping, so who only looks is left to the other sources.
+    log("waitid: %s", error)
+    if pid is None or not reap:
+        return None
     try:
         reaped, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -112,8 +114,6 @@ def from_pidfd(fd: int) -> "tuple[bool, int | None]":
 def get_info(fd: int) -> "tuple[int, int]":
     """The mask and the wait status that ioctl(fd, PIDFD_GET_INFO) answers with."""
     info = bytearray(linux.PIDFD_INFO_SIZE)
-    struct.pack_into("=Q", info, 0, linux.PIDFD_INFO_EXIT)
+    info[:8] = linux.PIDFD_INFO_EXIT.to_bytes(8, sys.byteorder)
     calls.get("ioctl")(fd, linux.PIDFD_GET_INFO, info, True)
-    mask: int = struct.unpack_from("=Q", info, 0)[0]
-    status: int = struct.unpack_from("=i", info, linux.PIDFD_INFO_STATUS)[0]
-    return mask, status
+    return calls.integer(info, 0, 8), calls.integer(info, linux.PIDFD_INFO_STATUS)

@@ -6,8 +6,6 @@ in one process, and asking for a class would import its module. The owner's own
 code is what reaps; it is called once the process has exited.
 """
 
-from operator import index
-
 from . import _polling
 from ._deadline import Deadline
 from ._errors import TimeoutExpired
@@ -28,7 +26,7 @@ _PID_MAX = 2**31 - 1  # of C's pid_t
 def check_pid(pid: "Any", name: str = "pid") -> int:
     if isinstance(pid, bool) or not hasattr(pid, "__index__"):
         raise TypeError("%s must be an int, not %s" % (name, type(pid).__name__))
-    number = index(pid)
+    number: int = pid.__index__()
     if number <= 0:
         raise ValueError("%s must be positive, not %d" % (name, number))
     if number > _PID_MAX:
@@ -74,9 +72,12 @@ class Popen(Asyncio):
         lost = code is None and self._is_lost()
         # While another thread is inside wait() or poll(), poll() does not wait
         # for it: it returns None, though the process has exited.
-        if not _polling.poll(lambda: self.proc.poll() is not None, deadline):
+        if self.proc.poll() is None and not _polling.poll(self._has_polled, deadline):
             raise TimeoutExpired(self.pid, deadline.timeout)
         return self.known() if code is None and not lost else code
+
+    def _has_polled(self) -> bool:
+        return self.proc.poll() is not None
 
     def _is_lost(self) -> bool:
         """Whether somebody else reaped it, which a Popen reports as exit code 0."""

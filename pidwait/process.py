@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One process: a handle on it, and waiting for it."""
 
+# signal without its enums, which take longer to load than all of this.
+import _signal  # type: ignore[import-not-found]
+
 from . import _backends, _exitcodes, _owners, _polling
 from ._backends import pidfd
 from ._deadline import Deadline
 from ._errors import TimeoutExpired, no_such_process
+from ._exitcodes import RUNNING
 from ._guard import Guard
 
 TYPE_CHECKING = False
@@ -32,48 +36,44 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    owner = _owners.find(proc)
+    owner = None if type(proc) is int else _owners.find(proc)
+    pid = _owners.check_pid(proc, "proc") if owner is None else owner.pid
     deadline = Deadline(timeout)
-    code = owner.known()
-    if code is not None:
-        return code
+    if owner is not None:
+        code = owner.known()
+        if code is not None:
+            return code
     try:
-        handle = _backends.open_handle(owner.pid)
+        handle = _backends.open_handle(pid)
     except ProcessLookupError:
-        return owner.settle(None, deadline)
-    try:
-        if owner.is_gone():
-            return owner.settle(None, deadline)
-        if not handle.wait(deadline):
-            raise TimeoutExpired(owner.pid, timeout)
-        return owner.settle(_collect(handle, reap, deadline), deadline)
-    finally:
-        handle.close()
+        code = None
+    else:
+        try:
+            # A process that has the number now may not be the one that is meant.
+            gone = owner is not None and owner.is_gone()
+            code = None if gone else handle.wait(deadline, reap)
+        except _exitcodes.NotYet:
+            code = _wait_for_tracer(handle, deadline)
+        finally:
+            handle.close()
+    if code is RUNNING:
+        raise TimeoutExpired(pid, timeout)
+    return code if owner is None else owner.settle(code, deadline)
 
 
-def _collect(handle: "Any", reap: bool, deadline: Deadline) -> "int | None":
-    try:
-        code: "int | None" = handle.collect(reap, deadline)
-        return code
-    except _exitcodes.NotYet:
-        return _collect_late(handle, deadline)
-
-
-def _collect_late(handle: "Any", deadline: Deadline) -> "int | None":
+def _wait_for_tracer(handle: "Any", deadline: Deadline) -> "Any":
     # A tracer is told of the exit first, and our child can't be reaped before
     # the tracer has been: ptrace(2). No event tells of that.
     code: "list[int | None]" = []
 
     def reaped() -> bool:
         try:
-            code.append(handle.collect(True, deadline))
+            code.append(handle.wait(Deadline(0), True))
         except _exitcodes.NotYet:
             return False
         return True
 
-    if not _polling.poll(reaped, deadline):
-        raise TimeoutExpired(handle.pid, deadline.timeout)
-    return code[0]
+    return code[0] if _polling.poll(reaped, deadline) else RUNNING
 
 
 class Process:
@@ -145,13 +145,18 @@ class Process:
             return self._exitcode
 
     def _look(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
-        if not self._exited:
-            self._exited = handle.wait(deadline)
-        if self._exited and (reap or self._exitcode is None):
-            code = _collect(handle, reap, deadline)
+        """Whether it has exited by the deadline; its exit code is remembered."""
+        if self._exitcode is None or reap:
+            try:
+                code = handle.wait(deadline, reap)
+            except _exitcodes.NotYet:
+                code = _wait_for_tracer(handle, deadline)
+            if code is RUNNING:
+                return False
+            self._exited = True
             if code is not None:
                 self._exitcode = code
-        return self._exited
+        return True
 
     def send_signal(self, sig: int) -> None:
         """Send it a signal; ProcessLookupError if it has exited.
@@ -160,12 +165,10 @@ class Process:
         it. Without one there is a window between the last look and kill(2) in which
         the process could exit, be reaped, and another get its pid.
         """
-        import signal
-
         if isinstance(sig, bool) or not isinstance(sig, int):
             raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
-        if not 0 <= sig < signal.NSIG:
-            raise ValueError("sig must be from 0 to %d, not %d" % (signal.NSIG - 1, sig))
+        if not 0 <= sig < _signal.NSIG:
+            raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
         with self._guard as handle:
             # Until it is reaped, a zombie takes every signal without an error.
             if self._look(handle, Deadline(0), False):
@@ -174,15 +177,11 @@ class Process:
 
     def terminate(self) -> None:
         """Send SIGTERM."""
-        import signal
-
-        self.send_signal(signal.SIGTERM)
+        self.send_signal(_signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        import signal
-
-        self.send_signal(signal.SIGKILL)
+        self.send_signal(_signal.SIGKILL)
 
     def fileno(self) -> int:
         """A file descriptor that is readable once the process has exited.

@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import pickle
+import resource
 import select
 import signal
 import threading
@@ -94,6 +95,31 @@ def test_signals(variant, start):
     with pidwait.Process(child.pid) as process:
         process.kill()
         assert process.wait() == -signal.SIGKILL
+
+
+def test_open_handle_needs_no_more_file_descriptors(variant, backend, keeper):
+    pid = keeper.start("sleep 60")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with pidwait.Process(pid) as process:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_fd(), limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                os.dup(0)
+            with pytest.raises(pidwait.TimeoutExpired):
+                process.wait(0.01)
+            process.kill()
+            # Whether a 0 in /proc is one can't be seen now, nor can a zombie's status.
+            assert process.wait(30) in (-signal.SIGKILL, None)
+            assert process.exited()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert keeper.reap(pid) == signal.SIGKILL
+
+
+def lowest_free_fd():
+    fd = os.dup(0)
+    os.close(fd)
+    return fd
 
 
 def test_closed(variant, sleeper):

@@ -10,10 +10,11 @@ A backend is a module that can be imported on every system, with
 and a Handle has
 
     backend, pid    which way it waits, and for whom
-    identity        equal for all handles of one process; None if not known
-    wait(deadline)  True once the process has exited, False at the deadline
-    collect(reap)   after that: the exit code or None, and reaps our child if
-                    asked for; NotYet while a tracer keeps it from us
+    identify()      equal for all handles of one process; None if not known
+    wait(deadline, reap)
+                    RUNNING at the deadline; once it has exited, the exit code or
+                    None, and our child is reaped if asked for: NotYet while a
+                    tracer keeps it from us
     send_signal(s)  ProcessLookupError if there is no such process any more
     fileno()        readable once it has exited; UnsupportedOperation if polled
     close()

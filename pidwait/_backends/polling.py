@@ -15,6 +15,10 @@ from .._deadline import Deadline
 from .._errors import no_such_process
 from .._ffi import linux
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Handle:
     """A process ID, and the start time of the process that had it at first."""
@@ -39,8 +43,10 @@ class Handle:
     def close(self) -> None:
         """Nothing is open between two looks."""
 
-    def wait(self, deadline: Deadline) -> bool:
-        return _polling.poll(self._exited, deadline)
+    def wait(self, deadline: Deadline, reap: bool) -> "Any":
+        if not _polling.poll(self._exited, deadline):
+            return _exitcodes.RUNNING
+        return self._collect(reap)
 
     def _exited(self) -> bool:
         stat = self._stat = _procfs.read_stat(self.pid)
@@ -58,7 +64,7 @@ class Handle:
             return False
         return _procfs.links_tell_exit(self.pid) or not exists(self.pid)
 
-    def collect(self, reap: bool, deadline: Deadline) -> "int | None":
+    def _collect(self, reap: bool) -> "int | None":
         stat = self._stat
         if stat is None:
             if not exists(self.pid):

@@ -7,7 +7,6 @@ is missing, does not work, or is the slower one. Nothing here is imported, and
 no library loaded, before somebody needs a call that the interpreter lacks.
 """
 
-import importlib
 import sys
 
 from .. import _config
@@ -28,8 +27,11 @@ def load(name: str) -> "Any":
     adapter = _loaded.get(name)
     if adapter is None:
         try:
-            module = importlib.import_module("._" + name, __package__)
-            adapter = _loaded[name] = module.Adapter()
+            if name == "ctypes":
+                from ._ctypes import Adapter
+            else:
+                from ._cffi import Adapter  # type: ignore[assignment]
+            adapter = _loaded[name] = Adapter()
         # A damaged ctypes raises whatever it met: OSError for a library, and
         # MemoryError where a policy forbids memory that can be written and run.
         except Exception as error:

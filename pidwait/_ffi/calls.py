@@ -4,8 +4,7 @@
 They are resolved on first need, and raise OSError with the system's errno.
 """
 
-import importlib
-import struct
+import sys
 from errno import ENOSYS
 
 from . import adapter, forced, linux
@@ -38,11 +37,11 @@ def forget() -> None:
 
 
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
-    module, adapt, make = _CALLS[name]
+    module, make = _CALLS[name]
     if make is None or forced() is None:
-        own = getattr(importlib.import_module(module), name, None)
+        own = getattr(__import__(module), name, None)
         if own is not None:
-            return (adapt(own) if adapt else own), module
+            return own, module.lstrip("_")
     binding = adapter()
     return make(binding, name), binding.name
 
@@ -58,39 +57,40 @@ def _syscall(binding: "Any", name: str) -> "Callable[..., int]":
     return call
 
 
-def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], tuple[int, int] | None]":
-    """waitid(idtype, id, options) -> (si_code, si_status), or None: nothing to tell."""
+class SigInfo:
+    """What os.waitid() returns, as far as it is needed."""
+
+    __slots__ = ("si_code", "si_status")
+
+    def __init__(self, info: bytearray) -> None:
+        self.si_code = integer(info, linux.SIGINFO_CODE)
+        self.si_status = integer(info, linux.SIGINFO_STATUS)
+
+
+def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
+    """A signed number in a C structure."""
+    return int.from_bytes(buffer[offset : offset + size], sys.byteorder, signed=True)
+
+
+def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | None]":
+    """os.waitid() for who has none."""
     function = binding.function(name, linux.PROTOTYPES[name])
 
-    def waitid(idtype: int, id_: int, options: int) -> "tuple[int, int] | None":
+    def waitid(idtype: int, id_: int, options: int) -> "SigInfo | None":
         info = bytearray(linux.SIGINFO_SIZE)
         function(idtype, id_, binding.pointer(info), options)
-
-        def field(offset: int) -> int:
-            value: int = struct.unpack_from("=i", info, offset)[0]
-            return value
-
         # With WNOHANG and nothing to tell, si_pid is 0: waitid(2).
-        if field(linux.SIGINFO_PID) == 0:
-            return None
-        return field(linux.SIGINFO_CODE), field(linux.SIGINFO_STATUS)
+        return SigInfo(info) if integer(info, linux.SIGINFO_PID) else None
 
     return waitid
 
 
-def _own_waitid(own: "Any") -> "Callable[[int, int, int], tuple[int, int] | None]":
-    def waitid(idtype: int, id_: int, options: int) -> "tuple[int, int] | None":
-        info = own(idtype, id_, options)
-        return None if info is None else (info.si_code, info.si_status)
-
-    return waitid
-
-
-# name: (module with the interpreter's own, what makes ours of it, what makes
-# ours of an adapter)
-_CALLS: "dict[str, tuple[str, Any, Any]]" = {
-    "pidfd_open": ("os", None, _syscall),
-    "pidfd_send_signal": ("signal", None, _syscall),
-    "waitid": ("os", _own_waitid, _waitid),
-    "ioctl": ("fcntl", None, None),
+# name: (module that may have the interpreter's own, what makes one of an adapter).
+# _signal is signal without its enums: always loaded, so that nobody who is out of
+# file descriptors has to open a file for it.
+_CALLS: "dict[str, tuple[str, Any]]" = {
+    "pidfd_open": ("os", _syscall),
+    "pidfd_send_signal": ("_signal", _syscall),
+    "waitid": ("os", _waitid),
+    "ioctl": ("fcntl", None),
 }

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wake-up after a child's exit, and the CPU time of a wait, in microseconds
 
-The child is a shell that reads from a pipe and exits. A third process writes to the pipe, 16 to 24
-ms after the wait began, so that every waiter is asleep, and notes the clock right before. Children
-are started in batches, since after a fork the first wait would pay for shared pages. What a waiter
+The child is a small C program that reads from a pipe, tells the time, and exits: the larger it is,
+the more the kernel's end of it, which is the same for all, dilutes the ratios. A third process
+writes to the pipe 16 to 24 ms after the wait began, so that every waiter is asleep. Children are
+started in batches, since after a fork the first wait would pay for shared pages. What a waiter
 leaves unreaped is reaped afterwards, outside of the timing.
 """
 
-import mmap
 import os
 import random
 import select
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 from .. import pidwait
@@ -21,6 +22,23 @@ from . import core
 
 TIMEOUT = 30
 BATCH = 30
+CHILD = r"""
+#include <time.h>
+#include <unistd.h>
+
+int main(void)
+{
+    struct timespec now;
+    char byte;
+    double seconds;
+
+    read(0, &byte, 1);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    seconds = now.tv_sec + now.tv_nsec / 1e9;
+    write(1, &seconds, sizeof seconds);
+    _exit(7);
+}
+"""
 P_PIDFD = 3
 OPTIONS = 0x01000005  # WEXITED | WNOHANG | WNOWAIT
 
@@ -92,12 +110,23 @@ def waiters():
     return found, lacks
 
 
-class Children:
-    """Children that exit when they are told to, by a process that notes when that was."""
+def compile_child(folder):
+    path = os.path.join(folder, "child")
+    command = ["cc", "-Os", "-static", "-w", "-x", "c", "-o", path, "-"]
+    try:
+        subprocess.run(command, input=CHILD.encode(), check=True, stderr=subprocess.PIPE)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise core.Unavailable("the child is compiled by cc: {}".format(error)) from error
+    return path
 
-    def __init__(self):
-        self._noted = mmap.mmap(-1, 8)
+
+class Children:
+    """Children that end when they are told to, and say when that is."""
+
+    def __init__(self, folder):
+        self._child = compile_child(folder)
         self._pipes = [os.pipe() for _ in range(BATCH)]
+        self._times, self._tell = os.pipe()
         self._ready = []
         reads, self._orders = os.pipe()
         self._teller = os.fork()
@@ -114,15 +143,13 @@ class Children:
         for order in iter(lambda: os.read(orders, 9), b""):
             number, seconds = struct.unpack("=Bd", order)
             time.sleep(seconds)
-            struct.pack_into("d", self._noted, 0, time.monotonic())
             os.write(self._pipes[number][1], b"\n")
 
     def measure(self, wait):
         """The wake-up and the CPU time of one wait."""
         if not self._ready:
-            command = ["/bin/sh", "-c", "read nothing; exit 7"]
             self._ready = [
-                (number, subprocess.Popen(command, stdin=reads))
+                (number, subprocess.Popen([self._child], stdin=reads, stdout=self._tell))
                 for number, (reads, _) in enumerate(self._pipes)
             ]
         number, popen = self._ready.pop()
@@ -132,7 +159,8 @@ class Children:
             wait(popen)
             woken = time.monotonic()
             cpu = time.process_time() - cpu
-        return (woken - struct.unpack_from("d", self._noted)[0]) * 1e6, cpu * 1e6
+        (exited,) = struct.unpack("d", os.read(self._times, 8))
+        return (woken - exited) * 1e6, cpu * 1e6
 
     def close(self):
         # Without the writer, whoever still reads from a pipe comes to its end.
@@ -140,9 +168,8 @@ class Children:
         os.waitpid(self._teller, 0)
         for _, popen in self._ready:
             popen.wait()
-        for reads, _ in self._pipes:
-            os.close(reads)
-        self._noted.close()
+        for fd in [reads for reads, _ in self._pipes] + [self._times, self._tell]:
+            os.close(fd)
 
 
 def rows(results, lacks):
@@ -175,10 +202,13 @@ def run(options):
     if not hasattr(os, "fork"):
         raise core.Unavailable("no os.fork")
     found, lacks = waiters()
-    children = Children()
-    try:
-        variants = {name: lambda wait=wait: children.measure(wait) for name, wait in found.items()}
-        results = core.in_turns(variants, options.rounds or 300, warm_up=5)
-    finally:
-        children.close()
+    with tempfile.TemporaryDirectory() as folder:
+        children = Children(folder)
+        try:
+            variants = {
+                name: lambda wait=wait: children.measure(wait) for name, wait in found.items()
+            }
+            results = core.in_turns(variants, options.rounds or 300, warm_up=5)
+        finally:
+            children.close()
     return list(rows(results, lacks))
