@@ -5,7 +5,7 @@ import os
 import sys
 
 from .. import pidwait
-from . import contextswitch, core, imports, latency, leaks, syscalls
+from . import contextswitch, core, imports, latency, leaks, startup, syscalls
 
 BENCHES = {
     "contextswitch": contextswitch,
@@ -13,6 +13,7 @@ BENCHES = {
     "syscalls": syscalls,
     "import": imports,
     "leaks": leaks,
+    "pytest": startup,
 }
 LIST = "\n".join(
     "  {:14} {}".format(name, module.__doc__.splitlines()[0]) for name, module in BENCHES.items()
