@@ -80,7 +80,7 @@ def _shows_status(pid: int) -> bool:
     # The status is 0, too, for a reader without PTRACE_MODE_READ_FSCREDS on the
     # process: fs/proc/array.c, do_task_stat(). The link to its user namespace
     # wants exactly that right and, unlike other links, outlives the memory.
-    return _procfs.shows_namespace(pid) and _probe.works(check_status)
+    return _procfs.shows_namespace(pid) and _probe.surely_works(check_status)
 
 
 def check_status() -> None:
@@ -98,7 +98,7 @@ def from_pidfd(fd: int) -> "tuple[bool, int | None]":
     """
     for _ in range(2):
         try:
-            mask, status = get_info(fd)
+            mask, _, status = get_info(fd)
         except ProcessLookupError:
             # Just while it is being reaped, neither the task nor its status is
             # found: seen for 666 of 15,000 exits on Linux 6.18. The status is
@@ -111,9 +111,13 @@ def from_pidfd(fd: int) -> "tuple[bool, int | None]":
     return True, None
 
 
-def get_info(fd: int) -> "tuple[int, int]":
-    """The mask and the wait status that ioctl(fd, PIDFD_GET_INFO) answers with."""
+def get_info(fd: int) -> "tuple[int, int, int]":
+    """The mask, the pid and the wait status that ioctl(fd, PIDFD_GET_INFO) answers with."""
     info = bytearray(linux.PIDFD_INFO_SIZE)
     info[:8] = linux.PIDFD_INFO_EXIT.to_bytes(8, sys.byteorder)
     calls.get("ioctl")(fd, linux.PIDFD_GET_INFO, info, True)
-    return calls.integer(info, 0, 8), calls.integer(info, linux.PIDFD_INFO_STATUS)
+    return (
+        calls.integer(info, 0, 8),
+        calls.integer(info, linux.PIDFD_INFO_PID),
+        calls.integer(info, linux.PIDFD_INFO_STATUS),
+    )

@@ -106,7 +106,8 @@ class Multiprocessing(Owner):
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
         self.proc.join(deadline.remaining())
         known = self.known()
-        if code is None and known is None:
+        # Without a code, and with time left: somebody else reaped it.
+        if code is None and known is None and deadline.expired():
             raise TimeoutExpired(self.pid, deadline.timeout)
         # The fork server of Python 3.6 exits with another code than it tells,
         # and 255 is also what is told when it could not tell.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # What a check found: None, or the error that tells the reason.
 _answers: "dict[Callable[[], None], OSError | None]" = {}
 _backend: "list[ModuleType]" = []
+_asked_by: "list[int]" = []
 
 
 def ask(check: "Callable[[], None]") -> "OSError | None":
@@ -25,6 +26,7 @@ def ask(check: "Callable[[], None]") -> "OSError | None":
     What passes, such as having no file descriptor left, says nothing about the
     system: it is not remembered, and counts as available.
     """
+    _forget_in_forked_child()
     try:
         return _answers[check]
     except KeyError:
@@ -43,8 +45,30 @@ def ask(check: "Callable[[], None]") -> "OSError | None":
     return error
 
 
+def _forget_in_forked_child() -> None:
+    # It can be in another PID namespace, under the same /proc.
+    if hasattr(os, "register_at_fork"):
+        if not _asked_by:
+            os.register_at_fork(after_in_child=_answers.clear)
+            _asked_by.append(0)
+    elif _asked_by != [os.getpid()]:
+        _answers.clear()
+        _asked_by[:] = [os.getpid()]
+
+
 def works(check: "Callable[[], None]") -> bool:
     return ask(check) is None
+
+
+def surely_works(check: "Callable[[], None]") -> bool:
+    """False also where it could not be asked."""
+    return works(check) and check in _answers
+
+
+def still_works(check: "Callable[[], None]") -> bool:
+    """Ask again: a policy may have come since."""
+    _answers.pop(check, None)
+    return surely_works(check)
 
 
 def backend() -> "ModuleType":

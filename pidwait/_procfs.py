@@ -103,9 +103,13 @@ def check() -> None:
     """Raise an OSError where /proc is not there or shows another PID namespace."""
     # Left over from before unshare(2), /proc would tell of other processes
     # that have the same numbers.
-    if os.readlink("/proc/self") != str(os.getpid()):
+    foreign = os.readlink("/proc/self") != str(os.getpid())
+    # The number can be the same in both by chance; it is shown for each PID
+    # namespace from that of /proc down to ours, Linux 4.1.
+    for line in _read("/proc/self/status").splitlines():
+        foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)
+    if foreign:
         raise OSError(ENOENT, "/proc is that of another PID namespace")
-    _read("/proc/self/stat")
 
 
 def self_fields() -> "list[bytes]":

@@ -49,9 +49,11 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         code = None
     else:
         try:
-            # A process that has the number now may not be the one that is meant.
-            gone = owner is not None and owner.is_gone()
-            code = None if gone else handle.wait(deadline, reap)
+            # Who has the number now need not be who is meant: that one may have
+            # been reaped before the handle was opened.
+            code = None if owner is None else owner.known()
+            if code is None and not (owner is not None and owner.is_gone()):
+                code = handle.wait(deadline, reap)
         except _exitcodes.NotYet:
             code = _wait_for_tracer(handle, deadline)
         finally:
@@ -95,14 +97,10 @@ class Process:
         self._start(_backends.open_handle(_owners.check_pid(pid)))
 
     def _start(self, handle: "Any") -> None:
-        self._guard = Guard(handle)
         self._exited = False
         self._exitcode: "int | None" = None
-        try:
-            self._identity = handle.identify()
-        except BaseException:
-            self.close()
-            raise
+        self._identity = handle.identify()
+        self._guard = Guard(handle)
 
     @classmethod
     def from_fd(cls, fd: int) -> "Process":

@@ -35,20 +35,17 @@ class Handle:
 
     __slots__ = ("_fallback", "fd", "pid")
 
-    def __init__(self, pid: int) -> None:
-        self._start(pid, _open(pid))
-
-    def _start(self, pid: "int | None", fd: int) -> None:
+    def __init__(self, pid: "int | None", fd: int = -1) -> None:
         self.pid = pid
         self.fd = fd
         self._fallback: "polling.Handle | None" = None
+        if pid is not None and fd < 0:
+            self.fd = _open(pid)  # last, so that no interrupt can lose it
 
     @classmethod
     def from_fd(cls, fd: int) -> "Handle":
         """Take over a pidfd; the pid is None if it has none here, or none any more."""
-        handle = cls.__new__(cls)
-        handle._start(_examine(fd), fd)
-        return handle
+        return cls(_examine(fd), fd)
 
     @property
     def backend(self) -> str:
@@ -60,7 +57,17 @@ class Handle:
         return self.fd
 
     def close(self) -> None:
-        os.close(self.fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError as error:  # somebody else has closed it
+                log("pid %s, close: %s", self.pid, error)
+
+    def __del__(self) -> None:
+        # A signal handler may raise anywhere, also where nobody closes yet.
+        if self.fd >= 0:
+            self.close()
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
         if self._fallback is not None:
@@ -117,61 +124,97 @@ class Handle:
         self._fallback = fallback
         return fallback.wait(deadline, reap)
 
-    def _is_reaped(self) -> bool:
-        """Whether the pid may be somebody else's by now."""
+    def _is_reaped(self) -> "bool | None":
+        """Whether the pid may be somebody else's by now; None if that can't be told."""
         try:
             calls.get("pidfd_send_signal")(self.fd, 0)
         except ProcessLookupError:
             return True
         except OSError as error:
             log("pidfd_send_signal: %s", error)
+            if not _is_forbidden(error):
+                return self._has_no_task()
         return False
+
+    def _has_no_task(self) -> "bool | None":
+        info = self._get_info()
+        if info is not None:
+            return info[0]
+        try:
+            return int(_procfs.fd_info(self.fd)["Pid"]) < 0  # Linux 5.5
+        except (OSError, LookupError) as error:
+            log("pid %s: %s", self.pid, error)
+            return None
 
     def _code_of_other(self, reaped: bool, deadline: Deadline) -> "int | None":
         """The exit code of who is not our child, or was reaped by somebody else."""
-        has_info = _probe.works(check_get_info)
         if reaped:
-            return _exitcodes.from_pidfd(self.fd)[1] if has_info else None
+            return (self._get_info() or (True, None))[1]
         # Ready, but not reaped when poll looked. What /proc says of the pid is
         # ours if the pidfd says afterwards that it still is not.
         code = _exitcodes.from_zombie(self.pid)
-        if not has_info:
-            return None if code is None or self._is_reaped() else code
-        reaped, status = _exitcodes.from_pidfd(self.fd)
+        info = self._get_info()
+        if info is None:
+            return None if code is None or self._is_reaped() is not False else code
+        reaped, status = info
         if reaped or code is not None:
             return status if reaped else code
         # Not to be seen in /proc: a moment later the parent may have reaped it.
-        if self._poll(0, Deadline(deadline.at_most(_GRACE))):
-            return _exitcodes.from_pidfd(self.fd)[1]
-        return None
+        try:
+            reaped = bool(self._poll(0, Deadline(deadline.at_most(_GRACE))))
+        except OSError as error:
+            log("pid %s, poll: %s", self.pid, error)
+        return (self._get_info() or (True, None))[1] if reaped else None
+
+    def _get_info(self) -> "tuple[bool, int | None] | None":
+        """Whether it has been reaped, and its code then; None where that is not to be had."""
+        if not _probe.works(check_get_info):
+            return None
+        try:
+            return _exitcodes.from_pidfd(self.fd)
+        except OSError as error:  # a policy that came after the probe
+            log("PIDFD_GET_INFO: %s", error)
+            return None
 
     def send_signal(self, sig: int) -> None:
         if _probe.works(check_send_signal):
-            calls.get("pidfd_send_signal")(self.fd, sig)
-        elif self.pid is None or self._poll(select.POLLIN, Deadline(0)):
+            try:
+                calls.get("pidfd_send_signal")(self.fd, sig)
+                return
+            except ProcessLookupError:
+                raise
+            except OSError as error:
+                if _probe.still_works(check_send_signal):
+                    raise
+                log("pidfd_send_signal: %s", error)  # a policy that came after the probe
+        if self.pid is None or self.wait(Deadline(0), False) is not _exitcodes.RUNNING:
             raise no_such_process(self.pid)
-        else:
-            # Between poll and kill is a window: it would have to exit, be
-            # reaped, and all other pids be given out.
-            os.kill(self.pid, sig)
+        # Between the look and kill is a window: it would have to exit, be reaped,
+        # and all other pids be given out.
+        os.kill(self.pid, sig)
 
     def identify(self) -> "tuple[object, ...] | None":
         if _probe.works(check_pidfs):
             return "pidfd", os.fstat(self.fd).st_ino
         identity = None if self.pid is None else polling.identify(self.pid)
-        return None if self._is_reaped() else identity
+        return identity if self._is_reaped() is False else None
+
+
+def _is_forbidden(error: OSError) -> bool:
+    """Whether the process is there, but we must not send it a signal."""
+    # A policy may say so of every process.
+    return isinstance(error, PermissionError) and _probe.still_works(check_send_signal)
 
 
 def _open(pid: int) -> int:
     try:
-        fd: int = calls.get("pidfd_open")(pid, 0)
+        return calls.get("pidfd_open")(pid, 0)  # type: ignore[no-any-return]
     except OSError as error:
         if error.errno == ENOENT:
             raise no_such_process(pid, "a thread's ID, not a process's") from None
         # EINVAL may be a thread on older kernels, or a process that is just
         # exiting (psutil#2715): polling finds out.
         raise os_error(error.errno or 0, "pidfd_open", pid, error.strerror) from None
-    return fd
 
 
 def _examine(fd: int) -> "int | None":
@@ -180,13 +223,45 @@ def _examine(fd: int) -> "int | None":
     if fd < 0:
         raise ValueError("fd must not be negative: %d" % fd)
     os.set_inheritable(fd, False)
-    info = _procfs.fd_info(fd)
+    info = _fd_info(fd)
+    if info is None:
+        return _ask_pid(fd)
     if "Pid" not in info:
         raise ValueError("fd %d is not a pidfd" % fd)
     if int(info["flags"], 8) & os.O_EXCL:  # PIDFD_THREAD, Linux 6.9
         raise ValueError("fd %d is the pidfd of a thread, not of a process" % fd)
     pid = int(info["Pid"])
     return pid if pid > 0 else None
+
+
+def _fd_info(fd: int) -> "dict[str, str] | None":
+    if not _probe.works(_procfs.check):
+        return None
+    try:
+        return _procfs.fd_info(fd)
+    except OSError as error:  # no file descriptor left, or /proc is no more
+        log("fd %d: %s", fd, error)
+        return None
+
+
+def _ask_pid(fd: int) -> "int | None":
+    """The pid of a pidfd, without /proc; None if it has been reaped, or who knows."""
+    try:
+        return _exitcodes.get_info(fd)[1] or None
+    except ProcessLookupError:
+        return None
+    except OSError as error:  # Linux < 6.13, a policy, or not a pidfd
+        log("PIDFD_GET_INFO: %s", error)
+    try:
+        calls.get("pidfd_send_signal")(fd, 0)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        if error.errno == EBADF:
+            raise ValueError("fd %d is not a pidfd" % fd) from None
+        if not _is_forbidden(error):
+            raise
+    return None
 
 
 def check() -> None:

@@ -4,6 +4,7 @@
 They are resolved on first need, and raise OSError with the system's errno.
 """
 
+import os
 import sys
 from errno import ENOSYS
 
@@ -28,6 +29,9 @@ def resolve(name: str) -> "tuple[Callable[..., Any], str]":
         try:
             answer = _resolved[name] = _resolve(name)
         except (ImportError, LookupError) as error:
+            # An ImportError does not tell that it was for want of a file
+            # descriptor, which passes: this raises EMFILE then.
+            os.close(os.open(os.sep, os.O_RDONLY))
             raise OSError(ENOSYS, error.args[0]) from None
     return answer
 
