@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A seccomp filter that answers the system calls of the fast path with an error.
+
+Containers and sandboxes do the same. It needs no root.
+"""
+
+import errno
+import os
+import signal
+import subprocess
+
+import pytest
+
+from .. import faults, pidwait
+from ..faults import LONG, Child, Stranger, raises, times_out
+
+ERRORS = {
+    "pidfd_open": ("EPERM", "EACCES", "ENOSYS", "EINVAL", "ENODEV", "ENFILE"),
+    "ioctl": ("EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOTTY"),
+    "pidfd_send_signal": ("EPERM", "EACCES", "ENOSYS", "EINVAL"),
+    "waitid": ("EPERM", "EACCES", "ENOSYS", "EINVAL"),
+}
+
+
+@pytest.fixture(autouse=True)
+def possible():
+    reason = faults.why_no_policy() or faults.why_no_pidfd()
+    if reason:
+        pytest.skip(reason)
+
+
+def under_policy(rules, ffi="auto", backend=""):
+    """In two forks: the probe has not been asked before, and has been."""
+    os.environ["PIDWAIT_FFI"] = ffi
+    os.environ["PIDWAIT_BACKEND"] = backend
+    expected = backend or ("polling" if "pidfd_open" in rules else "pidfd")
+    certain = faults.kernel_tells() and expected == "pidfd" and "ioctl" not in rules
+    for asked in (False, True):
+        faults.forked(everything, rules, asked, expected, certain)
+
+
+def everything(rules, asked, expected, certain):
+    child = Child()
+    fd = faults.pidfd_open(child.pid)
+    if asked:
+        pidwait.probe()
+    faults.forbid(rules)
+    child_of_ours(0 if asked else -signal.SIGKILL)
+    child_of_others(6 if asked else 0, certain)
+    handles(expected)
+    received(child, fd)
+
+
+def child_of_ours(code):
+    child = Child()
+    times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0)
+    times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0.01)
+    child.become_zombie(7)
+    assert pidwait.wait(child.pid) == 7
+    assert pidwait.pid_exists(child.pid)
+    assert child.reap() == 7
+    assert pidwait.wait(child.pid) is None
+    assert not pidwait.pid_exists(child.pid)
+    child = Child()
+    child.end(code)
+    assert pidwait.wait(child.pid, LONG) == code
+    assert pidwait.wait(child.pid, 0, reap=True) == code
+    raises(ChildProcessError, os.waitpid, child.pid, 0)
+    child.forget()
+    popen = subprocess.Popen(["sh", "-c", "exit 4"])
+    assert pidwait.wait(popen, LONG) == popen.returncode == 4
+
+
+def child_of_others(code, certain):
+    stranger = Stranger()
+    times_out(lambda timeout: pidwait.wait(stranger.pid, timeout), 0)
+    with pidwait.Process(stranger.pid) as process:
+        stranger.become_zombie(code)
+        assert pidwait.wait(stranger.pid, LONG) in (code, None)
+        assert stranger.reap() == code
+        assert process.wait(LONG) in ((code,) if certain else (code, None))
+    assert pidwait.wait(stranger.pid) is None
+
+
+def handles(expected):
+    child = Child()
+    with pidwait.Process(child.pid) as process, pidwait.Process(child.pid) as other:
+        assert process.backend == expected, process.backend
+        assert process == other
+        assert not process.exited()
+        process.send_signal(0)
+        process.terminate()
+        assert process.wait(LONG) == -signal.SIGTERM
+        raises(ProcessLookupError, process.kill)
+        assert child.reap() == -signal.SIGTERM
+        assert other.wait(LONG) in (-signal.SIGTERM, None)
+        raises(ProcessLookupError, other.kill)
+
+
+def received(child, fd):
+    with pidwait.Process.from_fd(fd) as process:
+        assert (process.pid, process.backend) == (child.pid, "pidfd")
+        process.send_signal(0)
+        child.end(8)
+        assert process.wait(LONG) == 8
+        assert child.reap() == 8
+    assert not faults.is_open(fd)
+
+
+def each_error(call, backend):
+    for error in ERRORS[call]:
+        under_policy({call: getattr(errno, error)}, backend=backend)
+
+
+@pytest.mark.parametrize("call", list(ERRORS))
+def test_one_call(call):
+    faults.run(each_error, call, "")
+
+
+def test_polling():
+    faults.run(each_error, "waitid", "polling")
+
+
+@pytest.mark.parametrize(
+    "calls, error",
+    [
+        ("ioctl waitid", "EPERM"),
+        ("ioctl pidfd_send_signal", "EPERM"),
+        ("pidfd_send_signal waitid", "ENOSYS"),
+        ("ioctl pidfd_send_signal waitid", "ENOSYS"),
+        ("pidfd_open ioctl pidfd_send_signal waitid", "EPERM"),
+    ],
+)
+def test_several_calls(calls, error):
+    faults.run(under_policy, {call: getattr(errno, error) for call in calls.split()})
+
+
+@pytest.mark.parametrize("ffi", ["ctypes", "cffi"])
+@pytest.mark.parametrize("calls", ["pidfd_open", "ioctl pidfd_send_signal waitid"])
+def test_bindings(ffi, calls):
+    reason = pidwait.probe()["bindings"][ffi]["reason"]
+    if reason:
+        pytest.skip(reason)
+    faults.run(under_policy, dict.fromkeys(calls.split(), errno.EPERM), ffi)
+
+
+def told(asked):
+    import logging
+
+    records = []
+
+    class Records(logging.Handler):
+        def emit(self, record):
+            assert record.levelno == logging.INFO
+            records.append(record.getMessage())
+
+    logger = logging.getLogger(pidwait.__name__)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(Records())
+    if asked:
+        pidwait.probe()
+        assert records == []
+    faults.forbid({"pidfd_open": errno.EPERM})
+    child = Child()
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "polling"
+        child.end(1)
+        assert process.wait(LONG) == 1
+    child.reap()
+    said = [record for record in records if os.strerror(errno.EPERM) in record]
+    assert said and all("pidfd_open" in record for record in said), records
+    if asked:
+        assert any("pid %d is polled" % child.pid in record for record in said), records
+    else:
+        assert pidwait.probe()["backend"] == "polling"
+    faults.probe.forget()
+    assert os.strerror(errno.EPERM) in pidwait.probe()["backends"]["pidfd"]["reason"]
+    os.environ["PIDWAIT_BACKEND"] = "pidfd"
+    faults.probe.forget()
+    error = raises(PermissionError, pidwait.wait, os.getpid(), 0)
+    assert "PIDWAIT_BACKEND is pidfd" in str(error)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_it_is_told(asked):
+    faults.run(told, asked)

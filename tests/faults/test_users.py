@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes that we may not look into, or not send a signal: other users', or not dumpable."""
+
+import os
+import signal
+
+import pytest
+
+from .. import faults, pidwait
+from ..faults import LONG, Stranger, raises, times_out
+
+pytest.importorskip("ctypes")
+
+US, THEM = 65432, 65433
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become two other users")
+
+
+def become_them():
+    faults.become(THEM)
+
+
+def of_another_user(backend, how=None):
+    if how is not None:
+        faults.mount("proc", "/proc", how)
+    strangers = [Stranger(become_them) for _ in range(3)]
+    give_up_root()
+    # Hidden is that a zombie is one: then only its reaping ends a wait that polls.
+    notices = backend == "pidfd" or how is None
+    for code, stranger in zip((7, 0, -signal.SIGKILL), strangers):
+        not_ours(stranger, code, notices, PermissionError)
+
+
+def give_up_root():
+    pidwait.probe()  # loads modules, which another user may not be allowed to
+    faults.kernel_tells()
+    faults.become(US)
+
+
+def not_ours(stranger, code, notices, refused=None):
+    with pidwait.Process(stranger.pid) as process, pidwait.Process(stranger.pid) as other:
+        certain = process.backend == "pidfd" and faults.kernel_tells()
+        assert (process == other) is notices
+        times_out(process.wait, 0.005)
+        if refused:
+            for send in (process.terminate, process.kill, lambda: process.send_signal(0)):
+                assert not isinstance(raises(refused, send), ProcessLookupError)
+        times_out(process.wait, 0.005)
+        stranger.become_zombie(code)
+        if notices:
+            # Not a 0 that stands for "you may not know".
+            assert pidwait.wait(stranger.pid, LONG) in (code, None)
+            assert pidwait.wait(stranger.pid, LONG, reap=True) in (code, None)
+            assert process.wait(LONG) in (code, None)
+            raises(ProcessLookupError, process.kill)
+        assert pidwait.pid_exists(stranger.pid)
+        assert stranger.reap() == code
+        assert process.wait(LONG) in ((code,) if certain else (code, None))
+        assert other.wait(LONG) in ((code,) if certain else (code, None))
+        raises(ProcessLookupError, process.kill)
+    assert pidwait.wait(stranger.pid) is None
+    assert not pidwait.pid_exists(stranger.pid)
+
+
+@needs_root
+def test_of_another_user():
+    faults.run_on_each_backend(of_another_user)
+
+
+@needs_root
+def test_of_another_user_and_hidden():
+    within = "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"
+    if faults.command_fails(within):
+        pytest.skip("this root may not make namespaces")
+    faults.run_on_each_backend(of_another_user, "hidepid=2", within=within)
+
+
+def not_dumpable(backend):
+    give_up_root()
+    for code in (7, 0, -signal.SIGKILL):
+        not_ours(Stranger(faults.not_dumpable), code, True)
+
+
+def test_not_dumpable():
+    faults.run_on_each_backend(not_dumpable)
+
+
+def own_children_of_who_gave_up_root(backend):
+    """Since the setuid() without an exec, it and its forks are not dumpable."""
+    give_up_root()
+    for code in (7, 0):
+        child = faults.Child()
+        fd = faults.pidfd_open(child.pid)
+        with pidwait.Process(child.pid) as process:
+            times_out(process.wait, 0.005)
+            process.send_signal(0)
+            child.end(code)
+            assert process.wait(LONG) == code
+        with pidwait.Process.from_fd(fd) as process:
+            assert process.wait(LONG) == code
+        assert pidwait.wait(child.pid, 0, reap=True) == code
+        child.forget()
+
+
+@needs_root
+def test_own_children_of_who_gave_up_root():
+    faults.run_on_each_backend(own_children_of_who_gave_up_root)
