@@ -47,9 +47,9 @@ def ask(check: "Callable[[], None]") -> "OSError | None":
 
 def _forget_in_forked_child() -> None:
     # It can be in another PID namespace, under the same /proc.
-    if hasattr(os, "register_at_fork"):
+    if hasattr(os, "register_at_fork"):  # Python 3.7
         if not _asked_by:
-            os.register_at_fork(after_in_child=_answers.clear)
+            os.register_at_fork(after_in_child=_answers.clear)  # novm
             _asked_by.append(0)
     elif _asked_by != [os.getpid()]:
         _answers.clear()

@@ -80,13 +80,13 @@ def test_polling_looks_after_the_deadline(clock):
 
     def look():
         looks.append(clock.now)
+        clock.now += 0.03  # a look that ends after the deadline may have begun before
         return False
 
     assert not polling.poll(look, deadline.Deadline(0.1))
     assert looks[0] == 1000.0
     assert looks[-1] >= 1000.1
     assert looks[-2] < 1000.1
-    assert sum(clock.slept) == pytest.approx(0.1)
 
 
 def test_polling_looks_once_without_time(clock):

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import resource
+import sys
 
 import pytest
 
@@ -136,3 +137,31 @@ def test_a_first_wait_without_file_descriptors(start):
     # That somebody else's has exited can be told, its exit code can't.
     assert others == "None"
     assert reaped == "4"
+
+
+def test_binding_that_can_not_be_loaded_for_now():
+    """It is for want of a file descriptor, not for good."""
+    code = """if True:
+        import errno, importlib, resource
+        import {package} as pidwait
+        calls = importlib.import_module("{package}._ffi.calls")
+
+        def tell():
+            for name in ("pidfd_open", "ioctl"):
+                try:
+                    print(calls.resolve(name)[1])
+                except OSError as error:
+                    print(errno.errorcode[error.errno])
+
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        tell()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        tell()
+    """
+    env = dict(os.environ, PIDWAIT_FFI="ctypes")
+    done = run_python(code.format(package=pidwait.__name__), env=env)
+    # fcntl, which has ioctl, needs no file where it is built in.
+    built_in = "fcntl" in sys.builtin_module_names
+    ioctl = "fcntl" if built_in else "EMFILE"
+    assert done.stdout.split() == ["EMFILE", ioctl, "ctypes", "fcntl"], done

@@ -6,9 +6,11 @@ copy of the tree; first all the tests named there have to pass on one without an
 """
 
 import concurrent.futures
+import contextlib
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,18 +25,29 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20"]
 
 
 def run(tree, tests):
+    """The exit status and the output of pytest, in a session of its own.
+
+    A forked child of a test can outlive pytest's time limit.
+    """
     env = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
     env.pop("TOX_ENV_NAME", None)  # whose skips are counted
-    done = subprocess.run(
-        PYTEST + list(tests),
-        cwd=str(tree),
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-    )
-    return done.returncode, done.stdout
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            PYTEST + list(tests),
+            cwd=str(tree),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        return code, output.read()
 
 
 def try_mutant(mutant, trees):
