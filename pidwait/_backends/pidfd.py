@@ -33,19 +33,29 @@ _GRACE = 0.01
 class Handle:
     """A pidfd."""
 
-    __slots__ = ("_fallback", "fd", "pid")
+    __slots__ = ("_fallback", "_to_close", "fd", "pid")
 
-    def __init__(self, pid: "int | None", fd: int = -1) -> None:
+    # A signal handler may raise between any two lines: an fd is taken and given
+    # back within one, and __del__ is for where nobody else would close.
+
+    def __init__(self, pid: int) -> None:
+        self._start(pid)
+        self._to_close.append(_open(pid))
+        self.fd = self._to_close[0]
+
+    def _start(self, pid: "int | None") -> None:
+        self._to_close: "list[int]" = []
         self.pid = pid
-        self.fd = fd
         self._fallback: "polling.Handle | None" = None
-        if pid is not None and fd < 0:
-            self.fd = _open(pid)  # last, so that no interrupt can lose it
 
     @classmethod
     def from_fd(cls, fd: int) -> "Handle":
         """Take over a pidfd; the pid is None if it has none here, or none any more."""
-        return cls(_examine(fd), fd)
+        handle = cls.__new__(cls)
+        handle._start(_examine(fd))
+        handle.fd = fd
+        handle._to_close.append(fd)
+        return handle
 
     @property
     def backend(self) -> str:
@@ -57,16 +67,14 @@ class Handle:
         return self.fd
 
     def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
+        if self._to_close:
             try:
-                os.close(fd)
+                os.close(self._to_close.pop())
             except OSError as error:  # somebody else has closed it
                 log("pid %s, close: %s", self.pid, error)
 
     def __del__(self) -> None:
-        # A signal handler may raise anywhere, also where nobody closes yet.
-        if self.fd >= 0:
+        if getattr(self, "_to_close", None):
             self.close()
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":

@@ -460,6 +460,8 @@ class at_line:
 
     def _trace(self, frame, event, argument):
         code = frame.f_code
+        if event == "call" and in_del(frame):  # what is raised there is only printed
+            return None
         if not code.co_filename.startswith(self._FOLDER):
             return None
         if self._files and os.path.basename(code.co_filename) not in self._files:
@@ -472,6 +474,14 @@ class at_line:
                 sys.settrace(None)
                 self._action()
         return self._trace
+
+
+def in_del(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def interrupt():

@@ -178,22 +178,21 @@ def stolen_at_any_line(backend, has_info):
         os.waitpid(-1, 0)
 
     files = faults.LOOKING + ("_owners.py",)
-    for wait in (lambda p: pidwait.wait(p, LONG), lambda p: p.poll() and None):
-        number, reached = 0, True
-        while reached:
-            number += 1
-            child = Child()
-            child.become_zombie(7)
-            owner = Owner(child.pid)
-            with pidwait.Process(child.pid) as process:
-                with at_line(number, lambda: steal_quietly(), files) as line:
-                    code = pidwait.wait(owner, LONG)
-                reached = line.reached
-                assert code in (7, None), line.where
-                assert owner.returncode in (0, 7)
-                assert process.wait(LONG) in ((7,) if certain else (7, None))
-            child.forget()
-        assert number > 10
+    number, reached = 0, True
+    while reached:
+        number += 1
+        child = Child()
+        child.become_zombie(7)
+        owner = Owner(child.pid)
+        with pidwait.Process(child.pid) as process:
+            with at_line(number, lambda: steal_quietly(), files) as line:
+                code = pidwait.wait(owner, LONG)
+            reached = line.reached
+            assert code in (7, None), line.where
+            assert owner.returncode in (0, 7)
+            assert process.wait(LONG) in ((7,) if certain else (7, None))
+        child.forget()
+    assert number > 10
 
 
 def steal_quietly():

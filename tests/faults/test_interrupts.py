@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ctrl-C at any point: nothing is lost, and the next wait is right."""
+
+import gc
+import os
+import warnings
+
+import pytest
+
+from .. import faults, pidwait
+from ..faults import LONG, Child, at_line
+
+pytest.importorskip("ctypes")
+
+# Not _procfs.py: between opening a file of /proc and the try that closes it, an
+# interrupt leaks a file descriptor, as it does in most of the standard library.
+FILES = ("pidfd.py", "polling.py", "_exitcodes.py", "process.py") + (
+    "_owners.py",
+    "_guard.py",
+    "_deadline.py",
+    "_probe.py",
+    "_polling.py",
+)
+
+
+def by_number(pid):
+    pidwait.wait(pid, LONG)
+
+
+def by_handle(pid):
+    with pidwait.Process(pid) as process:
+        process.wait(LONG)
+
+
+def by_handle_twice(pid):
+    with pidwait.Process(pid) as process:
+        process.exited()
+        process.wait(LONG)
+        process.wait(0)
+
+
+def at_any_line(backend, name):
+    use = globals()[name]
+    child = Child()
+    child.become_zombie(7)
+    use(child.pid)  # what is asked once, and kept
+    before = faults.open_fds()
+    number, reached = 0, True
+    while reached:
+        number += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            try:
+                with at_line(number, faults.interrupt, FILES) as line:
+                    use(child.pid)
+            except KeyboardInterrupt:
+                pass
+            for _ in range(3):  # PyPy: what refers to the handle goes before it
+                gc.collect()
+        reached = line.reached
+        assert faults.open_fds() == before, line.where
+        assert pidwait.wait(child.pid, LONG) == 7, line.where
+    assert number > 20
+    assert os.waitpid(child.pid, 0) == (child.pid, 7 << 8)
+    child.forget()
+
+
+@pytest.mark.parametrize("name", ["by_number", "by_handle", "by_handle_twice"])
+def test_at_any_line(name):
+    faults.run_on_each_backend(at_any_line, name)
