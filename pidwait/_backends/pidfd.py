@@ -33,18 +33,15 @@ _GRACE = 0.01
 class Handle:
     """A pidfd."""
 
-    __slots__ = ("_fallback", "_to_close", "fd", "pid")
-
     # A signal handler may raise between any two lines: an fd is taken and given
     # back within one, and __del__ is for where nobody else would close.
+    fd = -1
 
     def __init__(self, pid: int) -> None:
         self._start(pid)
-        self._to_close.append(_open(pid))
-        self.fd = self._to_close[0]
+        self.fd = _open(pid)
 
     def _start(self, pid: "int | None") -> None:
-        self._to_close: "list[int]" = []
         self.pid = pid
         self._fallback: "polling.Handle | None" = None
 
@@ -54,7 +51,6 @@ class Handle:
         handle = cls.__new__(cls)
         handle._start(_examine(fd))
         handle.fd = fd
-        handle._to_close.append(fd)
         return handle
 
     @property
@@ -67,14 +63,13 @@ class Handle:
         return self.fd
 
     def close(self) -> None:
-        if self._to_close:
-            try:
-                os.close(self._to_close.pop())
-            except OSError as error:  # somebody else has closed it
-                log("pid %s, close: %s", self.pid, error)
+        try:
+            fd, self.fd = self.fd, -1; os.close(fd)  # fmt: skip  # noqa: E702
+        except OSError as error:  # somebody else has closed it
+            log("pid %s, close: %s", self.pid, error)
 
     def __del__(self) -> None:
-        if getattr(self, "_to_close", None):
+        if self.fd >= 0:
             self.close()
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
