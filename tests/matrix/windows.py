@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run the suite on Windows CPythons, under Wine.
+
+python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
+named. Needs wine64 and wine (Debian's do), and mvn for the first time: Maven Central carries the
+interpreters. They and the wheels of the tools are kept in a folder of the user's cache.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from .interpreters import CACHE
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = CACHE / "windows"
+# org.bytedeco:cpython, the newest of each; there is no 3.8.
+VERSIONS = {
+    "3.7": "3.7.9-1.5.4",
+    "3.9": "3.9.6-1.5.6",
+    "3.12": "3.12.1-1.5.10",
+    "3.14": "3.14.3-1.5.13",
+}
+WHEELS = "pytest pytest-timeout cffi".split()
+# pip looks at the markers with its own interpreter's eyes.
+MARKED = {"": "colorama tomli exceptiongroup typing_extensions", "3.7": "importlib_metadata zipp"}
+
+
+def check_tools():
+    missing = [name for name in ("wine", "wineboot", "wineserver", "mvn") if not shutil.which(name)]
+    if missing:
+        sys.exit("Windows can't be run here, there is no {}".format(" and no ".join(missing)))
+
+
+@contextlib.contextmanager
+def replacing(folder):
+    """An empty folder that takes the place of another one once all has gone well."""
+    new = folder.with_name(folder.name + ".new")
+    shutil.rmtree(str(new), ignore_errors=True)
+    new.mkdir(parents=True)
+    yield new
+    shutil.rmtree(str(folder), ignore_errors=True)
+    new.rename(folder)
+
+
+def fetch_python(folder, version):
+    """Leave out what is large and not used, and _wmi, which crashes platform under Wine."""
+    top = "org/bytedeco/cpython/windows-x86_64/"
+    with replacing(folder) as new, tempfile.TemporaryDirectory() as tmp:
+        artifact = "org.bytedeco:cpython:{}:jar:windows-x86_64".format(version)
+        copy = ["dependency:copy", "-Dartifact=" + artifact, "-DoutputDirectory=" + tmp]
+        subprocess.check_call(["mvn", "-q", "-B", "-Dstyle.color=never"] + copy)
+        (jar,) = Path(tmp).glob("*.jar")
+        with zipfile.ZipFile(str(jar)) as archive:
+            for name in archive.namelist():
+                rest = name[len(top) :].lower()
+                if name.startswith(top) and not re.match("lib/(test/|_wmi)|include/", rest):
+                    archive.extract(name, str(new))
+        for path in new.joinpath(top).iterdir():
+            path.rename(new / path.name)
+
+
+def fetch_wheels(folder, version):
+    pip = FOLDER / "pip"
+    if not pip.is_dir():
+        with replacing(pip) as new:
+            subprocess.check_call([sys.executable, "-m", "venv", str(new)])
+    with replacing(folder) as new:
+        command = [str(pip / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install"]
+        command += ["--target", str(new), "--python-version", version]
+        command += "-q --platform win_amd64 --implementation cp --only-binary=:all:".split()
+        more = " ".join(MARKED.get(key, "") for key in ("", version)).split()
+        subprocess.check_call(command + WHEELS + more)
+
+
+def fetch(version):
+    """The folders of an interpreter and of the packages for it, each fetched once."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    python = FOLDER / VERSIONS[version]
+    wheels = FOLDER / (version + "-wheels")
+    with FOLDER.joinpath("lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not python.is_dir():
+            fetch_python(python, VERSIONS[version])
+        if not wheels.is_dir():
+            fetch_wheels(wheels, version)
+    return python, wheels
+
+
+@contextlib.contextmanager
+def wine():
+    """The environment of a Windows of its own, which is thrown away."""
+    # It takes 700 MB, which is much for a /tmp in memory.
+    with tempfile.TemporaryDirectory(prefix="prefix-", dir=str(FOLDER)) as prefix:
+        env = dict(os.environ, WINEPREFIX=prefix, WINEARCH="win64", WINEDEBUG="-all")
+        env.pop("DISPLAY", None)
+        try:
+            # Without a server that stays, each first process takes a second or two.
+            subprocess.check_call(["wineserver", "-p"], env=env)
+            null = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+            subprocess.check_call(["wineboot", "-i"], env=env, **null)
+            yield env
+        finally:
+            subprocess.call(["wineserver", "-k", "-w"], env=env)
+
+
+def run_suite(version, args):
+    python, wheels = fetch(version)
+    with wine() as env, tempfile.TemporaryDirectory() as tmp:
+        # A copy, or Windows' .pyc files, with their own paths, get among ours.
+        tree = Path(tmp, "tree")
+        shutil.copytree(str(ROOT), str(tree), ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        env["PYTHONPATH"] = ";".join("Z:" + str(path).replace("/", "\\") for path in (tree, wheels))
+        process = subprocess.Popen(
+            ["wine", str(python / "python.exe"), "-m", "pytest", "-p", "no:cacheprovider"] + args,
+            cwd=str(tree),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            # Not what is ours: Wine's python fails where it is a regular file.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        last = b""
+        with process:
+            for line in process.stdout:
+                sys.stdout.write(line.decode("utf-8", "replace"))
+                sys.stdout.flush()
+                last = line.strip() or last
+        # Only a byte of the exit code gets here, which may be 0 after a crash.
+        ended = re.search(rb"\d+ (passed|deselected|skipped).* in \d", last)
+        return process.returncode or (0 if ended else 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
+    options, args = parser.parse_known_args()
+    check_tools()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
+    failed = []
+    for version in options.python or VERSIONS:
+        print("Windows, CPython {}".format(VERSIONS[version]), flush=True)
+        if run_suite(version, args):
+            failed.append(version)
+    if failed:
+        sys.exit("failed on Windows: CPython " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()
