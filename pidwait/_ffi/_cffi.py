@@ -14,28 +14,40 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+_LIBRARY = "kernel32" if os.name == "nt" else None
+_POINTER = "(__stdcall *)" if os.name == "nt" else "(*)"
+
 
 class Adapter:
     name = "cffi"
 
     def __init__(self) -> None:
-        self._ffi = _cffi_backend.FFI()
-        self._library: "Any" = _cffi_backend.load_library(None, 0)
+        self._ffi: "Any" = _cffi_backend.FFI()
+        self._library: "Any" = _cffi_backend.load_library(_LIBRARY, 0)
 
-    def function(self, name: str, prototype: "tuple[str, ...]") -> "Callable[..., int]":
-        """A C function that returns -1 and sets errno when it fails."""
-        ffi = self._ffi
-        type_ = ffi.typeof("%s(*)(%s)" % (prototype[0], ", ".join(prototype[1:])))
+    def _type(self, prototype: "tuple[str, ...]") -> "Any":
+        return self._ffi.typeof("%s%s(%s)" % (prototype[0], _POINTER, ", ".join(prototype[1:])))
+
+    def _last_error(self) -> OSError:
+        if os.name == "nt":
+            code, text = self._ffi.getwinerror()
+            return OSError(0, text, None, code)
+        code = self._ffi.errno
+        return OSError(code, os.strerror(code))
+
+    def function(
+        self, name: str, prototype: "tuple[str, ...]", failure: int = -1
+    ) -> "Callable[..., int]":
+        """A function of the system's library; OSError where it returns ``failure``."""
         try:
-            function = self._library.load_function(type_, name)
+            function = self._library.load_function(self._type(prototype), name)
         except AttributeError:
-            raise ImportError("the C library has no %s" % name) from None
+            raise ImportError("the system's library has no %s" % name) from None
 
         def call(*arguments: "Any") -> int:
             result: int = function(*arguments)
-            if result == -1:
-                code = ffi.errno
-                raise OSError(code, os.strerror(code))
+            if result == failure:
+                raise self._last_error()
             return result
 
         return call
@@ -43,3 +55,7 @@ class Adapter:
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
         return self._ffi.from_buffer(buffer)
+
+    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
+        """A void * to a C function that calls ``function``; the caller keeps it alive."""
+        return self._ffi.callback(self._type(prototype), function)

@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,35 +13,61 @@ _TYPES: "dict[str, Any]" = {
     "int": ctypes.c_int,
     "unsigned int": ctypes.c_uint,
     "long": ctypes.c_long,
+    "uintptr_t": ctypes.c_size_t,
     "void *": ctypes.c_void_p,
 }
+
+# A private library: prototypes set on a shared one leak into other code.
+if sys.platform == "win32":
+    _FunctionType = ctypes.WINFUNCTYPE
+
+    def _load() -> "Any":
+        return ctypes.WinDLL("kernel32", use_last_error=True)
+
+    def _last_error() -> OSError:
+        return ctypes.WinError(ctypes.get_last_error())
+
+else:
+    _FunctionType = ctypes.CFUNCTYPE
+
+    def _load() -> "Any":
+        return ctypes.CDLL(None, use_errno=True)
+
+    def _last_error() -> OSError:
+        code = ctypes.get_errno()
+        return OSError(code, os.strerror(code))
 
 
 class Adapter:
     name = "ctypes"
 
     def __init__(self) -> None:
-        # A private handle: prototypes set on a shared one leak into other code.
-        self._library = ctypes.CDLL(None, use_errno=True)
+        self._library = _load()
 
-    def function(self, name: str, prototype: "tuple[str, ...]") -> "Callable[..., int]":
-        """A C function that returns -1 and sets errno when it fails."""
+    def function(
+        self, name: str, prototype: "tuple[str, ...]", failure: int = -1
+    ) -> "Callable[..., int]":
+        """A function of the system's library; OSError where it returns ``failure``."""
         try:
-            function = self._library[name]
+            function: "Any" = self._library[name]
         except AttributeError:
-            raise ImportError("the C library has no %s" % name) from None
+            raise ImportError("the system's library has no %s" % name) from None
+
+        def check(result: "Any", function: object, arguments: object) -> "Any":
+            if result == failure:
+                raise _last_error()
+            return result
+
         function.restype = _TYPES[prototype[0]]
         function.argtypes = [_TYPES[type_] for type_ in prototype[1:]]
-        function.errcheck = _check
-        return function
+        function.errcheck = check
+        checked: "Callable[..., int]" = function
+        return checked
 
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
         return (ctypes.c_char * len(buffer)).from_buffer(buffer)
 
-
-def _check(result: "Any", function: object, arguments: object) -> "Any":
-    if result == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
+    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
+        """A void * to a C function that calls ``function``; the caller keeps it alive."""
+        return _FunctionType(*[_TYPES[type_] for type_ in prototype])(function)

@@ -98,3 +98,8 @@ _CALLS: "dict[str, tuple[str, Any]]" = {
     "waitid": ("os", _waitid),
     "ioctl": ("fcntl", None),
 }
+
+if sys.platform == "win32":
+    from . import kernel32
+
+    _CALLS.update(kernel32.CALLS)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Waiting on Windows so that Ctrl-C interrupts it, without the interpreter's help."""
+
+import threading
+import time
+from errno import EINTR
+
+from . import kernel32, win32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
+
+class WaitForMultipleObjects:
+    """_winapi's, for who has none: InterruptedError where Ctrl-C came before the handles.
+
+    Windows runs console handlers in a thread that it starts for them, see
+    HandlerRoutine in its documentation. While the main thread waits, the one that
+    Python's handlers run on, ours is there and sets an event beside the handles.
+    """
+
+    def __init__(self, binding: "Any", name: str) -> None:
+        self._pointer = binding.pointer
+        self._wait = kernel32.bind(binding, name)
+        self._set_event = kernel32.bind(binding, "SetEvent")
+        self._set_handler = kernel32.bind(binding, "SetConsoleCtrlHandler")
+        # It resets itself when it ends a wait. There is one main thread, so one will do.
+        self._event = kernel32.bind(binding, "CreateEventW")(0, False, False, 0)
+        self._handler = binding.callback(win32.HANDLER_ROUTINE, self._handle)
+
+    def _handle(self, event: int) -> int:
+        if event == win32.CTRL_C_EVENT:
+            self._set_event(self._event)
+        return 0  # go on with the other handlers
+
+    def __call__(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            return self._wait_for(handles, wait_all, milliseconds)
+        self._set_handler(self._handler, True)
+        try:
+            answer = self._wait_for((*handles, self._event), wait_all, milliseconds)
+        finally:
+            self._set_handler(self._handler, False)
+        if answer == win32.WAIT_OBJECT_0 + len(handles):
+            # The last handler set is the first called: Python's comes after
+            # ours, and ends this sleep.
+            time.sleep(0.05)
+            raise InterruptedError(EINTR, "Ctrl-C")
+        return answer
+
+    def _wait_for(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
+        array = bytearray().join(handle.to_bytes(win32.WORD, "little") for handle in handles)
+        return self._wait(len(handles), self._pointer(array), wait_all, milliseconds)

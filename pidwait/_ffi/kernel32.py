@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions of kernel32, taking and returning what those of _winapi do, as far as it has them."""
+
+from . import win32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+def bind(binding: "Any", name: str) -> "Callable[..., int]":
+    failure, result, *arguments = win32.PROTOTYPES[name]
+    function: "Callable[..., int]" = binding.function(name, (result, *arguments), failure)
+    return function
+
+
+def _get_exit_code(binding: "Any", name: str) -> "Callable[[int], int]":
+    function = bind(binding, name)
+
+    def get_exit_code(handle: int) -> int:
+        code = bytearray(4)
+        function(handle, binding.pointer(code))
+        return int.from_bytes(code, "little")
+
+    return get_exit_code
+
+
+def _get_creation_time(binding: "Any", name: str) -> "Callable[[int], int]":
+    """GetProcessTimes(handle) -> when it was created, in units of 100 ns."""
+    function = bind(binding, name)
+
+    def get_creation_time(handle: int) -> int:
+        times = [bytearray(8) for _ in range(4)]
+        function(handle, *map(binding.pointer, times))
+        return int.from_bytes(times[0], "little")
+
+    return get_creation_time
+
+
+def _with_entry(binding: "Any", name: str) -> "Callable[[int, bytearray], int]":
+    function = bind(binding, name)
+    return lambda snapshot, entry: function(snapshot, binding.pointer(entry))
+
+
+def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
+    from . import console  # and with it threading
+
+    return console.WaitForMultipleObjects(binding, name)
+
+
+# As in calls.py: name: (module that may have the interpreter's own, what makes one).
+CALLS: "dict[str, tuple[str, Any]]" = {
+    "OpenProcess": ("_winapi", bind),
+    "CloseHandle": ("_winapi", bind),
+    "GetExitCodeProcess": ("_winapi", _get_exit_code),
+    "TerminateProcess": ("_winapi", bind),
+    "WaitForMultipleObjects": ("_winapi", _wait_for_multiple_objects),
+    "GetProcessId": ("_winapi", bind),
+    "GetProcessTimes": ("_winapi", _get_creation_time),
+    "GenerateConsoleCtrlEvent": ("_winapi", bind),
+    "CreateToolhelp32Snapshot": ("_winapi", bind),
+    "Process32FirstW": ("_winapi", _with_entry),
+    "Process32NextW": ("_winapi", _with_entry),
+}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Windows: prototypes of kernel32, layouts, constants.
+
+In C's own types: a DWORD is an unsigned int, a BOOL an int, a HANDLE as wide as a
+pointer. Left to itself, ctypes would cut a HANDLE down to an int.
+"""
+
+import sys
+
+WORD = 8 if sys.maxsize > 2**32 else 4
+
+# name: (the result that means failure, result, arguments...)
+PROTOTYPES = {
+    # HANDLE OpenProcess(DWORD dwDesiredAccess, BOOL bInheritHandle, DWORD dwProcessId);
+    "OpenProcess": (0, "uintptr_t", "unsigned int", "int", "unsigned int"),
+    # BOOL CloseHandle(HANDLE hObject);
+    "CloseHandle": (0, "int", "uintptr_t"),
+    # DWORD GetProcessId(HANDLE Process);
+    "GetProcessId": (0, "unsigned int", "uintptr_t"),
+    # DWORD WaitForMultipleObjects(DWORD nCount, const HANDLE *lpHandles, BOOL bWaitAll,
+    #                              DWORD dwMilliseconds);
+    "WaitForMultipleObjects": (
+        0xFFFFFFFF,
+        "unsigned int",
+        "unsigned int",
+        "void *",
+        "int",
+        "unsigned int",
+    ),
+    # BOOL GetExitCodeProcess(HANDLE hProcess, LPDWORD lpExitCode);
+    "GetExitCodeProcess": (0, "int", "uintptr_t", "void *"),
+    # BOOL GetProcessTimes(HANDLE hProcess, LPFILETIME lpCreationTime, LPFILETIME lpExitTime,
+    #                      LPFILETIME lpKernelTime, LPFILETIME lpUserTime);
+    "GetProcessTimes": (0, "int", "uintptr_t", "void *", "void *", "void *", "void *"),
+    # BOOL TerminateProcess(HANDLE hProcess, UINT uExitCode);
+    "TerminateProcess": (0, "int", "uintptr_t", "unsigned int"),
+    # HANDLE CreateEventW(LPSECURITY_ATTRIBUTES lpEventAttributes, BOOL bManualReset,
+    #                     BOOL bInitialState, LPCWSTR lpName);
+    "CreateEventW": (0, "uintptr_t", "uintptr_t", "int", "int", "uintptr_t"),
+    # BOOL SetEvent(HANDLE hEvent);
+    "SetEvent": (0, "int", "uintptr_t"),
+    # BOOL SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add);
+    "SetConsoleCtrlHandler": (0, "int", "void *", "int"),
+    # BOOL GenerateConsoleCtrlEvent(DWORD dwCtrlEvent, DWORD dwProcessGroupId);
+    "GenerateConsoleCtrlEvent": (0, "int", "unsigned int", "unsigned int"),
+    # HANDLE CreateToolhelp32Snapshot(DWORD dwFlags, DWORD th32ProcessID);
+    "CreateToolhelp32Snapshot": (2 ** (WORD * 8) - 1, "uintptr_t", "unsigned int", "unsigned int"),
+    # BOOL Process32FirstW(HANDLE hSnapshot, LPPROCESSENTRY32W lppe); and Process32NextW alike
+    "Process32FirstW": (0, "int", "uintptr_t", "void *"),
+    "Process32NextW": (0, "int", "uintptr_t", "void *"),
+}
+
+# BOOL WINAPI HandlerRoutine(DWORD dwCtrlType);
+HANDLER_ROUTINE = ("int", "unsigned int")
+
+# access rights of a process
+SYNCHRONIZE = 0x00100000
+PROCESS_TERMINATE = 0x0001
+PROCESS_QUERY_LIMITED_INFORMATION = 0x1000
+
+# answers of the WaitFor functions
+WAIT_OBJECT_0 = 0
+INFINITE = 0xFFFFFFFF
+
+# GetLastError()
+ERROR_ACCESS_DENIED = 5
+ERROR_NO_MORE_FILES = 18
+ERROR_INVALID_PARAMETER = 87
+
+CTRL_C_EVENT = 0
+
+TH32CS_SNAPPROCESS = 0x00000002
+# typedef struct tagPROCESSENTRY32W {
+#     DWORD dwSize, cntUsage, th32ProcessID; ULONG_PTR th32DefaultHeapID;
+#     DWORD th32ModuleID, cntThreads, th32ParentProcessID; LONG pcPriClassBase;
+#     DWORD dwFlags; WCHAR szExeFile[260];
+# } PROCESSENTRY32W;
+PROCESSENTRY_SIZE = 568 if WORD == 8 else 556
+PROCESSENTRY_PID = 8
+PROCESSENTRY_THREADS = 28 if WORD == 8 else 20  # and the parent after it
+PROCESSENTRY_NAME = 44 if WORD == 8 else 36
+
+
+def error_number(error: OSError) -> "int | None":
+    """What GetLastError() said; OSError has the attribute on Windows only."""
+    number: "int | None" = getattr(error, "winerror", None)
+    return number
