@@ -84,6 +84,8 @@ class Popen(Asyncio):
         # Popen reaps and sets returncode under this lock. So when the child is
         # no more, nobody is inside, and there is still no returncode, it was
         # not the Popen. Is somebody inside, then that one is about to set it.
+        if hasattr(self.proc, "_handle"):  # Windows: it can always tell
+            return False
         lock = getattr(self.proc, "_waitpid_lock", None)
         if lock is None:
             return True

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _answers: "dict[Callable[[], None], OSError | None]" = {}
 _backend: "list[ModuleType]" = []
 _asked_by: "list[int]" = []
+_NAMES = ("pidfd", "win32", "polling")  # best first
 
 
 def ask(check: "Callable[[], None]") -> "OSError | None":
@@ -81,22 +82,25 @@ def backend() -> "ModuleType":
     return module
 
 
-def _backends() -> "dict[str, ModuleType]":
-    """All, best first."""
-    from ._backends import pidfd, polling
-
-    return {"pidfd": pidfd, "polling": polling}
+def _module(name: str) -> "ModuleType":
+    if name == "pidfd":
+        from ._backends import pidfd as module
+    elif name == "win32":
+        from ._backends import win32 as module
+    else:
+        from ._backends import polling as module
+    return module
 
 
 def _choose() -> "ModuleType":
-    known = _backends()
     choice = _config.choice(_config.BACKEND, "pidfd", "kqueue", "win32", "polling")
     if choice == "auto":
-        return next(module for module in known.values() if works(module.check))
-    error = ask(known[choice].check) if choice in known else OSError(ENOSYS, "not on this system")
+        return next(module for module in map(_module, _NAMES) if works(module.check))
+    known = choice in _NAMES
+    error = ask(_module(choice).check) if known else OSError(ENOSYS, "not on this system")
     if error is not None:
         raise OSError(error.errno, "%s is %s: %s" % (_config.BACKEND, choice, error.strerror))
-    return known[choice]
+    return _module(choice)
 
 
 def forget() -> None:
@@ -116,19 +120,27 @@ def probe() -> "dict[str, Any]":
     to something else than the choices, which it lists; OSError where it is set to
     something that this system has not got.
     """
-    from ._backends import pidfd
+    from ._backends import pidfd, win32
 
-    system = os.uname() if hasattr(os, "uname") else None
     return {
-        "system": "%s %s %s" % (system[0], system[2], system[4]) if system else sys.platform,
+        "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend().__name__.rpartition(".")[2],
-        "backends": {name: _row(ask(module.check)) for name, module in _backends().items()},
+        "backends": {name: _row(ask(_module(name).check)) for name in _NAMES},
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
-            name: dict(_row(ask(check)), via=_via(call)) for name, call, check in pidfd.CALLS
+            name: dict(_row(ask(check)), via=_via(call))
+            for name, call, check in (win32.CALLS if os.name == "nt" else pidfd.CALLS)
         },
     }
+
+
+def _system() -> str:
+    if sys.platform == "win32":
+        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
+        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
+    system = os.uname()
+    return "%s %s %s" % (system[0], system[2], system[4])
 
 
 def _row(error: "Exception | None") -> "dict[str, Any]":

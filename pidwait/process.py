@@ -28,8 +28,9 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     is given by its number is reaped; without, it is only looked at. An object that
     reaps its own child, as a Popen does, has done so when the wait ends.
 
-    The exit code is ``-n`` for a process that signal n killed, and None where the
-    system does not tell. A process that is not there has exited: None, at once.
+    The exit code is ``-n`` for a process that signal n killed, on Windows what
+    Popen.returncode would be; None where the system does not tell. A process that is
+    not there has exited: None, at once.
 
     Raises TimeoutExpired if the process is still running after ``timeout``, and
     ValueError or TypeError for arguments that are none.
@@ -81,7 +82,7 @@ def _wait_for_tracer(handle: "Any", deadline: Deadline) -> "Any":
 class Process:
     """A handle on one process, which does not slip to another that gets its pid.
 
-    ``pid`` is its number, ``backend`` how it is waited for: "pidfd", or "polling".
+    ``pid`` is its number, ``backend`` how it is waited for: "pidfd", "win32" or "polling".
     Raises ProcessLookupError where there is no such process; a thread's ID is none.
 
     It may be used from several threads. close() gives the system's resources back,
@@ -162,6 +163,9 @@ class Process:
         Through the pidfd, pidfd_send_signal(2), Linux 5.1: no other process can get
         it. Without one there is a window between the last look and kill(2) in which
         the process could exit, be reaped, and another get its pid.
+
+        Windows has SIGTERM, which terminates it with exit code 1, CTRL_C_EVENT and
+        CTRL_BREAK_EVENT, as Popen.send_signal() has; 0 only looks.
         """
         if isinstance(sig, bool) or not isinstance(sig, int):
             raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
@@ -178,13 +182,13 @@ class Process:
         self.send_signal(_signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
-        self.send_signal(_signal.SIGKILL)
+        """Send SIGKILL; on Windows the same as terminate()."""
+        self.send_signal(getattr(_signal, "SIGKILL", _signal.SIGTERM))
 
     def fileno(self) -> int:
         """A file descriptor that is readable once the process has exited.
 
-        io.UnsupportedOperation (an OSError) where the process is polled.
+        io.UnsupportedOperation (an OSError) where the process is polled, and on Windows.
         """
         with self._guard as handle:
             fd: int = handle.fileno()

@@ -16,7 +16,8 @@ and a Handle has
                     None, and our child is reaped if asked for: NotYet while a
                     tracer keeps it from us
     send_signal(s)  ProcessLookupError if there is no such process any more
-    fileno()        readable once it has exited; UnsupportedOperation if polled
+    fileno()        readable once it has exited; UnsupportedOperation if polled,
+                    and on Windows
     close()
 
 Handles know nothing of threads: who shares one sees to it that it is closed once.

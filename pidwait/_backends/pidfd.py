@@ -225,6 +225,8 @@ def _examine(fd: int) -> "int | None":
         raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
     if fd < 0:
         raise ValueError("fd must not be negative: %d" % fd)
+    if not sys.platform.startswith(("linux", "android")):
+        raise OSError(ENOSYS, "this is not Linux: it has no pidfds")
     os.set_inheritable(fd, False)
     info = _fd_info(fd)
     if info is None:

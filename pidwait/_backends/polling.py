@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every system: look again and again, at growing intervals.
+"""Look again and again, at growing intervals.
 
 A process is known by its number and its start time, from /proc. Where /proc is
 can't be read for want of a file descriptor, its links still tell a zombie. Where
 it is hidden, our own children are known by waitid(2); of others only kill(2)
-tells, which takes a zombie for alive.
+tells, which takes a zombie for alive. Windows has its own: win32.Polled.
 """
 
 import os
+import sys
 from io import UnsupportedOperation
 
 from .. import _exitcodes, _polling, _procfs
@@ -97,6 +98,10 @@ class Handle:
 
     def identify(self) -> "tuple[object, ...] | None":
         return None if self._started is None else ("start", self.pid, self._started)
+
+
+if sys.platform == "win32":  # where kill(2) would terminate the process
+    from .win32 import Polled as Handle  # noqa: F401
 
 
 def check() -> None:

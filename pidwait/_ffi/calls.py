@@ -31,7 +31,8 @@ def resolve(name: str) -> "tuple[Callable[..., Any], str]":
         except (ImportError, LookupError) as error:
             # An ImportError does not tell that it was for want of a file
             # descriptor, which passes: this raises EMFILE then.
-            os.close(os.open(os.sep, os.O_RDONLY))
+            if os.name != "nt":  # where no directory can be opened
+                os.close(os.open(os.sep, os.O_RDONLY))
             raise OSError(ENOSYS, error.args[0]) from None
     return answer
 

@@ -35,7 +35,7 @@ class WaitForMultipleObjects:
         return 0  # go on with the other handlers
 
     def __call__(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
-        if threading.current_thread() is not threading.main_thread():
+        if wait_all or threading.current_thread() is not threading.main_thread():
             return self._wait_for(handles, wait_all, milliseconds)
         self._set_handler(self._handler, True)
         try:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Windows tells of any process, without a right to it: a snapshot of all.
+
+See CreateToolhelp32Snapshot in its documentation.
+"""
+
+import os
+
+from ._ffi import calls, win32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
+
+class Entry:
+    """The fields of a PROCESSENTRY32W that tell one process from another."""
+
+    __slots__ = ("name", "parent", "pid", "threads")
+
+    def __init__(self, entry: bytearray) -> None:
+        def number(offset: int) -> int:
+            return int.from_bytes(entry[offset : offset + 4], "little")
+
+        self.pid = number(win32.PROCESSENTRY_PID)
+        self.threads = number(win32.PROCESSENTRY_THREADS)
+        self.parent = number(win32.PROCESSENTRY_THREADS + 4)
+        name = entry[win32.PROCESSENTRY_NAME :].decode("utf-16-le", "replace")
+        self.name = name.partition("\0")[0]
+
+
+def find(pid: int) -> "Entry | None":
+    return next((entry for entry in entries() if entry.pid == pid), None)
+
+
+def entries() -> "Iterator[Entry]":
+    snapshot = calls.get("CreateToolhelp32Snapshot")(win32.TH32CS_SNAPPROCESS, 0)
+    try:
+        entry = bytearray(win32.PROCESSENTRY_SIZE)
+        entry[:4] = len(entry).to_bytes(4, "little")
+        name = "Process32FirstW"
+        while True:
+            try:
+                calls.get(name)(snapshot, entry)
+            except OSError as error:
+                if win32.error_number(error) == win32.ERROR_NO_MORE_FILES:
+                    return
+                raise
+            yield Entry(entry)
+            name = "Process32NextW"
+    finally:
+        calls.get("CloseHandle")(snapshot)
+
+
+def check() -> None:
+    """Find this very process."""
+    if find(os.getpid()) is None:
+        raise OSError(0, "the snapshot lacks this process")
