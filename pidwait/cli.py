@@ -8,8 +8,9 @@ import re
 import signal
 import sys
 import time
+from errno import EINVAL, EPIPE
 
-from . import _owners, _probe, _procfs
+from . import _owners, _probe, _procfs, _toolhelp
 from ._deadline import Deadline
 from ._errors import TimeoutExpired
 from .process import Process
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 TIMED_OUT = 124  # as GNU timeout says it
 NO_SUCH_PROCESS = 1
 USAGE = 2
+READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
+STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
 
 _PROGRESS_AFTER = 1.0  # seconds, and how often it is drawn anew
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -49,9 +52,8 @@ class Waited:
 
     def __init__(self, pid: int) -> None:
         self.process = Process(pid)
-        stat = _procfs.read_stat(pid)
         self.pid = pid
-        self.name = stat.name if stat else None
+        self.name = _name(pid)
         self.seconds: "float | None" = None
 
     def __str__(self) -> str:
@@ -76,6 +78,14 @@ class Waited:
         return "%s: %s after %.3f s" % (self, _how(self.process.exitcode), self.seconds)
 
 
+def _name(pid: int) -> "str | None":
+    try:
+        shown = _toolhelp.find(pid) if os.name == "nt" else _procfs.read_stat(pid)
+    except OSError:
+        return None
+    return shown.name if shown else None
+
+
 def _names(processes: "Sequence[Waited]") -> str:
     more = ", and %d more" % (len(processes) - 3) if len(processes) > 3 else ""
     return ", ".join(str(one) for one in processes[:3]) + more
@@ -85,7 +95,8 @@ def _how(exitcode: "int | None") -> str:
     if exitcode is None:
         return "exited"
     if exitcode >= 0:
-        return "exited with %d" % exitcode
+        # Above are the NTSTATUS codes of Windows, known by their hexadecimal form.
+        return ("exited with %d" if exitcode < 2**31 else "exited with 0x%X") % exitcode
     try:
         return "killed by %s" % signal.Signals(-exitcode).name
     except ValueError:
@@ -98,7 +109,7 @@ class Progress:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._shown = False
-        self.active = sys.stderr is not None and sys.stderr.isatty()
+        self.active = self._width() is not None
 
     def show(self, running: "Sequence[Waited]") -> None:
         seconds = int(time.monotonic() - self._start)
@@ -110,9 +121,19 @@ class Progress:
             self._write("")
             self._shown = False
 
+    def _width(self) -> "int | None":
+        if sys.stderr is None or not sys.stderr.isatty():
+            return None
+        try:
+            return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        except OSError:  # the null device of Windows is a terminal, too
+            return None
+
     def _write(self, text: str) -> None:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        sys.stderr.write("\r\033[K" + text[: width - 1])
+        width = self._width() or 80
+        # Windows' console knows escape sequences only once it is told to.
+        erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
+        sys.stderr.write(erase + text[: width - 1])
         sys.stderr.flush()
 
 
@@ -176,8 +197,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except BrokenPipeError:
         # Who read our output has gone: let the interpreter's last flush not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return READER_GONE
     except KeyboardInterrupt:
+        if os.name == "nt":
+            return STATUS_CONTROL_C_EXIT
         # Shells want to see that a program died of the signal.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -240,7 +263,13 @@ def _report(one: Waited, options: argparse.Namespace) -> None:
 def _print(text: str) -> None:
     # A process can have any bytes for its name, and stdout any encoding.
     encoding = sys.stdout.encoding or "ascii"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
+        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
+        if os.name == "nt" and error.errno == EINVAL:
+            raise BrokenPipeError(EPIPE, os.strerror(EPIPE)) from None
+        raise
 
 
 def _complain(prog: str, text: str) -> None:
