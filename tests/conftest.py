@@ -14,15 +14,23 @@ except ImportError:
     pass
 
 from . import pidwait
-from .processes import Keeper, sleeping
+from .processes import WINDOWS, Keeper, sleeping
 
 _probe = sys.modules[pidwait.__name__ + "._probe"]
 
+if not WINDOWS:
+    collect_ignore = ["test_windows.py"]
+
+# How this kind of system waits, by which call, and the module with the interpreter's own.
+EVENT, CALL, OWN = (
+    ("win32", "WaitForMultipleObjects", "_winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
+)
+
 # id: (PIDWAIT_BACKEND, PIDWAIT_FFI)
 VARIANTS = {
-    "pidfd-own": ("pidfd", "auto"),
-    "pidfd-ctypes": ("pidfd", "ctypes"),
-    "pidfd-cffi": ("pidfd", "cffi"),
+    EVENT + "-own": (EVENT, "auto"),
+    EVENT + "-ctypes": (EVENT, "ctypes"),
+    EVENT + "-cffi": (EVENT, "cffi"),
     "polling": ("polling", "auto"),
 }
 
@@ -35,9 +43,9 @@ def why_not(variant):
         return answer["backends"][backend]["reason"]
     if ffi != "auto":
         return answer["bindings"][ffi]["reason"]
-    via = answer["calls"]["pidfd_open"]["via"]
-    if backend == "pidfd" and via != "os":
-        return "this interpreter's os has no pidfd_open: it goes through %s" % via
+    via = answer["calls"][CALL]["via"]
+    if backend == EVENT and via != OWN:
+        return "this interpreter's %s has no %s: it goes through %s" % (OWN, CALL, via)
     return None
 
 
@@ -72,7 +80,18 @@ def backend(variant):
 
 
 def open_fds():
+    if WINDOWS:
+        return open_handles()
     return sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]
+
+
+def open_handles():
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.GetCurrentProcess.restype = ctypes.c_void_p
+    count = ctypes.c_uint()
+    process = ctypes.c_void_p(kernel32.GetCurrentProcess())
+    assert kernel32.GetProcessHandleCount(process, ctypes.byref(count))
+    return count.value
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +102,8 @@ def nothing_left():
     if open_fds() != before:
         gc.collect()
     assert open_fds() == before
+    if WINDOWS:
+        return
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -2,30 +2,66 @@
 """Real processes for the tests."""
 
 import os
+import shlex
 import subprocess
 import sys
 import time
 
+import pytest
+
 PYTHON = (sys.executable, "-S", "-E")
+WINDOWS = os.name == "nt"
+
+
+def not_on_windows(reason):
+    return pytest.mark.skipif(WINDOWS, reason="Windows has no " + reason)
 
 
 def sleeping(seconds):
+    if WINDOWS:
+        return PYTHON + ("-c", "import time; time.sleep(%s)" % seconds)
     return "sleep", str(seconds)
 
 
 def exiting(code, after=0.0):
     """A command that exits with a code, or is killed by signal -code."""
+    if WINDOWS:
+        signed = code - 2**32 if code >= 2**31 else code
+        return PYTHON + ("-c", "import os, time; time.sleep(%s); os._exit(%d)" % (after, signed))
     end = "exit %d" % code if code >= 0 else "kill -%d $$" % -code
     return "sh", "-c", "sleep %s; %s" % (after, end) if after else end
 
 
+def codes(*codes):
+    """Those of the exit codes that this system has: Windows none for signals."""
+    return [code for code in codes if code >= 0 or not WINDOWS]
+
+
 def state(pid):
-    """The state letter in /proc, and None where there is no such process."""
+    """The state letter in /proc, and None where there is no such process.
+
+    On Windows Z for who has exited but is still known, through somebody's handle.
+    """
+    if WINDOWS:
+        return windows_state(pid)
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def windows_state(pid):
+    import _winapi
+
+    try:
+        handle = _winapi.OpenProcess(0x00100000, False, pid)  # SYNCHRONIZE
+    except OSError:
+        return None
+    try:
+        return "S" if _winapi.WaitForSingleObject(handle, 0) else "Z"
+    finally:
+        _winapi.CloseHandle(handle)
 
 
 def eventually(condition):
@@ -38,11 +74,20 @@ def become_zombie(pid):
     eventually(lambda: state(pid) == "Z")
 
 
+def become_gone(pid):
+    # A moment after the last handle has been closed.
+    eventually(lambda: state(pid) is None)
+
+
 def gone_pid():
     """A pid that no process has: its process has just been reaped."""
-    child = subprocess.Popen(["true"])
+    child = subprocess.Popen(exiting(0))
     child.wait()
-    return child.pid
+    pid = child.pid
+    if WINDOWS:
+        del child  # which closes the handle
+        become_gone(pid)
+    return pid
 
 
 class Keeper:
@@ -72,9 +117,27 @@ class Keeper:
             os.waitpid(pid, 0)
     """
 
+    _WINDOWS_SCRIPT = """if True:
+        import subprocess, sys
+
+        children = {}
+        for line in iter(sys.stdin.readline, ""):
+            verb, _, rest = line.strip().partition(" ")
+            if verb == "start":
+                child = subprocess.Popen(eval(rest), stdin=subprocess.DEVNULL)
+                children[child.pid] = child
+                print(child.pid, flush=True)
+                del child  # to have it gone when it is popped
+            elif verb == "reap":
+                print(children.pop(int(rest)).wait(), flush=True)
+        for child in children.values():
+            child.kill()
+            child.wait()
+    """
+
     def __init__(self):
         self.process = subprocess.Popen(
-            PYTHON + ("-c", self._SCRIPT),
+            PYTHON + ("-c", self._WINDOWS_SCRIPT if WINDOWS else self._SCRIPT),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             universal_newlines=True,
@@ -89,12 +152,14 @@ class Keeper:
         self.tell(line)
         return int(self.process.stdout.readline())
 
-    def start(self, command):
-        """Run a shell command; return its pid."""
-        return self._ask("start exec " + command)
+    def start(self, *command):
+        """Run a command; return its pid."""
+        if WINDOWS:
+            return self._ask("start %r" % (command,))
+        return self._ask("start exec " + " ".join(map(shlex.quote, command)))
 
     def reap(self, pid):
-        """Block until the process has been reaped; return its wait status."""
+        """Block until the process has been reaped; return its wait status, or Windows' code."""
         return self._ask("reap %d" % pid)
 
     def reap_soon(self, pid):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import exiting, run_python
+from .processes import exiting, not_on_windows, run_python
 
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
@@ -62,6 +62,7 @@ def test_another_system_has_none(monkeypatch):
         linux.number("pidfd_open")
 
 
+@not_on_windows("system calls to call")
 @pytest.mark.parametrize("name", ["pidfd_open", "pidfd_send_signal"])
 def test_system_call(adapter, name, sleeper):
     opened = calls._syscall(adapter, "pidfd_open")(sleeper.pid)
@@ -78,6 +79,7 @@ def test_system_call(adapter, name, sleeper):
         os.close(opened)
 
 
+@not_on_windows("system calls to call")
 def test_system_call_errors(adapter):
     with pytest.raises(OSError) as caught:
         calls._syscall(adapter, "pidfd_open")(-1)
@@ -85,6 +87,7 @@ def test_system_call_errors(adapter):
     assert caught.value.strerror == os.strerror(errno.EINVAL)
 
 
+@not_on_windows("waitid")
 @pytest.mark.parametrize(
     "code, expected",
     [(0, (linux.CLD_EXITED, 0)), (7, (linux.CLD_EXITED, 7)), (-9, (linux.CLD_KILLED, 9))],
@@ -99,6 +102,7 @@ def test_waitid(adapter, start, code, expected):
         waitid(linux.P_PID, child.pid, linux.WEXITED)
 
 
+@not_on_windows("waitid")
 def test_waitid_with_nothing_to_tell(adapter, sleeper):
     waitid = calls._waitid(adapter, "waitid")
     assert waitid(linux.P_PID, sleeper.pid, linux.WEXITED | linux.WNOHANG) is None
@@ -109,6 +113,7 @@ def test_function_that_is_not_there(adapter):
         adapter.function("such_function", ("int", "int"))
 
 
+@not_on_windows("system calls to call")
 def test_prototypes_stay_our_own():
     """Another user of libc in this process sees nothing of ours."""
     ctypes = pytest.importorskip("ctypes")
@@ -141,6 +146,7 @@ BROKEN = """if True:
 """
 
 
+@not_on_windows("fork")
 @pytest.mark.parametrize("error", ["ImportError", "OSError", "MemoryError", "SystemError"])
 def test_ctypes_that_does_not_load(error):
     """cffi takes over; without it, polling."""

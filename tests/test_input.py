@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from . import pidwait
-from .processes import exiting
+from .processes import exiting, not_on_windows
 
 TAKE_PID = {
     "wait": (pidwait.wait, "proc"),
@@ -96,6 +96,7 @@ def test_fd_of_another_type(fd):
         pidwait.Process.from_fd(fd)
 
 
+@not_on_windows("pidfds")
 def test_fd_that_is_no_pidfd():
     with pytest.raises(ValueError, match="^fd must not be negative"):
         pidwait.Process.from_fd(-1)
@@ -119,5 +120,6 @@ def test_time_out_error():
         assert (copy.pid, copy.timeout, copy.errno, str(copy)) == (123, 4.5, None, str(error))
 
 
+@not_on_windows("negative exit codes")
 def test_negative_exit_code_is_no_bad_status(start):
     assert pidwait.wait(start(*exiting(-15)).pid) == -15

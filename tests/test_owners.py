@@ -11,10 +11,10 @@ import threading
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, run_python, state
+from .processes import become_zombie, codes, exiting, not_on_windows, run_python, state
 
 
-@pytest.mark.parametrize("code", [0, 3, -signal.SIGTERM])
+@pytest.mark.parametrize("code", codes(0, 3, -signal.SIGTERM))
 def test_popen(variant, start, code):
     child = start(*exiting(code, after=0.05))
     assert pidwait.wait(child, 30) == code
@@ -43,6 +43,7 @@ def test_popen_that_another_thread_waits_for(variant, start):
     assert codes == [9, 9]
 
 
+@not_on_windows("lock that Popen.poll() takes")
 def test_popen_whose_lock_is_held(variant, start):
     """poll() answers None while another thread is inside: not an answer yet."""
     child = start(*exiting(4))
@@ -111,10 +112,8 @@ MULTIPROCESSING = """if True:
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", sorted(multiprocessing.get_all_start_methods()))
 def test_multiprocessing(backend, method, tmp_path):
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("this interpreter has no start method %s" % method)
     script = tmp_path / "script.py"
     script.write_text(MULTIPROCESSING.format(package=pidwait.__name__))
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
@@ -125,15 +124,17 @@ def test_multiprocessing(backend, method, tmp_path):
 
 
 ASYNCIO = """if True:
-    import asyncio
+    import asyncio, sys
     import {package} as pidwait
 
     async def main():
-        process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.1; exit 3")
+        process = await asyncio.create_subprocess_exec(*{command})
         code = await loop.run_in_executor(None, pidwait.wait, process, 30)
         return code, await process.wait(), pidwait.wait(process, 0)
 
-    loop = asyncio.new_event_loop()
+    # Windows' default before Python 3.8 starts no processes.
+    new_loop = getattr(asyncio, "ProactorEventLoop", asyncio.new_event_loop)
+    loop = new_loop()
     asyncio.set_event_loop(loop)
     code, *rest = loop.run_until_complete(main())
     # Its watcher may have reaped it before the other thread could look.
@@ -145,7 +146,7 @@ ASYNCIO = """if True:
 
 
 def test_asyncio_is_left_to_its_loop(variant):
-    done = run_python(ASYNCIO.format(package=pidwait.__name__))
+    done = run_python(ASYNCIO.format(package=pidwait.__name__, command=exiting(3, 0.1)))
     assert (done.stderr, done.returncode) == ("", 0)
 
 

@@ -100,9 +100,9 @@ def test_two_copies_in_one_process(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     code = """if True:
-        import os, subprocess
+        import os, subprocess, sys
         import one._vendor as one, two._vendor as two
-        child = subprocess.Popen(["sh", "-c", "exit 3"])
+        child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
         with one.Process(child.pid) as a, two.Process(child.pid) as b:
             assert a != b
             assert one.wait(b, 30) == two.wait(a, 30) == 3

@@ -5,13 +5,17 @@ import errno
 import importlib
 import json
 import os
-import resource
 import sys
 
 import pytest
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 from . import pidwait
-from .processes import exiting, run_python
+from .processes import WINDOWS, exiting, not_on_windows, run_python
 
 probe = importlib.import_module(pidwait.__name__ + "._probe")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
@@ -21,7 +25,11 @@ def test_what_it_tells(variant, backend):
     answer = pidwait.probe()
     assert answer["backend"] == backend
     assert set(answer["backends"]) == {"pidfd", "win32", "polling"}
-    assert {"pidfd_open", "pidfd_send_signal", "waitid", "PIDFD_GET_INFO"} <= set(answer["calls"])
+    if WINDOWS:
+        assert {"OpenProcess", "WaitForMultipleObjects"} <= set(answer["calls"])
+    else:
+        linux = {"pidfd_open", "pidfd_send_signal", "waitid", "PIDFD_GET_INFO"}
+        assert linux <= set(answer["calls"])
     for section in ("backends", "bindings", "calls"):
         for row in answer[section].values():
             assert row["available"] is (row["reason"] is None)
@@ -30,9 +38,10 @@ def test_what_it_tells(variant, backend):
 
 @pytest.mark.parametrize("ffi", ["ctypes", "cffi"])
 def test_forced_binding(use_variant, ffi):
-    use_variant("pidfd-" + ffi)
+    use_variant(("win32-" if WINDOWS else "pidfd-") + ffi)
     calls = pidwait.probe()["calls"]
-    assert {calls[name]["via"] for name in ("pidfd_open", "pidfd_send_signal", "waitid")} == {ffi}
+    names = ("pidfd_open", "pidfd_send_signal", "waitid")
+    assert {calls[name]["via"] for name in (calls if WINDOWS else names)} == {ffi}
 
 
 @pytest.mark.parametrize(
@@ -54,11 +63,18 @@ def test_bad_choice(monkeypatch, variable, good):
         probe.forget()
 
 
-def test_choice_that_this_system_has_not(monkeypatch):
-    monkeypatch.setenv("PIDWAIT_BACKEND", "win32")
+@pytest.mark.parametrize(
+    "choice, why",
+    [
+        ("kqueue", "not on this system"),
+        ("pidfd", "the select module has no poll") if WINDOWS else ("win32", "this is not Windows"),
+    ],
+)
+def test_choice_that_this_system_has_not(monkeypatch, choice, why):
+    monkeypatch.setenv("PIDWAIT_BACKEND", choice)
     probe.forget()
     try:
-        with pytest.raises(OSError, match="PIDWAIT_BACKEND is win32: this is not Windows"):
+        with pytest.raises(OSError, match="PIDWAIT_BACKEND is %s: %s" % (choice, why)):
             pidwait.wait(os.getpid(), 0)
     finally:
         monkeypatch.undo()
@@ -91,6 +107,7 @@ def test_passing_failure_is_not_remembered(code):
     assert len(calls) == 3
 
 
+@not_on_windows("limit of file descriptors")
 def test_no_file_descriptor_left_while_probing(use_variant, start):
     """The wait works by polling, and the next one by pidfd."""
     use_variant("pidfd-own" if hasattr(os, "pidfd_open") else "pidfd-ctypes")
@@ -117,6 +134,7 @@ def test_no_file_descriptor_left_while_probing(use_variant, start):
         assert process.backend == "pidfd"
 
 
+@not_on_windows("limit of file descriptors")
 def test_a_first_wait_without_file_descriptors(start):
     """Not even an import can open a file then."""
     child = start(*exiting(3, after=0.1))

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, gone_pid
+from .processes import become_zombie, exiting, gone_pid, not_on_windows
 
 procfs = importlib.import_module(pidwait.__name__ + "._procfs")
 
@@ -44,6 +44,7 @@ def test_old_kernel_without_status():
     assert procfs.Stat(line.rsplit(b" ", 10)[0]).status == 0
 
 
+@not_on_windows("/proc")
 def test_real_processes(start):
     child = start(*exiting(7))
     become_zombie(child.pid)
@@ -57,6 +58,7 @@ def test_real_processes(start):
     assert procfs.thread_group(gone) is None
 
 
+@not_on_windows("/proc")
 def test_links(start, sleeper):
     child = start(*exiting(7))
     become_zombie(child.pid)
@@ -68,6 +70,7 @@ def test_links(start, sleeper):
         assert not procfs.links_tell_exit(2)
 
 
+@not_on_windows("/proc")
 def test_process_with_an_evil_name(start, tmp_path):
     path = tmp_path / "x) Z 1 (y"
     path.symlink_to("/bin/sleep")
@@ -99,6 +102,7 @@ FOREIGN = """if True:
 """
 
 
+@not_on_windows("/proc")
 def test_proc_of_another_pid_namespace(variant):
     unshare = ["unshare", "--user", "--pid"]
     if subprocess.call(unshare + ["--fork", "true"], stderr=subprocess.DEVNULL):

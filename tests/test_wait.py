@@ -12,9 +12,24 @@ import time
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
+from .processes import (
+    WINDOWS,
+    become_gone,
+    become_zombie,
+    codes,
+    eventually,
+    exiting,
+    gone_pid,
+    kill,
+    not_on_windows,
+    sleeping,
+    state,
+)
 
-CODES = [0, 1, 7, 255, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGSEGV]
+CODES = codes(0, 1, 7, 255, -9, -signal.SIGTERM, -signal.SIGSEGV)
+if WINDOWS:
+    # STILL_ACTIVE, which is none; STATUS_ACCESS_VIOLATION
+    CODES += [259, 0xC0000005, 0xFFFFFFFF]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -33,6 +48,7 @@ def test_exit_code_of_a_zombie_child(variant, start):
     assert pidwait.wait(child.pid, 0) == 3
 
 
+@not_on_windows("zombies to reap")
 def test_reap(variant, start):
     child = start(*exiting(5, after=0.05))
     assert pidwait.wait(child.pid, 30, reap=True) == 5
@@ -42,20 +58,21 @@ def test_reap(variant, start):
 
 
 def test_reap_of_somebody_elses_child_only_waits(variant, keeper):
-    pid = keeper.start("sleep 0.05")
+    pid = keeper.start(*sleeping(0.05))
     assert pidwait.wait(pid, 30, reap=True) in (0, None)
     assert keeper.reap(pid) == 0
 
 
 def test_not_a_child(variant, keeper):
-    pid = keeper.start("sleep 60")
+    pid = keeper.start(*sleeping(60))
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(pid, 0.01)
-    threading.Timer(0.05, os.kill, (pid, signal.SIGKILL)).start()
+    threading.Timer(0.05, kill, (pid,)).start()
     pidwait.wait(pid)
     assert state(pid) == "Z"  # a zombie that its parent leaves standing has exited
     pidwait.wait(pid, 0)
-    assert keeper.reap(pid) == signal.SIGKILL
+    assert keeper.reap(pid) == 9
+    become_gone(pid)
     assert pidwait.wait(pid, 0) is None
 
 
@@ -97,6 +114,7 @@ def test_shortest_time_out(variant, sleeper):
     assert time.monotonic() - start >= 5e-7
 
 
+@not_on_windows("process states to look at")
 def test_sleeps_interruptibly(variant, start, tmp_path):
     code = "import %s as p; print(flush=True); p.wait(%d)" % (pidwait.__name__, os.getpid())
     waiter = start(sys.executable, "-c", code, stdout=subprocess.PIPE)
@@ -119,10 +137,12 @@ class another_thread:
     """The kernel's ID of a thread that is there during the block."""
 
     def __enter__(self):
-        before = set(os.listdir("/proc/self/task"))
+        before = set() if WINDOWS else set(os.listdir("/proc/self/task"))
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._over.wait)
         self._thread.start()
+        if WINDOWS:
+            return self._thread.ident
         (tid,) = set(os.listdir("/proc/self/task")) - before
         return int(tid)
 
@@ -131,6 +151,7 @@ class another_thread:
         self._thread.join()
 
 
+@not_on_windows("state of a main thread to look at")
 def test_main_thread_that_ended_first(variant, start):
     # Its main thread is a zombie, the process runs on.
     code = """if True:
@@ -148,6 +169,7 @@ def test_main_thread_that_ended_first(variant, start):
     assert pidwait.wait(child.pid) == 9
 
 
+@not_on_windows("SIGSTOP")
 def test_stopped_and_continued_is_not_exited(variant, sleeper):
     os.kill(sleeper.pid, signal.SIGSTOP)
     eventually(lambda: state(sleeper.pid) == "T")
@@ -160,6 +182,7 @@ def test_stopped_and_continued_is_not_exited(variant, sleeper):
     assert pidwait.wait(sleeper.pid) == -signal.SIGKILL
 
 
+@not_on_windows("setitimer")
 def test_signal_handler_runs_and_the_wait_goes_on(variant, start):
     seen = []
     before = signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()))
@@ -176,6 +199,7 @@ def test_signal_handler_runs_and_the_wait_goes_on(variant, start):
     assert len(seen) > 3
 
 
+@not_on_windows("setitimer")
 def test_exception_of_a_signal_handler_comes_through(variant, sleeper):
     class Stop(Exception):
         pass
@@ -208,7 +232,7 @@ def test_two_threads_wait_for_one_process(variant, start):
 def test_pid_exists(variant, start, sleeper):
     assert pidwait.pid_exists(os.getpid())
     assert pidwait.pid_exists(sleeper.pid)
-    zombie = start("true")
+    zombie = start(*exiting(0))
     become_zombie(zombie.pid)
     assert pidwait.pid_exists(zombie.pid)
     assert not pidwait.pid_exists(gone_pid())
