@@ -10,12 +10,16 @@ import argparse
 import contextlib
 import fcntl
 import os
+import pty
 import re
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import zipfile
 from pathlib import Path
 
@@ -138,6 +142,51 @@ def run_suite(version, args):
         # Only a byte of the exit code gets here, which may be 0 after a crash.
         ended = re.search(rb"\d+ (passed|deselected|skipped).* in \d", last)
         return process.returncode or (0 if ended else 1)
+
+
+CONSOLE = """if True:
+    import subprocess, sys
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep({})"])
+    sys.exit(subprocess.call([sys.executable, "-m", "pidwait", "-v", str(sleeper.pid)]))
+"""
+
+
+def in_a_console(python, env, seconds, keys=b""):
+    """Wait for a sleeper in a terminal, which Wine makes a console of; exit code and screen."""
+    terminal, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
+    process = subprocess.Popen(
+        ["wine", str(python / "python.exe"), "-c", CONSOLE.format(seconds)],
+        env=env,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    seen = b""
+    with process, open(terminal, "r+b", buffering=0) as file:
+        while process.poll() is None or select.select([file], [], [], 0.1)[0]:
+            if select.select([file], [], [], 0.1)[0]:
+                try:
+                    seen += file.read(1024)
+                except OSError:  # EIO: the other side is closed
+                    break
+            if keys and b"waiting" in seen:
+                file.write(keys)
+                keys = b""
+    return process.returncode, seen.decode("utf-8", "replace")
+
+
+def check_console(python, env):
+    """The progress line, which the suite has no terminal for."""
+    code, screen = in_a_console(python, env, 3)
+    line = r"waiting 0:01 for \d+ \(python.exe\)"
+    if code or not re.search(line + r".*\r.*\d+ \(python.exe\): exited with 0 after", screen, re.S):
+        sys.exit("not what a console should show: {} {!r}".format(code, screen))
+    code, screen = in_a_console(python, env, 60, keys=b"\x03")
+    if code == 0 or "Traceback" in screen.partition("pidwait")[2]:
+        sys.exit("Ctrl-C: {} {!r}".format(code, screen))
 
 
 def main():

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What only Windows has: rights, handles, consoles."""
+
+import ctypes
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from . import pidwait
+from .conftest import open_handles
+from .processes import PYTHON, exiting, run_python, sleeping
+
+win32 = importlib.import_module(pidwait.__name__ + "._backends.win32")
+table = importlib.import_module(pidwait.__name__ + "._ffi.win32")
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+toolhelp = importlib.import_module(pidwait.__name__ + "._toolhelp")
+
+SYNCHRONIZE_ONLY = "D:P(A;;0x100000;;;WD)"
+
+
+def restrict(child):
+    """Leave everybody just the right to wait for the child."""
+    advapi32 = ctypes.WinDLL("advapi32", use_last_error=True)
+    kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+    convert = advapi32.ConvertStringSecurityDescriptorToSecurityDescriptorW
+    convert.argtypes = [ctypes.c_wchar_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p]
+    change = advapi32.SetKernelObjectSecurity
+    change.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p]
+    kernel32.LocalFree.argtypes = [ctypes.c_void_p]
+    security = ctypes.c_void_p()
+    if not convert(SYNCHRONIZE_ONLY, 1, ctypes.byref(security), None):
+        raise ctypes.WinError(ctypes.get_last_error())
+    try:
+        if not change(int(child._handle), 4, security):  # DACL_SECURITY_INFORMATION
+            raise ctypes.WinError(ctypes.get_last_error())
+    finally:
+        kernel32.LocalFree(security)
+
+
+def test_synchronize_alone_waits_without_a_code(start):
+    child = start(*exiting(7, after=0.5))
+    restrict(child)
+    with pytest.raises(PermissionError):
+        win32._open_with(table.PROCESS_QUERY_LIMITED_INFORMATION, child.pid)
+    for pid in (child.pid + 1, child.pid + 2):
+        assert not pidwait.pid_exists(pid)
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "win32"
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        with pytest.raises(PermissionError) as caught:
+            process.terminate()
+        assert caught.value.winerror == table.ERROR_ACCESS_DENIED
+        assert "OpenProcess, pid %d" % child.pid in str(caught.value)
+        assert process.wait() is None
+        assert process.exited()
+    assert pidwait.wait(child.pid) is None
+    assert pidwait.wait(child) == 7  # the Popen has a handle that may ask
+
+
+def denied(*args):
+    raise OSError(0, "denied on purpose", None, table.ERROR_ACCESS_DENIED)
+
+
+def test_no_right_at_all_is_polled(start, monkeypatch):
+    """Wine grants SYNCHRONIZE to everybody, so that the denial is made up."""
+    child = start(*exiting(7, after=0.5))
+    pidwait.pid_exists(child.pid)
+    monkeypatch.setitem(calls._resolved, "OpenProcess", (denied, "os"))
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "polling"
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        with pytest.raises(PermissionError):
+            process.terminate()
+        assert process.wait() is None
+    assert not pidwait.pid_exists(child.pid + 1)
+    assert pidwait.wait(child) == 7
+
+
+def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
+    use_variant("polling")
+    with pidwait.Process(sleeper.pid) as process:
+        assert not process.exited()
+        look = win32._look
+
+        def other(pid):
+            (kind, *rest, last), exited, code = look(pid)
+            return (kind, *rest, last + 1), exited, code
+
+        monkeypatch.setattr(win32, "_look", other)
+        assert process.wait(30) is None
+
+
+def test_neighbouring_numbers(variant, sleeper):
+    assert pidwait.pid_exists(sleeper.pid)
+    for pid in (sleeper.pid + 1, sleeper.pid + 2, sleeper.pid + 3):
+        assert not pidwait.pid_exists(pid)
+        assert pidwait.wait(pid, 0) is None
+
+
+def test_handle_is_not_inherited(variant, sleeper):
+    with pidwait.Process(sleeper.pid) as process:
+        resource = process._guard.resource
+        if process.backend == "win32":
+            assert not os.get_handle_inheritable(resource.handle)
+
+
+def test_a_handle_keeps_number_and_code(variant, start):
+    child = start(*exiting(5))
+    with pidwait.Process(child.pid) as process:
+        child.wait()
+        child._handle.Close()
+        if process.backend == "win32":
+            assert pidwait.pid_exists(child.pid)
+            assert process.wait(30) == 5
+        else:
+            assert process.wait(30) in (5, None)
+
+
+def test_terminate_as_popen_does(variant, start):
+    for end in ("terminate", "kill"):
+        children = [start(*sleeping(60)) for _ in range(2)]
+        with pidwait.Process(children[0].pid) as process:
+            process.send_signal(0)
+            getattr(process, end)()
+            getattr(children[1], end)()
+            assert process.wait(30) == children[1].wait() == 1
+            for send in (process.terminate, process.kill, lambda: process.send_signal(0)):
+                with pytest.raises(ProcessLookupError):
+                    send()
+
+
+def test_terminate_just_after_the_exit(start, monkeypatch):
+    """Wine does not mind, Windows denies it."""
+    child = start(*exiting(0))
+    monkeypatch.setitem(calls._resolved, "TerminateProcess", (denied, "os"))
+    handle = win32.Handle(child.pid)
+    try:
+        child.wait()
+        with pytest.raises(ProcessLookupError):
+            handle.send_signal(signal.SIGTERM)
+    finally:
+        handle.close()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGBREAK, 1, 9])
+def test_signals_that_windows_has_not(variant, sleeper, sig):
+    with pidwait.Process(sleeper.pid) as process:
+        with pytest.raises(ValueError, match="^sig must be SIGTERM or a CTRL_ event"):
+            process.send_signal(sig)
+        assert not process.exited()
+
+
+def test_snapshot(sleeper):
+    shown = toolhelp.find(sleeper.pid)
+    assert shown.name.lower() == os.path.basename(sys.executable).lower()
+    assert shown.parent == os.getpid()
+    assert shown.threads >= 1
+    assert toolhelp.find(os.getpid() + 1) is None
+
+
+def test_prototypes_stay_our_own():
+    win32.Handle(os.getpid()).close()
+    assert ctypes.windll.kernel32.GetProcessId.argtypes is None
+    assert ctypes.WinDLL("kernel32").GetProcessId.argtypes is None
+
+
+BROKEN = """if True:
+    import sys
+
+    class Broken:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in sys.argv[1].split(","):
+                raise ImportError("broken on purpose")
+
+    import _winapi, subprocess
+    sys.meta_path.insert(0, Broken())
+    import {package} as pidwait
+    child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    assert pidwait.pid_exists(child.pid) and not pidwait.pid_exists(child.pid + 1)
+    answer = pidwait.probe()
+    print(pidwait.wait(child.pid, 30), answer["backend"], answer["calls"]["GetProcessId"]["via"])
+"""
+
+
+@pytest.mark.parametrize(
+    "missing, via",
+    [("ctypes,_ctypes", "cffi"), ("ctypes,_ctypes,cffi,_cffi_backend", "None")],
+)
+def test_without_a_binding(missing, via):
+    """What the interpreter has of its own is enough to wait."""
+    done = run_python(BROKEN.format(package=pidwait.__name__), missing)
+    assert done.stdout.split() == ["3", "win32", via], done
+
+
+def test_two_thousand_waits_leave_no_handle(variant, start):
+    done, alive = start(*exiting(3)), start(*sleeping(60))
+    done.wait()
+
+    def waits(count):
+        for _ in range(count):
+            assert pidwait.wait(done.pid) == 3
+            with pytest.raises(pidwait.TimeoutExpired):
+                pidwait.wait(alive.pid, 0)
+
+    waits(10)  # what is opened once and kept
+    before = open_handles()
+    waits(1000)
+    assert open_handles() == before
+
+
+def cpu_of(function, *args):
+    before = time.process_time()
+    function(*args)
+    return time.process_time() - before
+
+
+def test_waiting_takes_no_more_time_of_a_processor_than_sleeping(use_variant, sleeper):
+    for variant in ("win32-own", "win32-ctypes", "win32-cffi"):
+        use_variant(variant)
+        with pidwait.Process(sleeper.pid) as process:
+            process.exited()  # what the first call takes
+
+            def wait(process=process):
+                with pytest.raises(pidwait.TimeoutExpired):
+                    process.wait(5)
+
+            assert cpu_of(wait) <= cpu_of(time.sleep, 5) + 0.005
+
+
+def test_other_threads_run_meanwhile(variant, start):
+    child = start(*exiting(0, after=0.5))
+    count = 0
+    waiter = threading.Thread(target=pidwait.wait, args=(child.pid,))
+    waiter.start()
+    while waiter.is_alive():
+        count += 1
+        time.sleep(0.001)
+    assert count > 20
+
+
+# In a console of its own: Ctrl-C goes to all processes of one.
+INTERRUPTED = """if True:
+    import ctypes, os, subprocess, sys, threading, time
+    import {package} as pidwait
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    sleeper = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        creationflags=0x08000000,  # CREATE_NO_WINDOW: another console
+    )
+    sent = []
+
+    def press():
+        sent.append(time.perf_counter())
+        if not kernel32.GenerateConsoleCtrlEvent(0, 0):
+            sent.append(ctypes.GetLastError())
+
+    def seconds_until_raised(wait, *args):
+        del sent[:]
+        timer = threading.Timer(0.3, press)
+        timer.start()
+        try:
+            wait(*args)
+        except KeyboardInterrupt:
+            return time.perf_counter() - sent[0]
+        except pidwait.TimeoutExpired:
+            return 99.0
+        finally:
+            timer.join()
+
+    with pidwait.Process(sleeper.pid) as process:
+        ways = [(pidwait.wait, (sleeper.pid, 10)), (pidwait.wait, (sleeper, 10)),
+                (process.wait, (10,)), (process.wait, ())]
+        took = [seconds_until_raised(way, *args) for way, args in ways]
+
+        # A handler that raises nothing: the wait goes on.
+        import signal
+        seen = []
+        signal.signal(signal.SIGINT, lambda *args: seen.append(time.perf_counter()))
+        start = time.perf_counter()
+        assert seconds_until_raised(process.wait, 1) == 99.0
+        lasted = time.perf_counter() - start
+        late = seen[0] - sent[0]
+    sleeper.kill()
+    sleeper.wait()
+    with open(sys.argv[1], "w") as file:
+        print(*took, file=file)
+        print(late, lasted, len(seen), file=file)
+"""
+NEW_CONSOLE = {"creationflags": 0x00000010}  # CREATE_NEW_CONSOLE
+
+
+def in_a_console(code, tmp_path, *args):
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    answer = tmp_path / "answer"
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    command = (sys.executable, str(script), str(answer)) + args
+    status = subprocess.call(command, env=env, **NEW_CONSOLE)
+    assert status == 0
+    return answer.read_text().splitlines()
+
+
+def test_ctrl_c_interrupts_every_wait(variant, tmp_path):
+    code = INTERRUPTED.format(package=pidwait.__name__)
+    first, second = in_a_console(code, tmp_path)
+    assert max(map(float, first.split())) < 0.2, first
+    late, lasted, count = map(float, second.split())
+    assert late < 0.2 and count == 1
+    assert 0.98 < lasted < 3
+
+
+COMMAND_LINE = """if True:
+    import ctypes, subprocess, sys, time
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    command = [sys.executable, "-m", "{package}", sys.argv[2]]
+    waiter = subprocess.Popen(command)
+    time.sleep(2)
+    kernel32.GenerateConsoleCtrlEvent(0, 0)
+    try:
+        code = waiter.wait()
+    except KeyboardInterrupt:
+        code = waiter.wait()
+    with open(sys.argv[1], "w") as file:
+        print(code, file=file)
+"""
+
+
+def test_command_line_interrupted(tmp_path, sleeper):
+    code = COMMAND_LINE.format(package=pidwait.__name__)
+    (status,) = in_a_console(code, tmp_path, str(sleeper.pid))
+    assert int(status) == 0xC000013A  # STATUS_CONTROL_C_EXIT, as Python itself since 3.8
+
+
+def test_command_line_without_a_terminal(start):
+    """The null device says that it is a terminal, and has no size."""
+    child = start(*sleeping(2.5))
+    command = [sys.executable, "-m", pidwait.__name__, str(child.pid)]
+    null = subprocess.DEVNULL
+    assert subprocess.call(command, stdin=null, stdout=null, stderr=null) == 0
+
+
+def test_command_line_tells_a_status_in_hexadecimal(start):
+    child = start(*exiting(0xC0000005, after=1))
+    command = [sys.executable, "-m", pidwait.__name__, "-v", str(child.pid)]
+    assert b"exited with 0xC0000005 after" in subprocess.check_output(command)
+
+
+@pytest.mark.parametrize("encoding", ["cp437", "cp1252", "utf-8"])
+def test_command_line_on_code_pages(start, tmp_path, encoding):
+    name = "\u0436\u00e9.exe"
+    code = """if True:
+        import sys
+        from {package} import _toolhelp, cli
+        cli._name = lambda pid: {name!r}
+        sys.exit(cli.main(["-v", sys.argv[1]]))
+    """.format(package=pidwait.__name__, name=name)
+    child = start(*exiting(0, after=0.5))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(child.pid)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ, PYTHONIOENCODING=encoding),
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = name.encode(encoding, "backslashreplace")
+    assert done.stdout.startswith(b"%d (%s): exited with 0 after" % (child.pid, shown))
