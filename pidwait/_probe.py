@@ -83,13 +83,13 @@ def backend() -> "ModuleType":
 
 
 def _module(name: str) -> "ModuleType":
-    if name == "pidfd":
-        from ._backends import pidfd as module
-    elif name == "win32":
-        from ._backends import win32 as module
-    else:
-        from ._backends import polling as module
-    return module
+    if name == "win32":
+        from ._backends import win32
+
+        return win32
+    from ._backends import pidfd, polling
+
+    return pidfd if name == "pidfd" else polling
 
 
 def _choose() -> "ModuleType":

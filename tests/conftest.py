@@ -23,7 +23,7 @@ if not WINDOWS:
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (
-    ("win32", "WaitForMultipleObjects", "_winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
+    ("win32", "WaitForMultipleObjects", "winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
 )
 
 # id: (PIDWAIT_BACKEND, PIDWAIT_FFI)

@@ -6,7 +6,6 @@ import gc
 import io
 import os
 import pickle
-import resource
 import select
 import signal
 import threading
@@ -107,8 +106,11 @@ def test_signals(variant, start):
         assert process.wait() == -signal.SIGKILL
 
 
+@not_on_windows("limit of file descriptors")
 def test_open_handle_needs_no_more_file_descriptors(variant, backend, keeper):
-    pid = keeper.start("sleep 60")
+    import resource
+
+    pid = keeper.start(*sleeping(60))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with pidwait.Process(pid) as process:
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_fd(), limits[1]))

@@ -14,7 +14,7 @@ import pytest
 
 from . import pidwait
 from .conftest import open_handles
-from .processes import PYTHON, exiting, run_python, sleeping
+from .processes import exiting, run_python, sleeping
 
 win32 = importlib.import_module(pidwait.__name__ + "._backends.win32")
 table = importlib.import_module(pidwait.__name__ + "._ffi.win32")
@@ -91,8 +91,8 @@ def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
         look = win32._look
 
         def other(pid):
-            (kind, *rest, last), exited, code = look(pid)
-            return (kind, *rest, last + 1), exited, code
+            (*rest, started), code = look(pid)
+            return (*rest, started + 1), code
 
         monkeypatch.setattr(win32, "_look", other)
         assert process.wait(30) is None

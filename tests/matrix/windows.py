@@ -136,11 +136,11 @@ def check_console(python, env):
     process = subprocess.Popen(command, env=env, stdin=inside, stdout=inside, stderr=inside)
     os.close(inside)
     seen = b""
-    with process, open(terminal, "rb", buffering=0) as file:
-        with contextlib.suppress(OSError):  # EIO: the other side is closed
-            while process.poll() is None or select.select([file], [], [], 0)[0]:
-                if select.select([file], [], [], 0.1)[0]:
-                    seen += file.read(1024)
+    with process, open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):
+        # It ends with EIO: the other side is closed.
+        while process.poll() is None or select.select([file], [], [], 0)[0]:
+            if select.select([file], [], [], 0.1)[0]:
+                seen += file.read(1024)
     screen = seen.decode("utf-8", "replace")
     if process.returncode or not re.search(PROGRESS, screen, re.DOTALL):
         print("in a console: exit code {}, {!r}".format(process.returncode, screen))
