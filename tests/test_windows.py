@@ -150,6 +150,27 @@ def test_terminate_just_after_the_exit(start, monkeypatch):
         handle.close()
 
 
+@pytest.mark.parametrize("event", [signal.CTRL_C_EVENT, signal.CTRL_BREAK_EVENT])
+def test_console_events(sleeper, event, monkeypatch):
+    sent = []
+    monkeypatch.setitem(
+        calls._resolved, "GenerateConsoleCtrlEvent", (lambda *args: sent.append(args), "os")
+    )
+    with pidwait.Process(sleeper.pid) as process:
+        process.send_signal(event)
+        assert sent == [(event, sleeper.pid)]
+        monkeypatch.setitem(calls._resolved, "GenerateConsoleCtrlEvent", (denied, "os"))
+        with pytest.raises(PermissionError, match="GenerateConsoleCtrlEvent, pid"):
+            process.send_signal(event)
+        assert not process.exited()  # as it is after os.kill() in older Pythons
+
+
+def test_console_event_arrives(tmp_path):
+    (codes,) = in_a_console(SEND_EVENT.format(package=pidwait.__name__), tmp_path)
+    ours, popens = codes.split()
+    assert ours == popens == "3"
+
+
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGBREAK, 1, 9])
 def test_signals_that_windows_has_not(variant, sleeper, sig):
     with pidwait.Process(sleeper.pid) as process:
@@ -296,6 +317,33 @@ INTERRUPTED = """if True:
     with open(sys.argv[1], "w") as file:
         print(*took, file=file)
         print(late, lasted, len(seen), file=file)
+"""
+# CTRL_C_EVENT goes to a process group, in which it is off until somebody asks for it.
+SEND_EVENT = """if True:
+    import signal, subprocess, sys
+    import {package} as pidwait
+
+    CHILD = (
+        "import ctypes, os, sys, time\\n"
+        "ctypes.WinDLL('kernel32').SetConsoleCtrlHandler(None, False)\\n"
+        "try:\\n"
+        "    print(flush=True)\\n"
+        "    time.sleep(60)\\n"
+        "except KeyboardInterrupt:\\n"
+        "    os._exit(3)\\n"
+    )
+    codes = []
+    for ours in (True, False):
+        child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE,
+                                 creationflags=subprocess.CREATE_NEW_PROCESS_GROUP)
+        child.stdout.readline()
+        with pidwait.Process(child.pid) as process:
+            (process if ours else child).send_signal(signal.CTRL_C_EVENT)
+            codes.append(process.wait(20))
+        child.stdout.close()
+        child.wait()
+    with open(sys.argv[1], "w") as file:
+        print(*codes, file=file)
 """
 NEW_CONSOLE = {"creationflags": 0x00000010}  # CREATE_NEW_CONSOLE
 

@@ -89,10 +89,10 @@ class Handle:
     def send_signal(self, sig: int) -> None:
         import signal
 
-        # As Popen.send_signal() does. os.kill() is no help: it takes every other
-        # number for an exit code to terminate with, and before Python 3.10 goes on to
-        # that when a console event can't be sent (bpo-42962). A plain 0 equals
-        # CTRL_C_EVENT, but is what looks whether somebody is there elsewhere.
+        # As Popen.send_signal() does, but for os.kill(): that takes every other number
+        # for an exit code to terminate with, and in older Pythons went on to it when
+        # a console event could not be sent (bpo-14484). A plain 0 equals CTRL_C_EVENT,
+        # but is what looks whether somebody is there on other systems.
         if isinstance(sig, signal.Signals) and sig.name in ("CTRL_C_EVENT", "CTRL_BREAK_EVENT"):
             try:
                 calls.get("GenerateConsoleCtrlEvent")(sig, self.pid)
