@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """System calls, for interpreters that have no public function for them.
 
-A table (linux.py) holds prototypes, numbers and layouts; two small adapters
+Tables (linux.py, win32.py) hold prototypes, numbers and layouts; two small adapters
 make functions of them: _ctypes.py, and _cffi.py for interpreters where ctypes
 is missing, does not work, or is the slower one. Nothing here is imported, and
 no library loaded, before somebody needs a call that the interpreter lacks.
