@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _answers: "dict[Callable[[], None], OSError | None]" = {}
 _backend: "list[ModuleType]" = []
 _asked_by: "list[int]" = []
-_NAMES = ("pidfd", "win32", "polling")  # best first
 
 
 def ask(check: "Callable[[], None]") -> "OSError | None":
@@ -82,25 +81,26 @@ def backend() -> "ModuleType":
     return module
 
 
-def _module(name: str) -> "ModuleType":
-    if name == "win32":
-        from ._backends import win32
+def _backends() -> "dict[str, ModuleType]":
+    """All that this system may have, best first."""
+    if os.name == "nt":
+        from ._backends import polling, win32
 
-        return win32
+        return {"win32": win32, "polling": polling}
     from ._backends import pidfd, polling
 
-    return pidfd if name == "pidfd" else polling
+    return {"pidfd": pidfd, "polling": polling}
 
 
 def _choose() -> "ModuleType":
+    known = _backends()
     choice = _config.choice(_config.BACKEND, "pidfd", "kqueue", "win32", "polling")
     if choice == "auto":
-        return next(module for module in map(_module, _NAMES) if works(module.check))
-    known = choice in _NAMES
-    error = ask(_module(choice).check) if known else OSError(ENOSYS, "not on this system")
+        return next(module for module in known.values() if works(module.check))
+    error = ask(known[choice].check) if choice in known else OSError(ENOSYS, "not on this system")
     if error is not None:
         raise OSError(error.errno, "%s is %s: %s" % (_config.BACKEND, choice, error.strerror))
-    return _module(choice)
+    return known[choice]
 
 
 def forget() -> None:
@@ -126,7 +126,7 @@ def probe() -> "dict[str, Any]":
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend().__name__.rpartition(".")[2],
-        "backends": {name: _row(ask(_module(name).check)) for name in _NAMES},
+        "backends": {name: _row(ask(module.check)) for name, module in _backends().items()},
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
             name: dict(_row(ask(check)), via=_via(call))
