@@ -151,6 +151,7 @@ def test_a_first_wait_without_file_descriptors(start):
     assert reaped == "4"
 
 
+@not_on_windows("limit of file descriptors")
 def test_binding_that_can_not_be_loaded_for_now():
     """It is for want of a file descriptor, not for good."""
     code = """if True:
