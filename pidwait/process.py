@@ -145,16 +145,21 @@ class Process:
 
     def _look(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
         """Whether it has exited by the deadline; its exit code is remembered."""
-        if self._exitcode is None or reap:
-            try:
-                code = handle.wait(deadline, reap)
-            except _exitcodes.NotYet:
-                code = _wait_for_tracer(handle, deadline)
-            if code is RUNNING:
-                return False
-            self._exited = True
-            if code is not None:
-                self._exitcode = code
+        if self._exitcode is None and not self._see(handle, deadline, False):
+            return False
+        # Only now: of two threads that reap, the second finds nobody to look at.
+        return not reap or self._see(handle, deadline, True)
+
+    def _see(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
+        try:
+            code = handle.wait(deadline, reap)
+        except _exitcodes.NotYet:
+            code = _wait_for_tracer(handle, deadline)
+        if code is RUNNING:
+            return False
+        self._exited = True
+        if code is not None:
+            self._exitcode = code
         return True
 
     def send_signal(self, sig: int) -> None:

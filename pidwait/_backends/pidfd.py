@@ -18,6 +18,7 @@ from io import UnsupportedOperation
 from .. import _exitcodes, _probe, _procfs
 from .._deadline import Deadline
 from .._errors import log, no_such_process, os_error
+from .._fd import FileDescriptor
 from .._ffi import calls, linux
 from . import polling
 
@@ -30,12 +31,8 @@ if TYPE_CHECKING:
 _GRACE = 0.01
 
 
-class Handle:
+class Handle(FileDescriptor):
     """A pidfd."""
-
-    # A signal handler may raise between any two lines: an fd is taken and given
-    # back within one, and __del__ is for where nobody else would close.
-    fd = -1
 
     def __init__(self, pid: int) -> None:
         self._start(pid)
@@ -61,16 +58,6 @@ class Handle:
         if self._fallback is not None:
             raise UnsupportedOperation("a process that is polled has no fileno")
         return self.fd
-
-    def close(self) -> None:
-        try:
-            fd, self.fd = self.fd, -1; os.close(fd)  # fmt: skip  # noqa: E702
-        except OSError as error:  # somebody else has closed it
-            log("pid %s, close: %s", self.pid, error)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            self.close()
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
         if self._fallback is not None:
