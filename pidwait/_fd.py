@@ -1,24 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A file descriptor that is closed once, wherever an exception comes from."""
+"""File descriptors that are closed whatever a signal handler raises, and wherever."""
 
-import os
+import io
+import select
 
-from ._errors import log
-
-
-class FileDescriptor:
-    """What has one in ``fd``, and closes it."""
-
-    # A signal handler may raise between any two lines: an fd is taken and given
-    # back within one, and __del__ is for where nobody else would close.
-    fd = -1
-
-    def close(self) -> None:
-        try:
-            fd, self.fd = self.fd, -1; os.close(fd)  # fmt: skip  # noqa: E702
-        except OSError as error:  # somebody else has closed it
-            log("close: %s", error)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            self.close()
+# own(fd) is an object that closes the fd, at the latest when it goes itself. It is
+# C's: a __del__ of Python's could be interrupted as well, and what a signal handler
+# raises there is printed and lost. An epoll object made from an fd, of whatever
+# kind, makes no system call but close(2); a FileIO would add an fstat(2).
+own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)

@@ -7,7 +7,7 @@ from errno import ENOENT
 
 from . import _probe
 from ._errors import log
-from ._fd import FileDescriptor
+from ._fd import own
 
 
 class Stat:
@@ -118,16 +118,11 @@ def self_fields() -> "list[bytes]":
     return _read("/proc/self/stat").rpartition(b")")[2].split()
 
 
-class _File(FileDescriptor):
-    def __init__(self, path: str) -> None:
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
 def _read(path: str) -> bytes:
     # One read() gives the whole of these files; open() would add an fstat, an
     # ioctl and an lseek.
-    file = _File(path)
+    file = own(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     try:
-        return os.read(file.fd, 8192)
+        return os.read(file.fileno(), 8192)
     finally:
         file.close()

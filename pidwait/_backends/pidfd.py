@@ -18,7 +18,7 @@ from io import UnsupportedOperation
 from .. import _exitcodes, _probe, _procfs
 from .._deadline import Deadline
 from .._errors import log, no_such_process, os_error
-from .._fd import FileDescriptor
+from .._fd import own
 from .._ffi import calls, linux
 from . import polling
 
@@ -31,23 +31,25 @@ if TYPE_CHECKING:
 _GRACE = 0.01
 
 
-class Handle(FileDescriptor):
+class Handle:
     """A pidfd."""
 
     def __init__(self, pid: int) -> None:
+        self._owner = own(_open(pid))
         self._start(pid)
-        self.fd = _open(pid)
 
     def _start(self, pid: "int | None") -> None:
+        self.fd: int = self._owner.fileno()
         self.pid = pid
         self._fallback: "polling.Handle | None" = None
 
     @classmethod
     def from_fd(cls, fd: int) -> "Handle":
         """Take over a pidfd; the pid is None if it has none here, or none any more."""
+        pid = _examine(fd)
         handle = cls.__new__(cls)
-        handle._start(_examine(fd))
-        handle.fd = fd
+        handle._owner = own(fd)
+        handle._start(pid)
         return handle
 
     @property
@@ -58,6 +60,13 @@ class Handle(FileDescriptor):
         if self._fallback is not None:
             raise UnsupportedOperation("a process that is polled has no fileno")
         return self.fd
+
+    def close(self) -> None:
+        self.fd = -1
+        try:
+            self._owner.close()
+        except OSError as error:  # somebody else has closed it
+            log("pid %s, close: %s", self.pid, error)
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
         if self._fallback is not None:

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Storms of signals, and handlers that do what handlers should not."""
+
+import gc
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from .. import faults, pidwait
+from ..faults import LONG, Child, Stranger
+from ..processes import eventually, state
+
+pytest.importorskip("ctypes")
+
+
+class on_signal:
+    """In the block, a signal has that handler."""
+
+    def __init__(self, sig, handler):
+        self._signal = sig
+        self._handler = handler
+
+    def __enter__(self):
+        self._before = signal.signal(self._signal, self._handler)
+
+    def __exit__(self, *exc_info):
+        signal.signal(self._signal, self._before)
+
+
+class storm(on_signal):
+    """In the block, a signal comes every half a millisecond, to whatever is under way."""
+
+    def __init__(self, handler):
+        super().__init__(signal.SIGALRM, handler)
+
+    def __enter__(self):
+        super().__enter__()
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+
+    def __exit__(self, *exc_info):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        super().__exit__(*exc_info)
+
+
+def end_soon(process, code):
+    """Another process tells it to; return that one's pid."""
+
+    def tell():
+        time.sleep(0.03)
+        process.end(code)
+        return 0
+
+    return faults.fork(tell)
+
+
+def in_a_storm(backend):
+    """Each wait goes on with what is left, and ends with the right code."""
+    seen = []
+    for make in (Child, Stranger):
+        for code in (0, 7, -9):
+            process = make()
+            with storm(lambda *args: seen.append(args)), pidwait.Process(process.pid) as handle:
+                faults.times_out(handle.wait, 0.02)
+                faults.times_out(lambda timeout: pidwait.wait(process.pid, timeout), 0.02)
+                teller = end_soon(process, code)
+                assert handle.wait() == code
+                assert pidwait.wait(process.pid, LONG) == code
+            assert os.waitpid(teller, 0)[1] == 0
+            assert process.reap() == code
+    assert len(seen) > 50
+
+
+class Stop(Exception):
+    pass
+
+
+def stopped_by_a_storm(backend):
+    """Every signal ends the wait, and the last wait is right."""
+
+    def stop(*args):
+        raise Stop
+
+    child = Child()
+    opened = faults.open_fds()
+    stops = 0
+    for _ in range(200):
+        try:
+            with on_signal(signal.SIGALRM, stop):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005)
+                pidwait.wait(child.pid)
+        except Stop:
+            stops += 1
+    assert stops == 200
+    for _ in range(3):  # PyPy: what refers to the handle goes before it
+        gc.collect()
+    # Between the bytecodes that open an fd and that keep it, it can be lost.
+    lost = set(faults.open_fds()) - set(opened)
+    assert len(lost) < stops / 10
+    for fd in lost:
+        os.close(fd)
+    child.end(7)
+    assert pidwait.wait(child.pid, LONG) == 7
+    assert child.reap() == 7
+
+
+def used_by_the_handler(backend):
+    """It waits for the same process, by the same handle and by its number."""
+    child = Child()
+    seen = []
+    with pidwait.Process(child.pid) as process:
+
+        def look(*args):
+            seen.append(process.exited())
+            try:
+                seen.append(pidwait.wait(child.pid, 0))
+            except pidwait.TimeoutExpired:
+                seen.append(None)
+
+        with storm(look):
+            teller = end_soon(child, 7)
+            assert process.wait() == 7
+            assert pidwait.wait(child.pid, LONG) == 7
+    assert len(seen) > 10 and set(seen) <= {False, None, True, 7}
+    assert os.waitpid(teller, 0)[1] == 0
+    assert child.reap() == 7
+
+
+def closed_by_the_handler(backend):
+    """Which leaves the wait that it has interrupted intact."""
+    child = Child()
+    process = pidwait.Process(child.pid)
+    with on_signal(signal.SIGALRM, lambda *args: process.close()):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        teller = end_soon(child, 7)
+        assert process.wait() == 7
+    faults.raises(ValueError, process.wait)
+    assert os.waitpid(teller, 0)[1] == 0
+    assert child.reap() == 7
+
+
+def reaped_by_the_handler(backend):
+    """A SIGCHLD handler that reaps whoever has exited, as many programs have."""
+    statuses = {}
+
+    def reap(*args):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            statuses[pid] = faults.exit_code(status)
+
+    certain = backend == "pidfd" and faults.kernel_tells()
+    for use_handle in (False, True):
+        child = Child()
+        with on_signal(signal.SIGCHLD, reap):
+            teller = end_soon(child, 7)
+            if use_handle:
+                with pidwait.Process(child.pid) as process:
+                    code = process.wait(LONG)
+            else:
+                code = pidwait.wait(child.pid, LONG)
+            eventually(lambda: len(statuses) == 2)
+        assert statuses == {teller: 0, child.pid: 7}
+        assert code in ((7,) if certain else (7, None))
+        statuses.clear()
+        child.forget()
+
+
+def stopped_waiter(backend):
+    """Who waits can be stopped for longer than its time: it still gets the code."""
+    child = Child()
+    waiter = faults.fork(wait_shortly, child.pid)
+    eventually(lambda: state(waiter) == "S")
+    os.kill(waiter, signal.SIGSTOP)
+    eventually(lambda: state(waiter) == "T")
+    child.become_zombie(7)
+    time.sleep(0.3)
+    os.kill(waiter, signal.SIGCONT)
+    assert os.waitpid(waiter, 0)[1] == 0
+    assert child.reap() == 7
+
+
+def wait_shortly(pid):
+    try:
+        # It looks once more after the deadline; not its child, whose code may be hidden.
+        assert pidwait.wait(pid, 0.25) in (7, None)
+    except pidwait.TimeoutExpired:
+        sys.stderr.write("no look after the deadline\n")
+        return 1
+    return 0
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        in_a_storm,
+        stopped_by_a_storm,
+        used_by_the_handler,
+        closed_by_the_handler,
+        reaped_by_the_handler,
+        stopped_waiter,
+    ],
+)
+def test_signals(scenario):
+    faults.run_on_each_backend(scenario)
