@@ -32,6 +32,17 @@ def exiting(code, after=0.0):
     return "sh", "-c", "sleep %s; %s" % (after, end) if after else end
 
 
+# Its main thread is a zombie, the process runs on, till its stdin ends.
+MAIN_THREAD_ENDS = """if True:
+    import ctypes, os, threading
+    def rest():
+        os.read(0, 1)
+        os._exit(9)
+    threading.Thread(target=rest).start()
+    ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
 def codes(*codes):
     """Those of the exit codes that this system has: Windows none for signals."""
     return [code for code in codes if code >= 0 or not WINDOWS]

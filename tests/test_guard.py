@@ -2,11 +2,13 @@
 """Guard: many users, one close."""
 
 import importlib
+import os
 import sys
 
 import pytest
 
 from . import pidwait
+from .processes import not_on_windows
 
 guard = importlib.import_module(pidwait.__name__ + "._guard")
 
@@ -75,3 +77,17 @@ def test_closed_by_a_signal_handler_at_any_line():
         resource, reached = closing_at(step)
     assert step > 10
     assert not resource.closed
+
+
+@not_on_windows("fork")
+def test_fork_in_the_middle_of_a_use():
+    """The child leaves a block that it has not entered."""
+    resource = Resource()
+    shared = guard.Guard(resource)
+    with shared:
+        pid = os.fork()
+    shared.close()
+    if pid == 0:
+        os._exit(resource.closed)
+    assert os.waitpid(pid, 0)[1] == 1 << 8
+    assert resource.closed == 1

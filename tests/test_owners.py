@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, codes, exiting, not_on_windows, run_python, state
+from .processes import become_zombie, codes, exiting, gone_pid, not_on_windows, run_python, state
 
 
 @pytest.mark.parametrize("code", codes(0, 3, -signal.SIGTERM))
@@ -57,6 +57,27 @@ def test_popen_whose_lock_is_held(variant, start):
         assert pidwait.wait(child, 30) == 4
     finally:
         child.wait()
+
+
+def test_popen_that_another_thread_is_just_reaping(variant):
+    """Gone, but its code not there yet: it is about to be."""
+
+    class Popen:
+        pid = gone_pid()
+        returncode = None
+        _waitpid_lock = threading.Lock()
+
+        def poll(self):
+            if not self._waitpid_lock.locked():
+                self.returncode = 4
+            return self.returncode
+
+    popen = Popen()
+    popen._waitpid_lock.acquire()
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(popen, 0)
+    threading.Timer(0.05, popen._waitpid_lock.release).start()
+    assert pidwait.wait(popen, 30) == 4
 
 
 def test_popen_beside_a_handle(variant, start):
@@ -121,6 +142,32 @@ def test_multiprocessing(backend, method, tmp_path):
     if method == "forkserver" and backend == "polling":
         codes.append(None)  # the fork server of Python 3.6 does not tell of signals
     subprocess.check_call([sys.executable, str(script), method, repr(codes)], env=env)
+
+
+class Job:
+    """As multiprocessing.Process, of a fork server that can't tell."""
+
+    def __init__(self, pid, exitcode):
+        self.pid = pid
+        self._told = exitcode
+        self.exitcode = None
+
+    def join(self, timeout):
+        self.exitcode = self._told
+
+
+def test_fork_server_that_has_died(variant, start):
+    """It is told as 255."""
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    assert pidwait.wait(Job(child.pid, 255), 30) == 3
+    assert pidwait.wait(Job(gone_pid(), 255), 30) is None
+
+
+def test_multiprocessing_that_knows_nothing(variant):
+    assert pidwait.wait(Job(gone_pid(), None), 30) is None
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(Job(gone_pid(), None), 0)
 
 
 ASYNCIO = """if True:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, gone_pid, not_on_windows
+from .processes import MAIN_THREAD_ENDS, become_zombie, exiting, gone_pid, not_on_windows
 
 procfs = importlib.import_module(pidwait.__name__ + "._procfs")
 
@@ -68,6 +68,13 @@ def test_links(start, sleeper):
     assert not procfs.links_tell_exit(gone_pid())
     if os.getuid() == 0 and procfs.read_stat(2) and procfs.read_stat(2).name == "kthreadd":
         assert not procfs.links_tell_exit(2)
+
+
+@not_on_windows("/proc")
+def test_links_of_who_has_other_threads(start):
+    child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
+    become_zombie(child.pid)
+    assert not procfs.links_tell_exit(child.pid)
 
 
 @not_on_windows("/proc")

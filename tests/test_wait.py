@@ -13,6 +13,7 @@ import pytest
 
 from . import pidwait
 from .processes import (
+    MAIN_THREAD_ENDS,
     WINDOWS,
     become_gone,
     become_zombie,
@@ -153,19 +154,11 @@ class another_thread:
 
 @not_on_windows("state of a main thread to look at")
 def test_main_thread_that_ended_first(variant, start):
-    # Its main thread is a zombie, the process runs on.
-    code = """if True:
-        import ctypes, os, threading, time
-        def rest():
-            time.sleep(0.3)
-            os._exit(9)
-        threading.Thread(target=rest).start()
-        ctypes.CDLL(None).pthread_exit(None)
-    """
-    child = start(sys.executable, "-c", code)
+    child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     become_zombie(child.pid)
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(child.pid, 0)
+    child.stdin.close()
     assert pidwait.wait(child.pid) == 9
 
 

@@ -63,10 +63,7 @@ class Handle:
 
     def close(self) -> None:
         self.fd = -1
-        try:
-            self._owner.close()
-        except OSError as error:  # somebody else has closed it
-            log("pid %s, close: %s", self.pid, error)
+        self._owner.close()
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
         if self._fallback is not None:

@@ -251,6 +251,8 @@ def closed_under_a_handle():
             target.end(7)
             assert process.wait(LONG) in ((7,) if make is Child else (7, None))
         assert target.reap() == 7
+    with pidwait.Process(os.getpid()) as process:
+        os.close(process.fileno())
 
 
 def closed_under_a_wait():

@@ -68,24 +68,32 @@ def all_reap(backend):
         child.forget()
 
 
-def reaps_right_before_the_other(backend):
-    """Another thread reaps between this one's looking and reaping."""
+def has_just_reaped(backend):
+    """One thread has reaped, but not remembered the code yet, when another one looks."""
     real, via = calls.resolve("waitid")
+    reaped, both = threading.Event(), threading.Event()
+
+    def waitid(idtype, id_, options):
+        info = real(idtype, id_, options)
+        if options == linux.REAP:
+            reaped.set()
+            both.wait()
+        return info
+
     child = Child()
     with pidwait.Process(child.pid) as process:
-
-        def waitid(idtype, id_, options):
-            if options == linux.REAP:
-                calls._resolved["waitid"] = real, via
-                assert in_threads([lambda: process.wait(LONG, reap=True)]) == [7]
-            return real(idtype, id_, options)
-
-        calls._resolved["waitid"] = waitid, via
-        # What the kernel tells of the reaped could hide that nothing was looked at.
-        calls._resolved["ioctl"] = refuse, ""
         child.become_zombie(7)
-        assert process.wait(LONG, reap=True) == 7
-    assert calls._resolved["waitid"][0] is real
+        calls._resolved["waitid"] = waitid, via
+        # What the kernel tells of the reaped would hide that nothing was looked at.
+        calls._resolved["ioctl"] = refuse, ""
+
+        def second():
+            reaped.wait()
+            code = process.wait(LONG, reap=True)
+            both.set()
+            return code
+
+        assert in_threads([lambda: process.wait(LONG, reap=True), second]) == [7, 7]
     child.forget()
 
 
@@ -93,7 +101,7 @@ def refuse(*args):
     raise PermissionError(1, "not allowed")
 
 
-@pytest.mark.parametrize("scenario", [all_wait, all_reap, reaps_right_before_the_other])
+@pytest.mark.parametrize("scenario", [all_wait, all_reap, has_just_reaped])
 def test_one_handle(scenario):
     faults.run_on_each_backend(scenario)
 
