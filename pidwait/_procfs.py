@@ -7,7 +7,7 @@ from errno import ENOENT
 
 from . import _probe
 from ._errors import log
-from ._fd import own
+from ._fd import opened
 
 
 class Stat:
@@ -121,7 +121,7 @@ def self_fields() -> "list[bytes]":
 def _read(path: str) -> bytes:
     # One read() gives the whole of these files; open() would add an fstat, an
     # ioctl and an lseek.
-    file = own(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    file = opened(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(file.fileno(), 8192)
     finally:

@@ -343,4 +343,11 @@ MUTANTS = [
         "pass",
         "tests/faults/test_procfs.py::test_of_another_namespace[foreign]",
     ),
+    Mutant(
+        "fd that a signal handler's exception loses",
+        "_fd.py",
+        "next(map(own, map(function, *zip(arguments))))",
+        "own(function(*arguments))",
+        "tests/test_fd.py::test_interrupted",
+    ),
 ]

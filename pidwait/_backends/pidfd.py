@@ -18,7 +18,7 @@ from io import UnsupportedOperation
 from .. import _exitcodes, _probe, _procfs
 from .._deadline import Deadline
 from .._errors import log, no_such_process, os_error
-from .._fd import own
+from .._fd import opened, own
 from .._ffi import calls, linux
 from . import polling
 
@@ -35,7 +35,7 @@ class Handle:
     """A pidfd."""
 
     def __init__(self, pid: int) -> None:
-        self._owner = own(_open(pid))
+        self._owner = _open(pid)
         self._start(pid)
 
     def _start(self, pid: "int | None") -> None:
@@ -202,9 +202,9 @@ def _is_forbidden(error: OSError) -> bool:
     return isinstance(error, PermissionError) and _probe.still_works(check_send_signal)
 
 
-def _open(pid: int) -> int:
+def _open(pid: int) -> "Any":
     try:
-        return calls.get("pidfd_open")(pid, 0)  # type: ignore[no-any-return]
+        return opened(calls.get("pidfd_open"), pid, 0)
     except OSError as error:
         if error.errno == ENOENT:
             raise no_such_process(pid, "a thread's ID, not a process's") from None

@@ -19,7 +19,7 @@ from .. import pidwait
 from . import core
 
 TIMEOUT = 1
-CHILD = ["sleep", "0.05"]
+CHILD = ["sleep", "0.1"]
 WAITS = 5
 RACES = 20
 MARK = "pidwait-bench/"

@@ -96,9 +96,10 @@ def stopped_by_a_storm(backend):
     assert stops == 200
     for _ in range(3):  # PyPy: what refers to the handle goes before it
         gc.collect()
-    # Between the bytecodes that open an fd and that keep it, it can be lost.
+    # The bindings have bytecodes between the system call and who keeps the fd.
+    bound = backend == "pidfd" and faults.calls.resolve("pidfd_open")[1] != "os"
     lost = set(faults.open_fds()) - set(opened)
-    assert len(lost) < stops / 10
+    assert len(lost) <= (stops / 10 if bound else 0)
     for fd in lost:
         os.close(fd)
     child.end(7)
@@ -133,8 +134,11 @@ def closed_by_the_handler(backend):
     child = Child()
     process = pidwait.Process(child.pid)
 
+    inside = []
+
     def close(*args):
-        if process._guard._users:
+        inside.extend(process._guard._users * [True])
+        if len(inside) == 5:  # by now it really waits
             process.close()
 
     with storm(close):
