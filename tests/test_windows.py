@@ -187,6 +187,34 @@ def test_snapshot(sleeper):
     assert toolhelp.find(os.getpid() + 1) is None
 
 
+MAIN_THREAD_ENDS = """if True:
+    import ctypes, os, threading
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.OpenThread.restype = ctypes.c_void_p
+    main = ctypes.c_void_p(kernel32.OpenThread(0x100000, False, threading.get_ident()))
+
+    def rest():
+        kernel32.WaitForSingleObject(main, -1)
+        os.write(1, b".")
+        os.read(0, 1)
+        os._exit(9)
+
+    threading.Thread(target=rest).start()
+    kernel32.ExitThread(0)
+"""
+
+
+def test_main_thread_that_ended_first(variant, start):
+    pipe = subprocess.PIPE
+    child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=pipe, stdout=pipe)
+    assert child.stdout.read(1) == b"."
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(child.pid, 0.01)
+    child.stdin.close()
+    assert pidwait.wait(child.pid, 30) == 9
+
+
 def test_prototypes_stay_our_own():
     win32.Handle(os.getpid()).close()
     assert ctypes.windll.kernel32.GetProcessId.argtypes is None

@@ -122,27 +122,37 @@ def wine():
 
 WAIT_FOR_A_SLEEPER = """if True:
     import subprocess, sys
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
+    code = "import os, sys, time\\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.1)"
+    sleeper = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]])
     sys.exit(subprocess.call([sys.executable, "-m", "pidwait", "-v", str(sleeper.pid)]))
 """
-PROGRESS = r"waiting 0:01 for \d+ \(python.exe\).*\r.*\d+ \(python.exe\): exited with 0 after"
+PROGRESS = r"waiting 0:\d\d for \d+ \(python.exe\)"
+EXITED = PROGRESS + r".*\r.*\d+ \(python.exe\): exited with 0 after"
 
 
-def check_console(python, env):
-    """The progress line: the suite has no console to see it in, a terminal is one for Wine."""
+def windows_path(path):
+    return "Z:" + str(path).replace("/", "\\")
+
+
+def check_console(python, env, end):
+    """The progress line: the suite has no console to see it in, a terminal is one for Wine.
+
+    Who is waited for exits once there is a file ``end``.
+    """
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
-    command = ["wine", str(python / "python.exe"), "-c", WAIT_FOR_A_SLEEPER]
+    command = ["wine", str(python / "python.exe"), "-c", WAIT_FOR_A_SLEEPER, windows_path(end)]
     process = subprocess.Popen(command, env=env, stdin=inside, stdout=inside, stderr=inside)
     os.close(inside)
-    seen = b""
+    screen = ""
     with process, open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):
         # It ends with EIO: the other side is closed.
         while process.poll() is None or select.select([file], [], [], 0)[0]:
             if select.select([file], [], [], 0.1)[0]:
-                seen += file.read(1024)
-    screen = seen.decode("utf-8", "replace")
-    if process.returncode or not re.search(PROGRESS, screen, re.DOTALL):
+                screen += file.read(1024).decode("utf-8", "replace")
+            if re.search(PROGRESS, screen):
+                end.touch()
+    if process.returncode or not re.search(EXITED, screen, re.DOTALL):
         print("in a console: exit code {}, {!r}".format(process.returncode, screen))
         return False
     return True
@@ -154,8 +164,8 @@ def run_suite(version, args):
         # A copy, or Windows' .pyc files, with their own paths, get among ours.
         tree = Path(tmp, "tree")
         shutil.copytree(str(ROOT), str(tree), ignore=shutil.ignore_patterns(".*", "__pycache__"))
-        env["PYTHONPATH"] = ";".join("Z:" + str(path).replace("/", "\\") for path in (tree, wheels))
-        if not check_console(python, env):
+        env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
+        if not check_console(python, env, Path(tmp, "end")):
             return 1
         process = subprocess.Popen(
             ["wine", str(python / "python.exe"), "-m", "pytest", "-p", "no:cacheprovider"] + args,
