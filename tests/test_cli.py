@@ -201,7 +201,7 @@ def holds_a_handle(pid):
 def test_progress_on_a_terminal(start):
     import pty
 
-    child = start(*sleeping(2.5))
+    child = start(*sleeping(60))
     master, slave = pty.openpty()
     seen = b""
     try:
@@ -215,9 +215,11 @@ def test_progress_on_a_terminal(start):
                     break
             elif waiter.poll() is not None:
                 break
+            if b"waiting 0:01" in seen:
+                child.kill()
     finally:
         os.close(master)
     text = seen.decode()
     assert re.search(r"\r\x1b\[Kwaiting 0:01 for %d \(sleep\)\r" % child.pid, text), text
     # It is wiped before the result.
-    assert re.search(r"\r\x1b\[K%d \(sleep\): exited with 0 after" % child.pid, text), text
+    assert re.search(r"\r\x1b\[K%d \(sleep\): killed by SIGKILL after" % child.pid, text), text
