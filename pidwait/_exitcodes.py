@@ -6,6 +6,7 @@ Who can tell depends on whose child it is, and on whether it has been reaped:
     waitid(2), WNOWAIT    our own child, until somebody reaps it
     /proc/<pid>/stat      a zombie, to who may see it
     PIDFD_GET_INFO        whosever child, once it has been reaped, Linux >= 6.15
+    kevent(2), data       whosever child, to who watched it: macOS and the BSDs
 """
 
 import os

@@ -87,9 +87,13 @@ def _backends() -> "dict[str, ModuleType]":
         from ._backends import polling, win32
 
         return {"win32": win32, "polling": polling}
-    from ._backends import pidfd, polling
+    if _ffi.PLATFORM in ("linux", "android"):
+        from ._backends import pidfd, polling
 
-    return {"pidfd": pidfd, "polling": polling}
+        return {"pidfd": pidfd, "polling": polling}
+    from ._backends import kqueue, polling
+
+    return {"kqueue": kqueue, "polling": polling}
 
 
 def _choose() -> "ModuleType":
@@ -120,17 +124,16 @@ def probe() -> "dict[str, Any]":
     to something else than the choices, which it lists; OSError where it is set to
     something that this system has not got.
     """
-    from ._backends import pidfd, win32
-
+    known = _backends()
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend().__name__.rpartition(".")[2],
-        "backends": {name: _row(ask(module.check)) for name, module in _backends().items()},
+        "backends": {name: _row(ask(module.check)) for name, module in known.items()},
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
             name: dict(_row(ask(check)), via=_via(call))
-            for name, call, check in (win32.CALLS if os.name == "nt" else pidfd.CALLS)
+            for name, call, check in next(iter(known.values())).CALLS
         },
     }
 

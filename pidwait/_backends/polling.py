@@ -4,7 +4,8 @@
 A process is known by its number and its start time, from /proc. Where /proc is
 can't be read for want of a file descriptor, its links still tell a zombie. Where
 it is hidden, our own children are known by waitid(2); of others only kill(2)
-tells, which takes a zombie for alive. Windows has its own: win32.Polled.
+tells, which takes a zombie for alive. Windows has its own, win32.Polled, and so have macOS
+and the BSDs: ps.Polled.
 """
 
 import os
@@ -102,6 +103,8 @@ class Handle:
 
 if sys.platform == "win32":  # where kill(2) would terminate the process
     from .win32 import Polled as Handle  # noqa: F401
+elif sys.platform.startswith(("darwin", "dragonfly", "freebsd", "netbsd", "openbsd")):
+    from .ps import Polled as Handle  # type: ignore[assignment]  # noqa: F401
 
 
 def check() -> None:

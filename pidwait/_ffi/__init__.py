@@ -16,6 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Without the version that some have in it: which tables apply.
+PLATFORM = sys.platform.rstrip("0123456789.")
+
 # ctypes is written in Python on PyPy, on top of what cffi uses directly.
 NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
 

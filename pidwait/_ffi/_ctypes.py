@@ -13,6 +13,7 @@ _TYPES: "dict[str, Any]" = {
     "int": ctypes.c_int,
     "unsigned int": ctypes.c_uint,
     "long": ctypes.c_long,
+    "int64_t": ctypes.c_int64,
     "uintptr_t": ctypes.c_size_t,
     "void *": ctypes.c_void_p,
 }

@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+_SIGINFO_SIZE = 256  # the largest has 136 bytes
+
 _resolved: "dict[str, tuple[Callable[..., Any], str]]" = {}
 
 
@@ -44,9 +46,9 @@ def forget() -> None:
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
     module, make = _CALLS[name]
     if make is None or forced() is None:
-        own = getattr(__import__(module), name, None)
-        if own is not None:
-            return own, module.lstrip("_")
+        own = __import__(module)
+        if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
+            return getattr(own, name), module.lstrip("_")
     binding = adapter()
     return make(binding, name), binding.name
 
@@ -67,9 +69,9 @@ class SigInfo:
 
     __slots__ = ("si_code", "si_status")
 
-    def __init__(self, info: bytearray) -> None:
-        self.si_code = integer(info, linux.SIGINFO_CODE)
-        self.si_status = integer(info, linux.SIGINFO_STATUS)
+    def __init__(self, info: bytearray, code: int, status: int) -> None:
+        self.si_code = integer(info, code)
+        self.si_status = integer(info, status)
 
 
 def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
@@ -79,15 +81,29 @@ def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
 
 def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | None]":
     """os.waitid() for who has none."""
-    function = binding.function(name, linux.PROTOTYPES[name])
+    from . import bsd
+
+    prototype = linux.PROTOTYPES[name]
+    code, pid, status = linux.SIGINFO_CODE, linux.SIGINFO_PID, linux.SIGINFO_STATUS
+    system = bsd.system()
+    if system is not None:
+        prototype = system.waitid.prototype
+        code, pid, status = system.waitid.code, system.waitid.pid, system.waitid.status
+    function = binding.function(name, prototype)
 
     def waitid(idtype: int, id_: int, options: int) -> "SigInfo | None":
-        info = bytearray(linux.SIGINFO_SIZE)
+        info = bytearray(_SIGINFO_SIZE)
         function(idtype, id_, binding.pointer(info), options)
         # With WNOHANG and nothing to tell, si_pid is 0: waitid(2).
-        return SigInfo(info) if integer(info, linux.SIGINFO_PID) else None
+        return SigInfo(info, code, status) if integer(info, pid) else None
 
     return waitid
+
+
+def _kqueue(binding: "Any", name: str) -> "Any":
+    from . import kqueue
+
+    return kqueue.make(binding) if name == "kqueue" else kqueue.Event
 
 
 # name: (module that may have the interpreter's own, what makes one of an adapter).
@@ -97,8 +113,14 @@ _CALLS: "dict[str, tuple[str, Any]]" = {
     "pidfd_open": ("os", _syscall),
     "pidfd_send_signal": ("_signal", _syscall),
     "waitid": ("os", _waitid),
+    "kqueue": ("select", _kqueue),
+    "kevent": ("select", _kqueue),
     "ioctl": ("fcntl", None),
 }
+
+# Without this, too, the interpreter's own is not whole. PyPy's select has kqueues that
+# lack it.
+_WHOLE = {"kqueue": "KQ_NOTE_EXIT", "kevent": "KQ_NOTE_EXIT"}
 
 if sys.platform == "win32":
     from . import kernel32
