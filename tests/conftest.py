@@ -16,6 +16,9 @@ except ImportError:
 from . import pidwait
 from .processes import WINDOWS, Keeper, sleeping
 
+if os.environ.get("KQUEUE_STANDIN"):
+    from . import kqueues
+
 _probe = sys.modules[pidwait.__name__ + "._probe"]
 
 if not WINDOWS:
@@ -33,6 +36,18 @@ VARIANTS = {
     EVENT + "-cffi": (EVENT, "cffi"),
     "polling": ("polling", "auto"),
 }
+
+
+# With this set, the suite runs on the stand-in for the kqueues of those systems.
+STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
+if STANDIN:
+    EVENT, CALL, OWN = "kqueue", "kqueue", "select"
+    VARIANTS = {
+        "-".join((backend, system, ffi)): (backend, "auto" if ffi == "own" else ffi)
+        for system in STANDIN
+        for backend, ffis in (("kqueue", ("own", "ctypes", "cffi")), ("polling", ("own",)))
+        for ffi in ffis
+    }
 
 
 def why_not(variant):
@@ -53,7 +68,11 @@ def why_not(variant):
 def use_variant(monkeypatch):
     """Force a backend and a binding, here and in child processes."""
 
+    kernels = []
+
     def use(variant):
+        if STANDIN:
+            kernels.append(kqueues.use(variant.split("-")[1], monkeypatch))
         reason = why_not(variant)
         if reason:
             pytest.skip(reason)
@@ -65,6 +84,8 @@ def use_variant(monkeypatch):
     yield use
     monkeypatch.undo()
     _probe.forget()
+    for kernel in kernels:
+        kernel.close()
 
 
 @pytest.fixture(params=list(VARIANTS))
