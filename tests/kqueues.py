@@ -47,7 +47,11 @@ class timespec(c.Structure):
 
 _INTS = [(name, c.c_int) for name in ("si_signo", "si_errno", "si_code")]
 _FREEBSD_INFO = info_type(
-    *_INTS, ("si_pid", c.c_int), ("si_uid", c.c_uint), ("si_status", c.c_int), ("rest", c.c_char * 56)
+    *_INTS,
+    ("si_pid", c.c_int),
+    ("si_uid", c.c_uint),
+    ("si_status", c.c_int),
+    ("rest", c.c_char * 56),
 )
 _NETBSD_INFO = info_type(
     ("si_signo", c.c_int),
@@ -72,7 +76,11 @@ _OPENBSD_INFO = info_type(
     ("rest", c.c_char * 92),
 )
 _DARWIN_INFO = info_type(
-    *_INTS, ("si_pid", c.c_int), ("si_uid", c.c_uint), ("si_status", c.c_int), ("rest", c.c_char * 80)
+    *_INTS,
+    ("si_pid", c.c_int),
+    ("si_uid", c.c_uint),
+    ("si_status", c.c_int),
+    ("rest", c.c_char * 80),
 )
 
 _SHORT = (c.c_size_t, c.c_short, c.c_ushort, c.c_uint)
@@ -111,7 +119,12 @@ class System:
         self.tells_signal = tells_signal
 
 
-_NETBSD = dict(info=_NETBSD_INFO, waits=(1, 0x20, 0x10000), counts=c.c_size_t, filters=(4, 6))
+_NETBSD = {
+    "info": _NETBSD_INFO,
+    "waits": (1, 0x20, 0x10000),
+    "counts": c.c_size_t,
+    "filters": (4, 6),
+}
 SYSTEMS = {
     "freebsd12": System(
         "freebsd",
@@ -131,7 +144,7 @@ SYSTEMS = {
         "netbsd",
         event_type(*_WIDE, c.c_int64, c.c_void_p, ext=True),
         symbol="__kevent100",
-        **_NETBSD
+        **_NETBSD,
     ),
     "netbsd10": System(
         "netbsd", event_type(*_WIDE, c.c_int64, c.c_void_p), symbol="__kevent50", **_NETBSD
@@ -149,9 +162,7 @@ SYSTEMS = {
     ),
     "darwin": System(
         "darwin",
-        event_type(
-            c.c_uint64, c.c_int16, c.c_uint16, c.c_uint32, c.c_int64, c.c_uint64, pack=4
-        ),
+        event_type(c.c_uint64, c.c_int16, c.c_uint16, c.c_uint32, c.c_int64, c.c_uint64, pack=4),
         _DARWIN_INFO,
         (1, 4, 32),
         status_flag=NOTE_EXITSTATUS,
@@ -277,9 +288,8 @@ def wait_status(fd, pid):
 
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
-    with contextlib.suppress(ProcessLookupError):
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            status = int(file.read().rpartition(b")")[2].split()[49])
+    with contextlib.suppress(ProcessLookupError), open("/proc/%d/stat" % pid, "rb") as file:
+        status = int(file.read().rpartition(b")")[2].split()[49])
     fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
     if struct.unpack_from("=Q", info)[0] & 8:
         return struct.unpack_from("=i", info, 60)[0]
@@ -379,9 +389,7 @@ class Kernel:
                 if not room:
                     raise
                 flags = change.flags | EV_ERROR | self.system.more_flags
-                errors.append(
-                    Event(change.ident, change.filter, flags, change.fflags, error.errno)
-                )
+                errors.append(Event(change.ident, change.filter, flags, change.fflags, error.errno))
         return errors or queue.take(room)
 
     def _note(self, change):
@@ -609,5 +617,7 @@ def install_in_child():
             delattr(object_, name)
         else:
             setattr(object_, name, value)
+
+    import selectors  # noqa: F401  # which takes select.kqueue, if it is there, for its own
 
     install(os.environ[VARIABLE], patch)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 PS = "/bin/ps"
-# As POSIX writes them: state and start time without a headline. lstart is in no standard,
-# but on all of these systems: "Sat Nov 21 03:11:52 2026", or "-" where it is not known.
-ARGUMENTS = ("-o", "stat=", "-o", "lstart=", "-p")
+# State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
+# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD.
+ARGUMENTS = ("-o", "stat=", "-o", "xstat=", "-o", "lstart=", "-p")
 _ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0"}
 _TIME_LIMIT = 1.0  # seconds, for what takes milliseconds
 _SHARE = 20  # it may take one part of this many
@@ -34,13 +34,14 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 class Stat:
     """Whether, and since when, a process lives."""
 
-    __slots__ = ("exited", "started", "since")
+    __slots__ = ("exited", "since", "started", "status")
 
     def __init__(self, line: str) -> None:
-        state, _, start = line.strip().partition(" ")
-        # Of a zombie NetBSD and OpenBSD print no more: "-".
-        self.exited = state.startswith("Z")
-        self.started = _seconds(start.split())
+        words = line.split()
+        self.exited = words[0].startswith("Z")
+        self.status = int(words[1], 16)
+        # Of a zombie NetBSD and OpenBSD print "-".
+        self.started = _seconds(words[2:])
         self.since = None if self.started is None else self.started - time() + monotonic()
 
     def is_other(self, other: "Stat") -> bool:
@@ -203,21 +204,23 @@ class Polled:
         return stat.exited or stat.is_other(self._stat)
 
     def _collect(self, reap: bool) -> "int | None":
+        # What was asked by number counts if the number has not changed hands.
+        stat = read_stat(self.pid)
+        if stat is not None and self._stat is not None and stat.is_other(self._stat):
+            return None
         code = None
         try:
             code = (reap_child if reap else look_at_child)(self.pid)
-        except OSError:
-            return None
+        except OSError:  # somebody else's, or there is no waitid
+            pass
         if code is RUNNING:
-            if reap and not self._is_other():
+            if reap:
                 raise NotYet
-            return None
-        # What was asked by number counts if the number has not changed hands.
-        return code if reap or not self._is_other() else None
-
-    def _is_other(self) -> bool:
-        stat = None if self._stat is None else read_stat(self.pid)
-        return self._stat is not None and stat is not None and stat.is_other(self._stat)
+            code = None
+        # 0 may be that nothing is told.
+        if code is None and stat is not None and stat.exited and stat.status:
+            code = from_status(stat.status)
+        return code
 
     def send_signal(self, sig: int) -> None:
         if self._exited() or self._ps_tells_exit():
