@@ -21,8 +21,7 @@ if os.environ.get("KQUEUE_STANDIN"):
 
 _probe = sys.modules[pidwait.__name__ + "._probe"]
 
-if not WINDOWS:
-    collect_ignore = ["test_windows.py"]
+collect_ignore = ["test_kqueue.py" if WINDOWS else "test_windows.py"]
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (

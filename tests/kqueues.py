@@ -227,6 +227,8 @@ class Timer(Note):
     def __init__(self, kernel, change):
         self.filter, self.ident = change.filter, change.ident
         self.fd = kernel.ready
+        if "timer" in kernel.denied:
+            raise OSError(kernel.denied["timer"], "denied")
 
     def event(self):
         return Event(self.ident, self.filter, EV_ONESHOT, 0, 1)
@@ -240,7 +242,7 @@ class Process(Note):
         self._kernel = kernel
         self.filter, self.ident = change.filter, change.ident
         self._fflags = change.fflags
-        self.fd = pidfd_open(change.ident)
+        self.fd = pidfd_open(kernel.passed_on.get(change.ident, change.ident))
         try:
             self._check()
         except OSError:
@@ -288,7 +290,9 @@ def wait_status(fd, pid):
 
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
-    with contextlib.suppress(ProcessLookupError), open("/proc/%d/stat" % pid, "rb") as file:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
+        "/proc/%d/stat" % pid, "rb"
+    ) as file:
         status = int(file.read().rpartition(b")")[2].split()[49])
     fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
     if struct.unpack_from("=Q", info)[0] & 8:
@@ -326,7 +330,8 @@ class Kernel:
     def __init__(self, name):
         self.system = SYSTEMS[name]
         self.queues = {}
-        self.denied = {}  # pid: errno
+        self.denied = {}  # pid, or "timer": errno
+        self.passed_on = {}  # pid: who has the number now
         self.tells_status = True
         self.failures = []
         self.calls = []
@@ -452,17 +457,18 @@ class Library:
 
     def __getitem__(self, name):
         if name not in self._kernel.symbols:
-            if name.endswith(("kevent", "kevent50", "kevent100")):
-                raise AttributeError(name)
             return self._real[name]
-        address = c.cast(self._kernel.symbols[name], c.c_void_p).value
-        return self._real._FuncPtr(address)
+        return self._real._FuncPtr(self._address(name))
 
     def load_function(self, kind, name):
         if name not in self._kernel.symbols:
             return self._real.load_function(kind, name)
-        address = c.cast(self._kernel.symbols[name], c.c_void_p).value
-        return self._adapter._ffi.cast(kind, address)
+        return self._adapter._ffi.cast(kind, self._address(name))
+
+    def _address(self, name):
+        if self._kernel.symbols[name] is None:
+            raise AttributeError(name)
+        return c.cast(self._kernel.symbols[name], c.c_void_p).value
 
 
 def select_types(kernel):

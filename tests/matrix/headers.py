@@ -288,7 +288,7 @@ def main():
         [sys.executable, "-m", "ziglang", "version"], universal_newlines=True
     )
     if not sys.argv[1:] and version.startswith("0.15."):
-        targets = [name for name in TARGETS if "openbsd" not in name]
+        targets = [name for name in TARGETS if "netbsd" in name]
     for name in targets:
         count, error = compare(Target(name))
         print("{:26} {:3} {}".format(name, count, "differ:\n" + error if error else "equal"))

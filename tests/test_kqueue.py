@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is peculiar to the kqueues of each system, on the stand-in of tests/kqueues.py."""
+
+import errno
+import gc
+import importlib
+import os
+import select
+import signal
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("ctypes")
+
+from . import pidwait
+from .processes import become_gone, become_zombie, exiting, run_python, sleeping, state
+
+kqueues = importlib.import_module("." + "kqueues", __package__)
+ffi = importlib.import_module(pidwait.__name__ + "._ffi")
+probe = importlib.import_module(pidwait.__name__ + "._probe")
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
+ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
+
+SYSTEMS = sorted(kqueues.SYSTEMS)
+BINDINGS = ["own", "ctypes", "cffi"]
+
+
+@pytest.fixture
+def on():
+    """on(system, binding) makes this process one on that system; return its kernel."""
+    patches, kernels = pytest.MonkeyPatch(), []
+
+    def on(system, binding="own"):
+        reason = None if binding == "own" else ffi.missing(binding)
+        if reason:
+            pytest.skip(str(reason))
+        kernels.append(kqueues.use(system, patches))
+        patches.setenv("PIDWAIT_BACKEND", "kqueue")
+        patches.setenv("PIDWAIT_FFI", "auto" if binding == "own" else binding)
+        on.patch = patches
+        return kernels[-1]
+
+    yield on
+    gc.collect()
+    patches.undo()
+    probe.forget()
+    for kernel in kernels:
+        kernel.close()
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_probe(on, system, binding):
+    on(system, binding)
+    answer = pidwait.probe()
+    assert answer["backend"] == "kqueue"
+    assert set(answer["backends"]) == {"kqueue", "polling"}
+    assert answer["backends"]["kqueue"] == {"available": True, "reason": None}
+    assert answer["calls"]["kqueue"]["via"] == ("select" if binding == "own" else binding)
+    assert answer["calls"]["waitid"]["available"] and answer["calls"]["ps"]["available"]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("code", [0, 7, -9])
+def test_somebody_elses_code(on, keeper, system, binding, code):
+    """The event carries it, but on macOS: not for who is not our child."""
+    on(system, binding)
+    pid = keeper.start("sh", "-c", "sleep 0.1; " + exiting(code)[2])
+    with pidwait.Process(pid) as process:
+        assert process.backend == "kqueue"
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        keeper.reap_soon(pid)
+        assert process.wait(30) == (None if system == "darwin" else code)
+    keeper.reaped()
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_zombie_at_registration(on, start, system, binding):
+    kernel = on(system, binding)
+    for code in (0, 3, -9):
+        child = start(*exiting(code))
+        become_zombie(child.pid)
+        with pidwait.Process(child.pid) as process:
+            assert process.backend == ("kqueue" if kernel.system.zombies else "polling")
+            assert process.wait(0) == code
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_readable_for_good(on, start, system):
+    """Also once the event has been taken, for others who wait and for an event loop."""
+    on(system)
+    child = start(*exiting(4, after=0.05))
+    with pidwait.Process(child.pid) as process:
+        assert select.select([process], [], [], 30)[0]
+        for _ in range(2):
+            assert process.wait() == 4
+            assert select.select([process], [], [], 30)[0]
+
+
+def test_no_timer_to_be_had(on, start):
+    """The event is left where it is then, and waitid(2) tells the code."""
+    kernel = on("freebsd12")
+    child = start(*exiting(4, after=0.05))
+    kernel.denied["timer"] = errno.ENOMEM
+    with pidwait.Process(child.pid) as process:
+        assert process.wait() == 4
+        assert select.select([process], [], [], 0)[0]
+        assert pidwait.wait(process, 0, reap=True) == 4
+
+
+class late:
+    """In the block, our child can't be reaped yet, though the event is there; for some looks."""
+
+    def __init__(self, patch, looks):
+        self._left = looks
+        self._real = os.waitpid, ps.look_at_child
+        patch(os, "waitpid", self._waitpid)
+        patch(ps, "look_at_child", self._look)
+
+    def _is_late(self):
+        self._left -= 1
+        return self._left >= 0
+
+    def _waitpid(self, pid, options):
+        return (0, 0) if self._is_late() else self._real[0](pid, options)
+
+    def _look(self, pid):
+        return ps.RUNNING if self._is_late() else self._real[1](pid)
+
+
+@pytest.mark.parametrize("looks", [1, 20])
+def test_event_before_the_child_can_be_reaped(on, start, looks):
+    on("darwin")
+    child = start(*exiting(5, after=0.05))
+    late(on.patch.setattr, looks)
+    assert pidwait.wait(child.pid, 30, reap=True) == 5
+    assert state(child.pid) is None
+    child.returncode = 5
+
+
+def test_event_before_the_child_can_be_looked_at(on, start):
+    kernel = on("netbsd10")
+    child = start(*exiting(5, after=0.05))
+    kernel.denied["timer"] = errno.ENOMEM
+    late(on.patch.setattr, 3)
+    assert pidwait.wait(child.pid, 30) == 5
+
+
+def test_number_that_another_child_has(on, start, sleeper):
+    """It is not waited for, though it could be reaped one day."""
+    kernel = on("freebsd12")
+    child = start(*exiting(5, after=0.05))
+    with pidwait.Process(child.pid) as process:
+        assert process.wait() == 5
+        child.wait()
+        kernel.passed_on[child.pid] = sleeper.pid
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "waitpid", lambda pid, options: (0, 0))
+            assert process.wait(30, reap=True) == 5
+        with pidwait.Process(child.pid) as other:
+            assert other != process and not other.exited()
+
+
+def test_equal_while_it_lives(on, start):
+    on("openbsd")
+    child = start(*sleeping(60))
+    with pidwait.Process(child.pid) as one, pidwait.Process(child.pid) as other:
+        assert one == other
+        child.kill()
+        assert one.wait() == other.wait() == -9
+        assert one == other
+
+
+@pytest.mark.parametrize("system", ["openbsd", "netbsd10"])
+def test_system_that_does_not_tell_the_status(on, keeper, start, system):
+    """Before OpenBSD 6.9 and NetBSD 8, which had no waitid(2) either: 0 may mean nothing."""
+    kernel = on(system, "ctypes")
+    kernel.tells_status = False
+    on.patch.setitem(kernel.symbols, "waitid", None)
+    pid = keeper.start("sh", "-c", "sleep 0.1; exit 3")
+    keeper.reap_soon(pid)
+    assert pidwait.wait(pid, 30) is None
+    keeper.reaped()
+    child = start(*exiting(3, after=0.05))
+    assert pidwait.wait(child.pid, 30, reap=True) == 3
+    child.returncode = 3
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM])
+@pytest.mark.parametrize("system", ["netbsd11", "darwin"])
+def test_forbidden(on, keeper, system, code):
+    kernel = on(system)
+    pid = keeper.start(*sleeping(60))
+    kernel.denied[pid] = code
+    with pidwait.Process(pid) as process:
+        assert process.backend == "polling"
+        process.kill()
+        assert process.wait(30) == -9
+    keeper.reap(pid)
+
+
+def test_gone_is_gone(on):
+    on("darwin", "ctypes")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        pidwait.Process(pid)
+    assert pidwait.wait(pid, 0) is None
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_not_for_others(on, sleeper, binding):
+    """Closed on exec; and in a forked child, which has none, the number is left alone."""
+    on("freebsd12", binding)
+    process = pidwait.Process(sleeper.pid)
+    number = process.fileno()
+    assert not os.get_inheritable(number)
+    pid = os.fork()
+    if pid == 0:
+        status = 9
+        try:
+            fd = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(fd, number)
+            alive = not process.exited() and process.backend == "polling"
+            process.close()
+            del process
+            gc.collect()
+            os.fstat(number)
+            status = 0 if alive else 8
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    process.close()
+
+
+def test_closed_by_somebody_else(on, sleeper):
+    kernel = on("dragonfly", "ctypes")
+    with pidwait.Process(sleeper.pid) as process:
+        kernel.queues.pop(process.fileno()).close()
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        assert process.backend == "polling"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_wrong_numbers(on, sleeper, binding):
+    """The table is not what the interpreter was compiled with: polling takes over."""
+    on("netbsd11", binding)
+    on.patch.setenv("PIDWAIT_BACKEND", "auto")
+    on.patch.setattr(select, "KQ_FILTER_PROC", 5)
+    answer = pidwait.probe()
+    assert answer["backend"] == "polling"
+    assert "KQ_FILTER_PROC" in answer["backends"]["kqueue"]["reason"]
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(sleeper.pid, 0.01)
+
+
+def test_wrong_layout(on):
+    kernel = on("openbsd", "ctypes")
+    on.patch.setenv("PIDWAIT_BACKEND", "auto")
+    on.patch.setattr(kernel.system, "event", kqueues.SYSTEMS["freebsd12"].event)
+    answer = pidwait.probe()
+    assert answer["backend"] == "polling"
+    assert "64 bytes, not 32" in answer["backends"]["kqueue"]["reason"]
+
+
+def test_select_that_is_not_whole(on):
+    on("openbsd")
+    on.patch.delattr(select, "KQ_NOTE_EXIT")
+    assert pidwait.probe()["calls"]["kqueue"]["via"] in ("ctypes", "cffi")
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if kqueues.SYSTEMS[name].zombies])
+def test_several_events(on, start, system):
+    """Their stride is that of the system's struct."""
+    on(system, "ctypes")
+    children = [start(*exiting(code)) for code in (3, 4, 5)]
+    make, table = calls.get("kevent"), bsd.system()
+    queue = calls.get("kqueue")()
+    queue.control(
+        [make(child.pid, table.filter_proc, bsd.EV_ADD, bsd.NOTE_EXIT) for child in children], 0, 0
+    )
+    for child in children:
+        become_zombie(child.pid)
+    events = queue.control(None, 8, 0)
+    queue.close()
+    found = sorted((event.ident, event.data >> 8) for event in events)
+    assert found == sorted(zip([child.pid for child in children], (3, 4, 5)))
+
+
+# Polling
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("code", [0, 7, -9])
+def test_polled_child(on, start, system, code):
+    on(system)
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    child = start(*exiting(code, after=0.05))
+    assert pidwait.wait(child.pid, 30) == code
+    assert pidwait.wait(child.pid, 0, reap=True) == code
+    child.returncode = code
+
+
+@pytest.mark.parametrize("code", [0, 7, -9])
+def test_polled_zombie_of_somebody_else(on, keeper, code):
+    on("netbsd11")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    pid = keeper.start(*exiting(code))
+    become_zombie(pid)
+    # ps prints 0 also where it does not know.
+    assert pidwait.wait(pid, 0) == (code or None)
+    keeper.reap(pid)
+    become_gone(pid)
+    assert pidwait.wait(pid, 0) is None
+
+
+def test_start_times():
+    for line in ("S 0 Sat Nov 21 03:11:52 2026", "Ss+  0 Thu Jan  1 00:00:00 1970    "):
+        assert ps.Stat(line).started is not None
+    assert ps.Stat("S 0 Thu Jan  1 00:00:01 1970").started == 1
+    assert ps.Stat("S 0 Thu Feb 29 23:59:59 2024").started == 1709251199
+    assert ps.Stat("Z 900 -").started is None and ps.Stat("Z 900 -").status == 9 << 8
+    assert ps.Stat("Z 8b -").exited
+
+
+def test_reused_pid(monkeypatch):
+    first = ps.Stat("S 0 Sat Nov 21 03:11:52 2026")
+    assert not first.is_other(first)
+    assert not ps.Stat("S 0 Sat Nov 21 03:11:53 2026").is_other(first)
+    assert ps.Stat("S 0 Sat Nov 21 03:12:52 2026").is_other(first)
+    assert not ps.Stat("Z 0 -").is_other(first)
+    # The clock is set forward by an hour, and with it what is counted from boot.
+    now = time.time()
+    monkeypatch.setattr(ps, "time", lambda: now + 3600)
+    assert not ps.Stat("S 0 Sat Nov 21 04:11:52 2026").is_other(first)
+    assert not ps.Stat("S 0 Sat Nov 21 03:11:52 2026").is_other(first)
+    assert ps.Stat("S 0 Sat Nov 21 05:11:52 2026").is_other(first)
+
+
+def test_polled_reused_pid(on, sleeper):
+    """ps tells another start time: the one that was meant has exited."""
+    on("openbsd")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    with pidwait.Process(sleeper.pid) as process:
+        assert not process.exited()
+        on.patch.setattr(ps, "read_stat", lambda pid: ps.Stat("S 0 Thu Jan  1 00:00:01 1970"))
+        assert process.wait(30) is None
+        with pytest.raises(ProcessLookupError):
+            process.kill()
+
+
+def test_ps_has_a_share_of_the_time(on, keeper):
+    on("openbsd")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    runs, real = [], ps.read_stat
+
+    def slow(pid):
+        runs.append(pid)
+        time.sleep(0.05)
+        return real(pid)
+
+    on.patch.setattr(ps, "read_stat", slow)
+    pid = keeper.start(*sleeping(60))
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(pid, 0.8)
+    assert len(runs) <= 2  # one after a moment, the next a second later, but for the last
+
+
+def test_ps_that_can_not_be_run(on, keeper, start):
+    """waitid and kill tell what they can."""
+    on("freebsd12")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    on.patch.setattr(ps, "PS", "/nonexistent/ps")
+    assert "ps" in pidwait.probe()["calls"]["ps"]["reason"]
+    assert pidwait.wait(start(*exiting(3, after=0.05)).pid, 30) == 3
+    pid = keeper.start(*sleeping(0.1))
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(pid, 0)
+    keeper.reap_soon(pid)
+    assert pidwait.wait(pid, 30) is None
+    keeper.reaped()
+
+
+def test_waiters_on_one_handle(on, start):
+    """The event is delivered once, to one of them."""
+    on("netbsd11", "ctypes")
+    child = start(*exiting(8, after=0.2))
+    found = []
+    with pidwait.Process(child.pid) as process:
+        threads = [threading.Thread(target=lambda: found.append(process.wait())) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [8] * 8
+
+
+def test_first_wait_in_another_interpreter(on):
+    """Through the sitecustomize of tests/standin, as the suite's child processes."""
+    on("openbsd")
+    code = """if True:
+        import os, {0} as pidwait
+        pid = os.fork() or os._exit(6)
+        print(pidwait.wait(pid), pidwait.probe()["backend"])
+    """
+    done = run_python(code.format(pidwait.__name__))
+    assert done.stdout.split() == ["6", "kqueue"], done
+
+
+def test_signal_while_waiting(on, sleeper):
+    on("dragonfly", "ctypes")
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        with pytest.raises(pidwait.TimeoutExpired):
+            pidwait.wait(sleeper.pid, 0.1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
