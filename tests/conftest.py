@@ -17,11 +17,12 @@ from . import pidwait
 from .processes import WINDOWS, Keeper, sleeping
 
 if os.environ.get("KQUEUE_STANDIN"):
-    from . import kqueues
+    from . import kqueue
 
 _probe = sys.modules[pidwait.__name__ + "._probe"]
 
-collect_ignore = ["test_kqueue.py" if WINDOWS else "test_windows.py"]
+if not WINDOWS:
+    collect_ignore = ["test_windows.py"]
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (
@@ -37,7 +38,7 @@ VARIANTS = {
 }
 
 
-# With this set, the suite runs on the stand-in for the kqueues of those systems.
+# With this set, the suite runs on the stand-in for the kqueues of those systems: see kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
 if STANDIN:
     EVENT, CALL, OWN = "kqueue", "kqueue", "select"
@@ -71,7 +72,7 @@ def use_variant(monkeypatch):
 
     def use(variant):
         if STANDIN:
-            kernels.append(kqueues.use(variant.split("-")[1], monkeypatch))
+            kernels.append(kqueue.use(variant.split("-")[1], monkeypatch))
         reason = why_not(variant)
         if reason:
             pytest.skip(reason)

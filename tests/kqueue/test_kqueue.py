@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is peculiar to the kqueues of each system, on the stand-in of tests/kqueues.py."""
+"""What is peculiar to the kqueues of each system, on the stand-in."""
 
 import errno
 import gc
@@ -12,12 +12,10 @@ import time
 
 import pytest
 
-pytest.importorskip("ctypes")
+from .. import kqueue as kqueues
+from .. import pidwait
+from ..processes import become_gone, become_zombie, exiting, run_python, sleeping, state
 
-from . import pidwait
-from .processes import become_gone, become_zombie, exiting, run_python, sleeping, state
-
-kqueues = importlib.import_module("." + "kqueues", __package__)
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")

@@ -16,7 +16,7 @@ import select
 import struct
 import sys
 
-from . import pidwait
+from .. import pidwait
 
 c = ctypes
 _EVENT = ("ident", "filter", "flags", "fflags", "data", "udata")
