@@ -82,7 +82,8 @@ def _wait_for_tracer(handle: "Any", deadline: Deadline) -> "Any":
 class Process:
     """A handle on one process, which does not slip to another that gets its pid.
 
-    ``pid`` is its number, ``backend`` how it is waited for: "pidfd", "win32" or "polling".
+    ``pid`` is its number, ``backend`` how it is waited for: "pidfd",
+    "kqueue", "win32" or "polling".
     Raises ProcessLookupError where there is no such process; a thread's ID is none.
 
     It may be used from several threads. close() gives the system's resources back,

@@ -20,6 +20,7 @@ ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
+kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
 ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
 
 SYSTEMS = sorted(kqueues.SYSTEMS)
@@ -203,12 +204,14 @@ def test_forbidden(on, keeper, system, code):
     keeper.reap(pid)
 
 
-def test_gone_is_gone(on):
+def test_gone_goes_without_polling(on):
     on("darwin", "ctypes")
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        kqueue.Handle(pid)
     with pytest.raises(ProcessLookupError):
         pidwait.Process(pid)
     assert pidwait.wait(pid, 0) is None
@@ -237,6 +240,25 @@ def test_not_for_others(on, sleeper, binding):
             os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
     process.close()
+
+
+@pytest.mark.parametrize("binding", ["ctypes", "cffi"])
+def test_kqueue_that_a_fork_left(on, binding):
+    on("freebsd12", binding)
+    queue = calls.get("kqueue")()
+    number = queue.fileno()
+    pid = os.fork()
+    if pid == 0:
+        status = 9
+        try:
+            os.dup2(2, number)
+            queue.close()
+            os.fstat(number)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    queue.close()
 
 
 def test_closed_by_somebody_else(on, sleeper):
