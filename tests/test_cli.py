@@ -181,7 +181,12 @@ def test_reader_that_has_gone(start):
 
 @not_on_windows("signals")
 def test_interrupt(start, sleeper):
-    waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
+    # In the background of a shell SIGINT is ignored, which a child inherits.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     eventually(lambda: state(waiter.pid) == "S" and holds_a_handle(waiter.pid))
     waiter.send_signal(signal.SIGINT)
     assert waiter.wait() == -signal.SIGINT

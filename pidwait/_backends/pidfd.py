@@ -63,7 +63,10 @@ class Handle:
 
     def close(self) -> None:
         self.fd = -1
-        self._owner.close()
+        try:
+            self._owner.close()
+        except OSError as error:  # somebody else has closed it; Python >= 3.15 tells
+            log("pid %s, close: %s", self.pid, error)
 
     def wait(self, deadline: Deadline, reap: bool) -> "Any":
         if self._fallback is not None:
