@@ -475,6 +475,8 @@ def select_types(kernel):
     """select.kqueue and select.kevent."""
 
     class kqueue:
+        _fd = -1
+
         def __init__(self):
             self._fd = kernel.kqueue()
             os.set_inheritable(self._fd, False)

@@ -14,6 +14,7 @@ import pytest
 
 from .. import kqueue as kqueues
 from .. import pidwait
+from ..faults.test_fds import fds_left
 from ..processes import become_gone, become_zombie, exiting, run_python, sleeping, state
 
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
@@ -446,3 +447,19 @@ def test_signal_while_waiting(on, sleeper):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_no_file_descriptor_left(on, start, binding):
+    """EMFILE at kqueue(): that one is polled, the next one is not."""
+    on("freebsd12", binding)
+    assert pidwait.probe()["backend"] == "kqueue"
+    child = start(*exiting(7, after=0.1))
+    with fds_left(0):
+        with pidwait.Process(child.pid) as process:
+            assert process.backend == "polling"
+            assert process.wait(30) == 7
+        with pytest.raises(OSError, match="Too many open files"):
+            kqueue.Handle(os.getpid())
+    with pidwait.Process(os.getpid()) as process:
+        assert process.backend == "kqueue"
