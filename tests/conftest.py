@@ -14,14 +14,16 @@ except ImportError:
     pass
 
 from . import pidwait
-from .processes import WINDOWS, Keeper, sleeping
+from .processes import WINDOWS, Keeper, exiting_when_told, patience_with_wine, sleeping
 
 if os.environ.get("KQUEUE_STANDIN"):
     from . import kqueue
 
 _probe = sys.modules[pidwait.__name__ + "._probe"]
 
-if not WINDOWS:
+if WINDOWS:
+    patience_with_wine()
+else:
     collect_ignore = ["test_windows.py"]
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
@@ -150,6 +152,12 @@ def start():
             except ProcessLookupError:
                 assert child.poll() is not None
             child.wait()
+
+
+@pytest.fixture
+def start_told(start):
+    """start_told(code) runs a child that exits with a code once its stdin is closed."""
+    return lambda code: start(*exiting_when_told(code), stdin=subprocess.PIPE)
 
 
 @pytest.fixture

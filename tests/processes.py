@@ -32,6 +32,13 @@ def exiting(code, after=0.0):
     return "sh", "-c", "sleep %s; %s" % (after, end) if after else end
 
 
+def exiting_when_told(code):
+    """As exiting(), at the end of its stdin."""
+    if WINDOWS:
+        return PYTHON + ("-c", "import os; os.read(0, 1); os._exit(%d)" % code)
+    return "sh", "-c", "read line; " + exiting(code)[2]
+
+
 # Its main thread is a zombie, the process runs on, till its stdin ends.
 MAIN_THREAD_ENDS = """if True:
     import ctypes, os, threading
@@ -99,6 +106,29 @@ def gone_pid():
         del child  # which closes the handle
         become_gone(pid)
     return pid
+
+
+def patience_with_wine():
+    """Start a process again if it failed with ERROR_INTERNAL_ERROR: Wine 8 does, once in a while.
+
+    That is CreateProcess's own error, seen under load, whatever is started.
+    """
+    import _winapi
+
+    create = _winapi.CreateProcess
+
+    def patient(*args):
+        left = 2
+        while True:
+            try:
+                return create(*args)
+            except OSError as error:
+                if error.winerror != 1359 or left == 0:
+                    raise
+            left -= 1
+            time.sleep(0.1)
+
+    _winapi.CreateProcess = patient
 
 
 class Keeper:

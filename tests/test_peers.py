@@ -51,14 +51,15 @@ def test_is_there(name):
     assert callable(getattr(importlib.import_module("." + module, __package__), function))
 
 
-def test_looks_until_it_has_exited(variant, start):
-    child = start(*exiting(3, after=0.05))
+def test_looks_until_it_has_exited(variant, start_told):
+    child = start_told(3)
     looks = 0
     while True:
         looks += 1
         try:
             code = pidwait.wait(child.pid, 0)
         except pidwait.TimeoutExpired:
+            child.stdin.close()
             continue
         break
     assert (code, looks > 1) == (3, True)

@@ -35,11 +35,12 @@ def test_attributes(variant, backend, sleeper):
         assert repr(sleeper.pid) in repr(process) and backend in repr(process)
 
 
-def test_wait(variant, start):
-    child = start(*exiting(7, after=0.05))
+def test_wait(variant, start_told):
+    child = start_told(7)
     with pidwait.Process(child.pid) as process:
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0)
+        child.stdin.close()
         assert process.wait() == 7
         assert process.exitcode == 7
         assert process.exited()
@@ -147,8 +148,8 @@ def test_closed(variant, sleeper):
     assert "closed" in repr(process)
 
 
-def test_close_leaves_a_wait_intact(variant, start):
-    child = start(*exiting(4, after=0.2))
+def test_close_leaves_a_wait_intact(variant, start_told):
+    child = start_told(4)
     process = pidwait.Process(child.pid)
     codes = []
     waiter = threading.Thread(target=lambda: codes.append(process.wait()))
@@ -157,6 +158,7 @@ def test_close_leaves_a_wait_intact(variant, start):
     process.close()
     with pytest.raises(ValueError, match="closed"):
         process.wait()
+    child.stdin.close()
     waiter.join()
     assert codes == [4]
 

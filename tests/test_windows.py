@@ -43,8 +43,8 @@ def restrict(child):
         kernel32.LocalFree(security)
 
 
-def test_synchronize_alone_waits_without_a_code(start):
-    child = start(*exiting(7, after=0.5))
+def test_synchronize_alone_waits_without_a_code(start_told):
+    child = start_told(7)
     restrict(child)
     with pytest.raises(PermissionError):
         win32._open_with(table.PROCESS_QUERY_LIMITED_INFORMATION, child.pid)
@@ -58,6 +58,7 @@ def test_synchronize_alone_waits_without_a_code(start):
             process.terminate()
         assert caught.value.winerror == table.ERROR_ACCESS_DENIED
         assert "OpenProcess, pid %d" % child.pid in str(caught.value)
+        child.stdin.close()
         assert process.wait() is None
         assert process.exited()
     assert pidwait.wait(child.pid) is None
@@ -68,9 +69,9 @@ def denied(*args):
     raise OSError(0, "denied on purpose", None, table.ERROR_ACCESS_DENIED)
 
 
-def test_no_right_at_all_is_polled(start, monkeypatch):
+def test_no_right_at_all_is_polled(start_told, monkeypatch):
     """Wine grants SYNCHRONIZE to everybody, so that the denial is made up."""
-    child = start(*exiting(7, after=0.5))
+    child = start_told(7)
     pidwait.pid_exists(child.pid)
     monkeypatch.setitem(calls._resolved, "OpenProcess", (denied, "os"))
     with pidwait.Process(child.pid) as process:
@@ -79,6 +80,7 @@ def test_no_right_at_all_is_polled(start, monkeypatch):
             process.wait(0.01)
         with pytest.raises(PermissionError):
             process.terminate()
+        child.stdin.close()
         assert process.wait() is None
     assert not pidwait.pid_exists(child.pid + 1)
     assert pidwait.wait(child) == 7
@@ -285,15 +287,15 @@ def test_waiting_takes_no_more_time_of_a_processor_than_sleeping(use_variant, sl
             assert cpu_of(wait) <= sleeping + 0.005
 
 
-def test_other_threads_run_meanwhile(variant, start):
-    child = start(*exiting(0, after=0.5))
-    count = 0
+def test_other_threads_run_meanwhile(variant, start_told):
+    child = start_told(0)
     waiter = threading.Thread(target=pidwait.wait, args=(child.pid,))
     waiter.start()
-    while waiter.is_alive():
-        count += 1
+    for _ in range(20):
         time.sleep(0.001)
-    assert count > 20
+        assert waiter.is_alive()
+    child.stdin.close()
+    waiter.join()
 
 
 # In a console of its own: Ctrl-C goes to all processes of one.

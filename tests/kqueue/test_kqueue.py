@@ -63,18 +63,25 @@ def test_probe(on, system, binding):
     assert answer["calls"]["waitid"]["available"] and answer["calls"]["ps"]["available"]
 
 
+def start_told_by(keeper, fifo, code):
+    """Somebody else's child, which exits with a code once the FIFO has been written to."""
+    os.mkfifo(str(fifo))
+    return keeper.start("sh", "-c", 'read line < "$0"; ' + exiting(code)[2], str(fifo))
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("code", [0, 7, -9])
-def test_somebody_elses_code(on, keeper, system, binding, code):
+def test_somebody_elses_code(on, keeper, tmp_path, system, binding, code):
     """The event carries it, but on macOS: not for who is not our child."""
     on(system, binding)
-    pid = keeper.start("sh", "-c", "sleep 0.1; " + exiting(code)[2])
+    pid = start_told_by(keeper, tmp_path / "fifo", code)
     with pidwait.Process(pid) as process:
         assert process.backend == "kqueue"
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0.01)
         keeper.reap_soon(pid)
+        (tmp_path / "fifo").open("w").close()
         assert process.wait(30) == (None if system == "darwin" else code)
     keeper.reaped()
 
@@ -92,23 +99,25 @@ def test_zombie_at_registration(on, start, system, binding):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_readable_for_good(on, start, system):
+def test_readable_for_good(on, start_told, system):
     """Also once the event has been taken, for others who wait and for an event loop."""
     on(system)
-    child = start(*exiting(4, after=0.05))
+    child = start_told(4)
     with pidwait.Process(child.pid) as process:
+        child.stdin.close()
         assert select.select([process], [], [], 30)[0]
         for _ in range(2):
             assert process.wait() == 4
             assert select.select([process], [], [], 30)[0]
 
 
-def test_no_timer_to_be_had(on, start):
+def test_no_timer_to_be_had(on, start_told):
     """The event is left where it is then, and waitid(2) tells the code."""
     kernel = on("freebsd12")
-    child = start(*exiting(4, after=0.05))
+    child = start_told(4)
     kernel.denied["timer"] = errno.ENOMEM
     with pidwait.Process(child.pid) as process:
+        child.stdin.close()
         assert process.wait() == 4
         assert select.select([process], [], [], 0)[0]
         assert pidwait.wait(process, 0, reap=True) == 4
@@ -152,11 +161,12 @@ def test_event_before_the_child_can_be_looked_at(on, start):
     assert pidwait.wait(child.pid, 30) == 5
 
 
-def test_number_that_another_child_has(on, start, sleeper):
+def test_number_that_another_child_has(on, start_told, sleeper):
     """It is not waited for, though it could be reaped one day."""
     kernel = on("freebsd12")
-    child = start(*exiting(5, after=0.05))
+    child = start_told(5)
     with pidwait.Process(child.pid) as process:
+        child.stdin.close()
         assert process.wait() == 5
         child.wait()
         kernel.passed_on[child.pid] = sleeper.pid
@@ -178,14 +188,17 @@ def test_equal_while_it_lives(on, start):
 
 
 @pytest.mark.parametrize("system", ["openbsd", "netbsd10"])
-def test_system_that_does_not_tell_the_status(on, keeper, start, system):
+def test_system_that_does_not_tell_the_status(on, keeper, start, tmp_path, system):
     """Before OpenBSD 6.9 and NetBSD 8, which had no waitid(2) either: 0 may mean nothing."""
     kernel = on(system, "ctypes")
     kernel.tells_status = False
     on.patch.setitem(kernel.symbols, "waitid", None)
-    pid = keeper.start("sh", "-c", "sleep 0.1; exit 3")
-    keeper.reap_soon(pid)
-    assert pidwait.wait(pid, 30) is None
+    pid = start_told_by(keeper, tmp_path / "fifo", 3)
+    with pidwait.Process(pid) as process:
+        assert process.backend == "kqueue"
+        keeper.reap_soon(pid)
+        (tmp_path / "fifo").open("w").close()
+        assert process.wait(30) is None
     keeper.reaped()
     child = start(*exiting(3, after=0.05))
     assert pidwait.wait(child.pid, 30, reap=True) == 3
