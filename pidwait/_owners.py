@@ -6,6 +6,8 @@ in one process, and asking for a class would import its module. The owner's own
 code is what reaps; it is called once the process has exited.
 """
 
+import sys
+
 from . import _polling
 from ._deadline import Deadline
 from ._errors import TimeoutExpired
@@ -103,17 +105,26 @@ class Multiprocessing(Owner):
     def known(self) -> "int | None":
         # The property looks, and reaps if it can.
         code: "int | None" = self.proc.exitcode
-        return code
+        return None if code == 255 and self._stands_for_any_signal() else code
+
+    def is_gone(self) -> bool:
+        return self.proc.exitcode is not None
 
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
         self.proc.join(deadline.remaining())
-        known = self.known()
+        known = self.proc.exitcode
         # Without a code, and with time left: somebody else reaped it.
         if code is None and known is None and deadline.expired():
             raise TimeoutExpired(self.pid, deadline.timeout)
         # The fork server of Python 3.6 exits with another code than it tells,
         # and 255 is also what is told when it could not tell.
         return code if known in (None, 255) else known
+
+    def _stands_for_any_signal(self) -> bool:
+        """Whether a code of 255 is from a fork server that can't tell negative ones: Python 3.6."""
+        method = getattr(getattr(self.proc, "_popen", None), "method", None)
+        server = sys.modules.get("multiprocessing.forkserver")
+        return method == "forkserver" and hasattr(server, "read_unsigned")
 
 
 class Psutil(Owner):

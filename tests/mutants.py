@@ -300,6 +300,20 @@ MUTANTS = [
         "tests/test_owners.py::test_fork_server_that_has_died[pidfd-ctypes]",
     ),
     Mutant(
+        "signals that a fork server can't tell",
+        "_owners.py",
+        "return None if code == 255 and self._stands_for_any_signal() else code",
+        "return code",
+        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+    ),
+    Mutant(
+        "number of a process whose fork server can't tell",
+        "_owners.py",
+        "return self.proc.exitcode is not None",
+        "return False",
+        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+    ),
+    Mutant(
         "multiprocessing's process that nobody can tell of",
         "_owners.py",
         "if code is None and known is None and deadline.expired():",
