@@ -4,7 +4,8 @@
 from ._errors import TimeoutExpired
 from ._probe import probe
 from .process import Process, pid_exists, wait
+from .spawning import Child, spawn
 
 __version__ = "0.1.0"
 
-__all__ = ["Process", "TimeoutExpired", "pid_exists", "probe", "wait"]
+__all__ = ["Child", "Process", "TimeoutExpired", "pid_exists", "probe", "spawn", "wait"]

@@ -134,7 +134,20 @@ class Psutil(Owner):
         return not self.proc.is_running()
 
 
+class Child(Owner):
+    """Our Child, perhaps another copy's: wait() reaps."""
+
+    def known(self) -> "int | None":
+        code: "int | None" = self.proc.exitcode if self.proc.reaped else None
+        return code
+
+    def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
+        known: "int | None" = self.proc.wait(deadline.remaining())
+        return code if known is None else known
+
+
 _KINDS = (
+    (Child, ("reaped", "exitcode")),
     (Psutil, ("is_running", "create_time")),
     (Popen, ("returncode", "poll")),
     (Asyncio, ("returncode",)),

@@ -124,7 +124,10 @@ def probe() -> "dict[str, Any]":
     to something else than the choices, which it lists; OSError where it is set to
     something that this system has not got.
     """
+    from . import _spawn
+
     known = _backends()
+    spawn_calls = () if os.name == "nt" else _spawn.CALLS
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
@@ -133,7 +136,7 @@ def probe() -> "dict[str, Any]":
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
             name: dict(_row(ask(check)), via=_via(call))
-            for name, call, check in next(iter(known.values())).CALLS
+            for name, call, check in next(iter(known.values())).CALLS + spawn_calls
         },
     }
 

@@ -225,7 +225,7 @@ class Process:
 
                 warnings.warn("unclosed %r" % self, ResourceWarning, stacklevel=2, source=self)
         finally:
-            guard.close()
+            self.close()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Process):

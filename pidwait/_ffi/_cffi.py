@@ -36,13 +36,16 @@ class Adapter:
         return OSError(code, os.strerror(code))
 
     def function(
-        self, name: str, prototype: "tuple[str, ...]", failure: int = -1
+        self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
     ) -> "Callable[..., int]":
-        """A function of the system's library; OSError where it returns ``failure``."""
+        """A function of the system's library; OSError where it returns ``failure``, if any."""
         try:
-            function = self._library.load_function(self._type(prototype), name)
+            function: "Any" = self._library.load_function(self._type(prototype), name)
         except AttributeError:
             raise ImportError("the system's library has no %s" % name) from None
+        if failure is None:
+            raw: "Callable[..., int]" = function
+            return raw
 
         def call(*arguments: "Any") -> int:
             result: int = function(*arguments)
@@ -55,6 +58,9 @@ class Adapter:
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
         return self._ffi.from_buffer(buffer)
+
+    def address(self, pointer: "Any") -> int:
+        return int(self._ffi.cast(self._ffi.typeof("uintptr_t"), pointer))
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""

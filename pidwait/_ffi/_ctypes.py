@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 _TYPES: "dict[str, Any]" = {
     "int": ctypes.c_int,
     "unsigned int": ctypes.c_uint,
+    "short": ctypes.c_short,
     "long": ctypes.c_long,
     "int64_t": ctypes.c_int64,
     "uintptr_t": ctypes.c_size_t,
     "void *": ctypes.c_void_p,
+    "char *": ctypes.c_char_p,
 }
 
 # A private library: prototypes set on a shared one leak into other code.
@@ -46,9 +48,9 @@ class Adapter:
         self._library = _load()
 
     def function(
-        self, name: str, prototype: "tuple[str, ...]", failure: int = -1
+        self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
     ) -> "Callable[..., int]":
-        """A function of the system's library; OSError where it returns ``failure``."""
+        """A function of the system's library; OSError where it returns ``failure``, if any."""
         try:
             function: "Any" = self._library[name]
         except AttributeError:
@@ -61,13 +63,17 @@ class Adapter:
 
         function.restype = _TYPES[prototype[0]]
         function.argtypes = [_TYPES[type_] for type_ in prototype[1:]]
-        function.errcheck = check
+        if failure is not None:
+            function.errcheck = check
         checked: "Callable[..., int]" = function
         return checked
 
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
         return (ctypes.c_char * len(buffer)).from_buffer(buffer)
+
+    def address(self, pointer: "Any") -> int:
+        return ctypes.addressof(pointer)
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""

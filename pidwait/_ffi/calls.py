@@ -45,7 +45,7 @@ def forget() -> None:
 
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
     module, make = _CALLS[name]
-    if make is None or forced() is None:
+    if module is not None and (make is None or forced() is None):
         own = __import__(module)
         if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
             return getattr(own, name), module.lstrip("_")
@@ -106,10 +106,10 @@ def _kqueue(binding: "Any", name: str) -> "Any":
     return kqueue.make(binding) if name == "kqueue" else kqueue.Event
 
 
-# name: (module that may have the interpreter's own, what makes one of an adapter).
+# name: (module that may have the interpreter's own, or None, what makes one of an adapter).
 # _signal is signal without its enums: always loaded, so that nobody who is out of
 # file descriptors has to open a file for it.
-_CALLS: "dict[str, tuple[str, Any]]" = {
+_CALLS: "dict[str, tuple[str | None, Any]]" = {
     "pidfd_open": ("os", _syscall),
     "pidfd_send_signal": ("_signal", _syscall),
     "waitid": ("os", _waitid),
@@ -126,3 +126,7 @@ if sys.platform == "win32":
     from . import kernel32
 
     _CALLS.update(kernel32.CALLS)
+else:
+    from . import spawn
+
+    _CALLS.update(spawn.CALLS)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""posix_spawn: prototypes, flags, and what its structures are made of.
+
+All of the family return an error number, and leave errno alone.
+"""
+
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+_ACTIONS = _ATTRIBUTES = "void *"
+
+# name: (result, arguments...)
+PROTOTYPES = {
+    # int posix_spawn(pid_t *pid, const char *path,
+    #                 const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+    #                 char *const argv[], char *const envp[]);
+    "posix_spawn": ("int", "void *", "char *", _ACTIONS, _ATTRIBUTES, "void *", "void *"),
+    "posix_spawnattr_init": ("int", _ATTRIBUTES),
+    "posix_spawnattr_destroy": ("int", _ATTRIBUTES),
+    "posix_spawnattr_setflags": ("int", _ATTRIBUTES, "short"),
+    "posix_spawnattr_setpgroup": ("int", _ATTRIBUTES, "int"),
+    "posix_spawnattr_setsigdefault": ("int", _ATTRIBUTES, "void *"),
+    "posix_spawn_file_actions_init": ("int", _ACTIONS),
+    "posix_spawn_file_actions_destroy": ("int", _ACTIONS),
+    "posix_spawn_file_actions_adddup2": ("int", _ACTIONS, "int", "int"),
+    "posix_spawn_file_actions_addclose": ("int", _ACTIONS, "int"),
+    # (..., int fd, const char *path, int oflag, mode_t mode)
+    "posix_spawn_file_actions_addopen": ("int", _ACTIONS, "int", "char *", "int", "unsigned int"),
+    # glibc 2.34, FreeBSD
+    "posix_spawn_file_actions_addclosefrom_np": ("int", _ACTIONS, "int"),
+    # glibc 2.29, musl 1.1.24, macOS 10.15, FreeBSD 13.1
+    "posix_spawn_file_actions_addchdir_np": ("int", _ACTIONS, "char *"),
+    "sigemptyset": ("int", "void *"),
+    "sigaddset": ("int", "void *", "int"),
+}
+
+# The structures are opaque: 336 and 80 bytes on glibc, a pointer on macOS and the
+# BSDs. A sigset_t is 128 bytes at most.
+SIZE = 1024
+
+SETPGROUP = 0x02
+SETSIGDEF = 0x10 if sys.platform.startswith("freebsd") else 0x04
+# A new session: glibc 2.26, musl 1.1.17, macOS 10.15.
+SETSID = {"linux": 0x80, "darwin": 0x400}.get(sys.platform)
+# glibc before 2.24 forks without it; later ones, and musl, ignore it.
+USEVFORK = 0x40 if sys.platform == "linux" else 0
+
+
+def _function(binding: "Any", name: str) -> "Callable[..., int]":
+    function: "Callable[..., int]" = binding.function(name, PROTOTYPES[name], None)
+    return function
+
+
+def _posix_spawn(binding: "Any", name: str) -> "Callable[..., tuple[int, int]]":
+    """posix_spawn(path, actions, attributes, argv, envp) -> (error number, pid)."""
+    function = _function(binding, name)
+    integer = struct.Struct("i")
+
+    def posix_spawn(*arguments: "Any") -> "tuple[int, int]":
+        pid = bytearray(integer.size)
+        error = function(binding.pointer(pid), *arguments)
+        return error, integer.unpack(pid)[0]
+
+    return posix_spawn
+
+
+def _memory(binding: "Any", name: str) -> "Callable[[], Any]":
+    """A zeroed structure, as a void * that keeps it alive."""
+    return lambda: binding.pointer(bytearray(SIZE))
+
+
+def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
+    """char *const [], with its strings behind it, as a void * that keeps it alive."""
+
+    def strings(items: "list[bytes]") -> "Any":
+        table = struct.Struct("%dP" % (len(items) + 1))
+        text = b"\0".join(items) + b"\0"
+        if text.count(b"\0") > max(1, len(items)):
+            raise ValueError("embedded null byte")
+        buffer = bytearray(table.size) + text
+        pointer = binding.pointer(buffer)
+        address = binding.address(pointer) + table.size
+        addresses = []
+        for item in items:
+            addresses.append(address)
+            address += len(item) + 1
+        table.pack_into(buffer, 0, *addresses, 0)
+        return pointer
+
+    return strings
+
+
+# As in calls.py; the interpreter's own os.posix_spawn keeps the GIL until the exec.
+CALLS: "dict[str, tuple[str | None, Any]]" = dict.fromkeys(PROTOTYPES, (None, _function))
+CALLS["posix_spawn"] = (None, _posix_spawn)
+CALLS["spawn_memory"] = (None, _memory)
+CALLS["spawn_strings"] = (None, _strings)

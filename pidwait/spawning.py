@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starting a process by posix_spawn: at a cost that grows neither with the heap nor the threads."""
+
+import os
+from _thread import RLock
+from io import UnsupportedOperation
+
+from . import _backends, _exitcodes, _owners, _polling
+from ._deadline import Deadline
+from ._errors import log, no_such_process
+from ._exitcodes import RUNNING
+from .process import Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Iterable, Mapping, Sequence, Union  # novm
+
+    Path = Union[str, bytes, "os.PathLike[Any]"]
+
+# As in the standard library's subprocess.
+_PIPE, _STDOUT, _DEVNULL = -1, -2, -3
+_INHERIT = -1
+# How long a `with` block that Ctrl-C ends waits for the child, which got it, too.
+_AFTER_CTRL_C = 0.25
+
+
+class Child(Process):
+    """A child of this process, and who reaps it: spawn() returns one, Child(pid) takes one over.
+
+    A wait() that sees the exit has reaped it, whether by this object or by the
+    functions that take one. The end of a ``with`` block waits, as Popen's does. Who is
+    closed while still running is reaped by the first spawn() after its exit.
+
+    ``args`` is what it was started with. ``exitcode``, signals and all else are as in
+    Process.
+    """
+
+    args: "Any" = None
+
+    def _start(self, handle: "Any") -> None:
+        super()._start(handle)
+        self.reaped = False  # by which other copies of this package know a Child, too
+        self._reaping = RLock()
+
+    def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
+        """Wait until it has exited, and reap it; return the exit code. ``reap`` is ignored.
+
+        TimeoutExpired if it is still running after ``timeout`` seconds.
+        """
+        return super().wait(timeout, True)
+
+    def _look(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
+        # Of two threads that wait, each has looked, or can see what the other saw
+        # before it reaped.
+        if self.reaped:
+            return True
+        if not super()._look(handle, deadline, False):
+            return False
+        return not reap or _polling.poll(lambda: self._reap(handle), deadline)
+
+    def _reap(self, handle: "Any") -> bool:
+        with self._reaping:
+            if not self.reaped:
+                try:
+                    code = handle.wait(Deadline(0), True)
+                except _exitcodes.NotYet:  # a tracer holds it
+                    return False
+                if self._exitcode is None:
+                    self._exitcode = code
+                self.reaped = True
+        return True
+
+    def close(self) -> None:
+        """Give the handle back; who has exited is reaped, who has not, later.
+
+        All but the attributes is a ValueError from then on.
+        """
+        if not self._guard.closed and not self._guard.is_copy() and not self.reaped:
+            self._leave()
+        super().close()
+
+    def _leave(self) -> None:
+        with self._guard as handle:
+            if self._look(handle, Deadline(0), False) and self._reap(handle):
+                return
+            try:
+                _left.append(_backends.open_handle(handle.pid))
+            except ProcessLookupError as error:  # somebody else has reaped it
+                log("pid %s: %s", handle.pid, error)
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        value: "BaseException | None",
+        traceback: "TracebackType | None",
+    ) -> None:
+        try:
+            self.wait(_AFTER_CTRL_C if kind is KeyboardInterrupt else None)
+        except TimeoutError:
+            log("pid %s was left running by Ctrl-C", self.pid)
+        finally:
+            self.close()
+
+
+class Gone:
+    """The handle on a child that was reaped before there could be one.
+
+    So it is where SIGCHLD is ignored, or somebody waits for all children.
+    """
+
+    backend = "polling"
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def wait(self, deadline: Deadline, reap: bool) -> None:
+        return None
+
+    def send_signal(self, sig: int) -> None:
+        raise no_such_process(self.pid)
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a process that is gone has no fileno")
+
+    def identify(self) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+# Handles of our children that were closed while running.
+_left: "list[Any]" = []
+
+
+def _reap_left() -> None:
+    for _ in range(len(_left)):
+        try:
+            handle = _left.pop(0)
+        except IndexError:  # another thread was quicker
+            return
+        try:
+            running = handle.wait(Deadline(0), True) is RUNNING
+        except _exitcodes.NotYet:
+            running = True
+        if running:
+            _left.append(handle)
+        else:
+            handle.close()
+
+
+def spawn(
+    args: "Path | Sequence[Path]",
+    env: "Mapping[Any, Any] | None" = None,
+    cwd: "Path | None" = None,
+    stdin: "Any" = None,
+    stdout: "Any" = None,
+    stderr: "Any" = None,
+    process_group: "int | None" = None,
+    start_new_session: bool = False,
+    close_fds: bool = True,
+    pass_fds: "Iterable[int]" = (),
+) -> Child:
+    """Start a program by posix_spawn(3); return its Child.
+
+    ``args`` is the program and its arguments, or the program alone. A name without a
+    slash is looked for in the PATH of ``env``, or of os.environ. ``stdin``, ``stdout``
+    and ``stderr`` are a file descriptor, an object with a fileno(), or subprocess's
+    DEVNULL; stderr can be its STDOUT. ``process_group`` 0 makes a new process group
+    with the child's pid as its number, another number joins that one; on Windows 0 is
+    CREATE_NEW_PROCESS_GROUP. ``pass_fds`` stay open in the child, with ``close_fds``
+    nothing else but 0, 1 and 2. Signals that Python ignores are back at their default.
+
+    Other threads of this interpreter run while the child starts. What the system's
+    library can't do by posix_spawn is done by the standard library's subprocess.
+
+    Raises the OSError that subprocess would, with the name of the program or of
+    ``cwd``; TypeError and ValueError for arguments that are none.
+    """
+    argv = _argv(args)
+    _check(env, process_group, start_new_session)
+    stdio = (_file("stdin", stdin), _file("stdout", stdout), _file("stderr", stderr))
+    passed = tuple(sorted({_fd("pass_fds", fd) for fd in pass_fds}))
+    if passed and not close_fds:
+        raise ValueError("pass_fds needs close_fds")
+    if _left:
+        _reap_left()
+    pid = None
+    if os.name != "nt":
+        from . import _spawn
+
+        out = 1 if stdio[1] == _INHERIT else stdio[1]
+        request = _spawn.Request(
+            argv=[os.fsencode(arg) for arg in argv],
+            executable=os.fsencode(argv[0]),
+            env=env,
+            cwd=None if cwd is None else os.fsencode(cwd),
+            stdio=(stdio[0], stdio[1], out if stdio[2] == _STDOUT else stdio[2]),
+            close_fds=bool(close_fds),
+            pass_fds=passed,
+            group=-1 if process_group is None else process_group,
+            session=bool(start_new_session),
+            restore_signals=True,
+        )
+        try:
+            pid = _spawn.start(request)
+        except _spawn.NotStarted as error:
+            raise OSError(error.errno, error.strerror, cwd if error.of_cwd else argv[0]) from None
+        except _spawn.Unable as error:
+            log("%r is started by subprocess: %s", argv[0], error)
+    if pid is not None:
+        return _child(pid, args)
+    from . import subprocess
+
+    start: "Any" = subprocess.Popen
+    popen = start(  # novm
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        process_group=process_group,
+        start_new_session=start_new_session,
+        close_fds=close_fds,
+        pass_fds=passed,
+    )
+    child = _child(popen.pid, args)
+    popen.returncode = 0  # it is not the Popen's any more
+    return child
+
+
+def _child(pid: int, args: "Any") -> Child:
+    child = Child.__new__(Child)
+    child.args = args
+    try:
+        handle = _backends.open_handle(pid)
+    except ProcessLookupError:
+        handle = Gone(pid)
+    child._start(handle)
+    return child
+
+
+def _argv(args: "Any") -> "list[Any]":
+    if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
+        return [args]
+    try:
+        argv = list(args)
+    except TypeError:
+        raise TypeError(
+            "args must be a program or a sequence, not %s" % type(args).__name__
+        ) from None
+    if not argv:
+        raise ValueError("args must not be empty")
+    return argv
+
+
+def _check(env: "Any", process_group: "Any", start_new_session: bool) -> None:
+    if env is not None and not hasattr(env, "items"):
+        raise TypeError("env must be a mapping, not %s" % type(env).__name__)
+    if process_group is None:
+        return
+    if process_group != 0 or isinstance(process_group, bool):
+        _owners.check_pid(process_group, "process_group")
+    elif not isinstance(process_group, int):
+        raise TypeError("process_group must be an int, not %s" % type(process_group).__name__)
+    if start_new_session:
+        raise ValueError("process_group: who starts a new session has a new group already")
+
+
+def _file(name: str, value: "Any") -> int:
+    """A file descriptor, or what stands for one."""
+    if value is None:
+        return _INHERIT
+    if not isinstance(value, int):
+        if not hasattr(value, "fileno"):
+            raise TypeError("%s must be a file descriptor, a file or DEVNULL" % name)
+        value = value.fileno()
+    elif value == _DEVNULL or (value == _STDOUT and name == "stderr"):
+        return value
+    elif value == _PIPE:
+        raise ValueError("%s: spawn makes no pipes; give an end of os.pipe(), or use Popen" % name)
+    return _fd(name, value)
+
+
+def _fd(name: str, value: "Any") -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("%s must be a file descriptor, not %s" % (name, type(value).__name__))
+    if not 0 <= value < 2**31:
+        raise ValueError("%s is no file descriptor: %d" % (name, value))
+    return value

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The standard library's subprocess, started by posix_spawn and waited for by events.
+
+Popen is a subclass of the standard one; run, call, check_call and check_output use it,
+and take what the originals take on this Python. ``process_group`` is there on every
+one. All other names are the standard ones.
+
+patch() does the same to the standard Popen itself, in place.
+"""
+
+import functools
+import os
+import subprocess as _standard
+import sys
+from errno import EPERM
+from subprocess import *  # noqa: F403
+from types import FunctionType
+
+from . import process
+from ._errors import TimeoutExpired as _TimeoutExpired
+from ._errors import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+__all__ = list(_standard.__all__) + ["patch", "unpatch"]
+
+_WINDOWS = os.name == "nt"
+
+
+def _unpatched(name: str) -> "Any":
+    """The standard Popen's own method, under what patch() of any copy put there."""
+    function = getattr(_standard.Popen, name)
+    return getattr(function, "__wrapped__", function)
+
+
+def _parameters(function: "Any") -> "tuple[str, ...]":
+    code = function.__code__
+    names: "tuple[str, ...]" = code.co_varnames
+    return names[1 : code.co_argcount + code.co_kwonlyargcount]
+
+
+_init = _unpatched("__init__")
+_execute = _unpatched("_execute_child")
+_PARAMETERS = _parameters(_execute)
+# Python 3.11. On Windows the parameter does nothing.
+_HAS_PROCESS_GROUP = not _WINDOWS and "process_group" in _parameters(_init)
+# Before Python 3.7 wait() has it all.
+_WAIT = "_wait" if hasattr(_standard.Popen, "_wait") else "wait"
+_wait_busily = _unpatched(_WAIT)
+# Python 3.15 waits by events itself.
+_WAITS = not _WINDOWS and hasattr(_standard.Popen, "_wait_pidfd")
+
+
+@functools.lru_cache(maxsize=None)
+def _has_vfork() -> bool:
+    # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
+    import sysconfig
+
+    return sys.platform == "linux" and bool(sysconfig.get_config_var("HAVE_VFORK"))
+
+
+def _would_fork() -> bool:
+    """Whether the standard code would fork: posix_spawn is worth its while then."""
+    return not (_has_vfork() and getattr(_standard, "_USE_VFORK", True))
+
+
+@functools.wraps(_init)
+def _start(self: "Any", *args: "Any", **kwargs: "Any") -> None:
+    if not _HAS_PROCESS_GROUP:
+        self._process_group = _checked(kwargs.pop("process_group", None))
+    _init(self, *args, **kwargs)
+
+
+def _checked(group: "Any") -> int:
+    if group is None:
+        return -1
+    if not isinstance(group, int):
+        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
+    if group > 2**31 - 1:
+        raise OverflowError("process_group is too large: %d" % group)
+    if _WINDOWS and group > 0:
+        raise ValueError("process_group can only be 0 on Windows")
+    return group
+
+
+@functools.wraps(_execute)
+def _execute_child(self: "Any", *values: "Any") -> None:
+    plan = dict(zip(_PARAMETERS, values))
+    group = plan.get("process_group", -1) if _HAS_PROCESS_GROUP else self._process_group
+    if _WINDOWS:
+        if group >= 0:
+            plan["creationflags"] |= _standard.CREATE_NEW_PROCESS_GROUP  # type: ignore[attr-defined]
+    elif (_would_fork() or group >= 0 > plan.get("process_group", -1)) and _spawn(
+        self, plan, group
+    ):
+        return
+    elif group >= 0 and not _HAS_PROCESS_GROUP:
+        plan["preexec_fn"] = functools.partial(_enter_group, group, plan["preexec_fn"])
+    _execute(self, *[plan[name] for name in _PARAMETERS])
+
+
+def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
+    os.setpgid(0, group)
+    if preexec_fn is not None:
+        preexec_fn()
+
+
+def _spawn(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
+    """Start by posix_spawn; False for what the standard code is to do, or to complain of."""
+    if not isinstance(plan["args"], (str, bytes)) and not hasattr(plan["args"], "__fspath__"):
+        plan["args"] = list(plan["args"])  # it may be an iterator
+    if (
+        plan["preexec_fn"] is not None
+        or any(plan.get(name) is not None for name in ("gid", "gids", "uid"))
+        or plan.get("umask", -1) >= 0
+        or not plan["args"]
+        or hasattr(plan["args"], "__fspath__")
+    ):
+        return False
+    from . import _spawn
+
+    executable, request = _request(_spawn.Request, plan, group)
+    if request is None:
+        return False
+    try:
+        self.pid = _spawn.start(request)
+    except _spawn.NotStarted as error:
+        filename = plan["cwd"] if error.of_cwd else executable
+        raise OSError(error.errno, error.strerror, filename) from None
+    except _spawn.Unable as error:
+        # setpgid(2): what preexec_fn could not tell.
+        forbidden = plan["start_new_session"] or group > 0
+        if error.errno == EPERM and group >= 0 and forbidden and not _HAS_PROCESS_GROUP:
+            raise PermissionError(EPERM, os.strerror(EPERM)) from None
+        log("%r is started by the standard library: %s", executable, error)
+        return False
+    except (TypeError, ValueError, AttributeError):
+        return False
+    self._child_created = True
+    _close_ends(self, plan)
+    return True
+
+
+def _request(make: "Any", plan: "dict[str, Any]", group: int) -> "tuple[Any, Any]":
+    """The executable as it was given, and the request; None for what is no such thing."""
+    args, executable = plan["args"], plan["executable"]
+    args = [args] if isinstance(args, (str, bytes)) else list(args)
+    if plan["shell"]:
+        android = hasattr(sys, "getandroidapilevel")
+        args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args
+        if executable:
+            args[0] = executable
+    if executable is None:
+        executable = args[0]
+    try:
+        request = make(
+            argv=[os.fsencode(arg) for arg in args],
+            executable=os.fsencode(executable),
+            env=plan["env"],
+            cwd=None if plan["cwd"] is None else os.fsencode(plan["cwd"]),
+            stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
+            close_fds=bool(plan["close_fds"]),
+            pass_fds=tuple(sorted(set(map(int, plan["pass_fds"])))),
+            group=group,
+            session=bool(plan["start_new_session"]),
+            restore_signals=bool(plan["restore_signals"]),
+        )
+    except (TypeError, ValueError):
+        return executable, None
+    if hasattr(sys, "audit"):  # Python 3.8
+        sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
+    return executable, request
+
+
+def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:
+    """Close what only the child needs, as the standard code does."""
+    devnull = getattr(self, "_devnull", None)
+    ends = (("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread"))
+    for child, parent in ends:
+        if plan[child] != -1 and plan[parent] != -1 and plan[child] != devnull:
+            os.close(plan[child])
+    if devnull is not None:
+        os.close(devnull)
+    self._closed_child_pipe_fds = True  # by __init__, should it fail from here on
+
+
+@functools.wraps(_wait_busily)
+def _wait(self: "Any", timeout: "float | None" = None, **old: "Any") -> "Any":
+    if self.returncode is None:
+        # A blocking waitpid(2) needs no events; Ctrl-C does not get through to Windows' wait.
+        if old or (timeout is None and not _WINDOWS):
+            return _wait_busily(self, timeout, **old)
+        try:
+            process.wait(self, timeout)
+        except _TimeoutExpired:
+            raise _standard.TimeoutExpired(self.args, timeout) from None  # type: ignore[arg-type]
+    return self.returncode
+
+
+_METHODS: "dict[str, Any]" = {"__init__": _start, "_execute_child": _execute_child}
+if not _WAITS:
+    _METHODS[_WAIT] = _wait
+
+if not TYPE_CHECKING:  # for which it is the standard one
+    Popen = type(
+        "Popen",
+        (_standard.Popen,),
+        dict(_METHODS, __doc__=_standard.Popen.__doc__, __module__=__name__),
+    )
+
+
+def _rebind(names: "tuple[str, ...]") -> "dict[str, Any]":
+    """The standard functions, with our Popen for theirs."""
+    bound = dict(vars(_standard), Popen=Popen)
+    for name in names:
+        theirs = getattr(_standard, name)
+        ours: "Any" = FunctionType(
+            theirs.__code__, bound, name, theirs.__defaults__, theirs.__closure__
+        )
+        ours.__kwdefaults__ = theirs.__kwdefaults__
+        bound[name] = functools.update_wrapper(ours, theirs)
+        del ours.__wrapped__
+    return {name: bound[name] for name in names}
+
+
+globals().update(
+    _rebind(("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"))
+)
+
+
+def _missing() -> "dict[str, Any]":
+    """What of ours the standard Popen needs on this Python."""
+    methods = dict(_METHODS)
+    if _HAS_PROCESS_GROUP:
+        del methods["__init__"]
+        if not _would_fork():
+            del methods["_execute_child"]
+    return methods
+
+
+class _Patch:
+    def __enter__(self) -> None:
+        """It is in force already."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        unpatch()
+
+
+_ours = object()  # which tells this copy of the package from others
+
+
+def patch() -> _Patch:
+    """Give the standard Popen, which everybody has imported, our start and our wait, in place.
+
+    Each call needs an unpatch(), or a ``with patch():`` block, which ends with one: only
+    the last one takes it back, whichever copies of this package patched. Whatever the
+    interpreter does as well by itself is left alone.
+
+    asyncio's subprocesses are started by Popen, so they are started by posix_spawn,
+    too; they are waited for by asyncio's own means as before.
+    """
+    popen: "Any" = _standard.Popen
+    state = vars(popen).get("_patched")
+    if state is None:
+        originals = {name: vars(popen)[name] for name in _missing()}
+        state = popen._patched = {"originals": originals, "users": []}
+        for name, method in _missing().items():
+            setattr(popen, name, method)
+    state["users"].append(_ours)
+    return _Patch()
+
+
+def unpatch() -> None:
+    """Take one patch() back; nothing if there is none of this copy."""
+    popen: "Any" = _standard.Popen
+    state = vars(popen).get("_patched")
+    if state is None or _ours not in state["users"]:
+        return
+    state["users"].remove(_ours)
+    if not state["users"]:
+        for name, method in state["originals"].items():
+            setattr(popen, name, method)
+        del popen._patched
