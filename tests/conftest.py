@@ -23,8 +23,7 @@ _probe = sys.modules[pidwait.__name__ + "._probe"]
 
 if WINDOWS:
     patience_with_wine()
-else:
-    collect_ignore = ["test_windows.py"]
+collect_ignore = ["test_posix_spawn.py"] if WINDOWS else ["test_windows.py"]
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (

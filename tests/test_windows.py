@@ -455,3 +455,10 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     assert (done.returncode, done.stderr) == (0, b"")
     shown = name.encode(encoding, "backslashreplace")
     assert done.stdout.startswith(b"%d (%s): exited with 0 after" % (child.pid, shown))
+
+
+def test_process_group_of_spawn():
+    with pidwait.spawn(sleeping(60), process_group=0) as child:
+        child.terminate()
+    with pytest.raises(ValueError, match="process_group"):
+        pidwait.spawn(sleeping(60), process_group=5)

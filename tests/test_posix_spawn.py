@@ -1,0 +1,577 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""spawn through posix_spawn: each feature, with whatever the system's library has not got."""
+
+import errno
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from . import pidwait
+from .processes import (
+    PYTHON,
+    exiting,
+    run_python,
+    sleeping,
+)
+
+spawning = importlib.import_module(pidwait.__name__ + ".spawning")
+core = importlib.import_module(pidwait.__name__ + "._spawn")
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+ffi = importlib.import_module(pidwait.__name__ + "._ffi")
+_probe = importlib.import_module(pidwait.__name__ + "._probe")
+
+CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
+CHDIR = "posix_spawn_file_actions_addchdir_np"
+# What a library lacks: id: (names that it has not got, flags that it does not know)
+LIBRARIES = {
+    "new": ((), 0),
+    "before closefrom": ((CLOSEFROM,), 0),
+    "before chdir": ((CLOSEFROM, CHDIR), 0),
+    "before setsid": ((CLOSEFROM, CHDIR), 0x80),
+    "without posix_spawn": (("posix_spawn",), 0),
+}
+
+
+@pytest.fixture(params=["ctypes", "cffi"])
+def binding(request, monkeypatch):
+    reason = ffi.missing(request.param)
+    if reason:
+        pytest.skip(str(reason))
+    monkeypatch.setenv("PIDWAIT_FFI", request.param)
+    _probe.forget()
+    yield request.param
+    monkeypatch.undo()
+    _probe.forget()
+
+
+@pytest.fixture
+def hide(monkeypatch):
+    """Make the system's library one that lacks some of its functions and flags.
+
+    The limit of file descriptors is what systems with such a library have.
+    """
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def hide(names, flags=0):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
+
+        def missing(binding, name):
+            raise ImportError("the system's library has no " + name)
+
+        for name in names:
+            monkeypatch.setitem(calls._CALLS, name, (None, missing))
+        _probe.forget()
+        name = "posix_spawnattr_setflags"
+        if flags:
+            own, via = calls.resolve(name)
+
+            def setflags(attributes, wanted):
+                return errno.EINVAL if wanted & flags else own(attributes, wanted)
+
+            calls._resolved[name] = (setflags, via)
+
+    yield hide
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    monkeypatch.undo()
+    _probe.forget()
+
+
+@pytest.fixture(params=sorted(LIBRARIES))
+def library(request, binding, hide):
+    hide(*LIBRARIES[request.param])
+    return request.param
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The requests that went through posix_spawn."""
+    requests = []
+    start = core.start
+
+    def counted(request):
+        pid = start(request)
+        requests.append(request)
+        return pid
+
+    monkeypatch.setattr(core, "start", counted)
+    return requests
+
+
+# What a child finds.
+REPORT = """if True:
+    import json, os, sys
+    fds = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.fstat(int(name))
+            fds.append(int(name))
+        except OSError:  # that of the listing
+            pass
+    json.dump({
+        "argv": sys.argv[1:],
+        "cwd": os.getcwd(),
+        "env": {k: v for k, v in os.environ.items() if k.startswith("SPAWN")},
+        "fds": sorted(fds),
+        "group": os.getpgid(0) == os.getpid() or os.getpgid(0),
+        "session": os.getsid(0) == os.getpid() or os.getsid(0),
+        "stdin": os.fstat(0)[:2], "stderr": os.fstat(2)[:2],
+    }, sys.stdout)
+"""
+
+
+def report(*args, **options):
+    """Start a child that tells what it finds."""
+    reader, writer = os.pipe()
+    try:
+        child = pidwait.spawn(PYTHON + ("-c", REPORT) + args, stdout=writer, **options)
+    finally:
+        os.close(writer)
+    with child, open(reader) as pipe:
+        found = json.load(pipe)
+    assert child.exitcode == 0
+    return found
+
+
+def is_file(found, path):
+    return found == [os.stat(path).st_mode, os.stat(path).st_ino]
+
+
+def test_default(library, starts):
+    found = report("a", "", "b c\xe9".encode("utf-8"), Path("d"))
+    assert found["argv"] == ["a", "", "b c\xe9", "d"]
+    assert found["cwd"] == os.getcwd()
+    assert found["fds"] == [0, 1, 2]
+    assert (found["group"], found["session"]) == (os.getpgid(0), os.getsid(0))
+    assert len(starts) == (library != "without posix_spawn")
+
+
+def test_cwd(library, starts, tmp_path):
+    assert report(cwd=tmp_path)["cwd"] == str(tmp_path)
+    assert report(cwd=os.fsencode(str(tmp_path)))["cwd"] == str(tmp_path)
+    assert len(starts) == 2 * (library in ("new", "before closefrom"))
+
+
+def test_program_relative_to_cwd(library, tmp_path):
+    (tmp_path / "program").symlink_to("/bin/true")
+    with pidwait.spawn(["./program"], cwd=tmp_path) as child:
+        pass
+    assert child.exitcode == 0
+    with pidwait.spawn("program", cwd=tmp_path, env={"PATH": "."}) as child:
+        pass
+    assert child.exitcode == 0
+
+
+def test_process_group(library, starts):
+    assert report(process_group=0)["group"] is True
+    with pidwait.spawn(sleeping(60), process_group=0) as leader:
+        assert report(process_group=leader.pid)["group"] == leader.pid
+        leader.kill()
+    assert len(starts) == 3 * (library != "without posix_spawn")
+
+
+def test_session(library, starts):
+    found = report(start_new_session=True)
+    assert found["group"] is found["session"] is True
+    assert len(starts) == (library not in ("before setsid", "without posix_spawn"))
+
+
+def test_files(library, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("text")
+    with path.open() as file:
+        found = report(stdin=file, stderr=file.fileno())
+    assert is_file(found["stdin"], str(path)) and is_file(found["stderr"], str(path))
+    found = report(stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert is_file(found["stdin"], os.devnull) and is_file(found["stderr"], os.devnull)
+    assert found["fds"] == [0, 1, 2]
+
+
+def test_stderr_to_stdout(library):
+    reader, writer = os.pipe()
+    command = ["sh", "-c", "echo out; echo err >&2"]
+    with open(reader) as pipe, pidwait.spawn(command, stdout=writer, stderr=subprocess.STDOUT):
+        os.close(writer)
+        assert pipe.read() == "out\nerr\n"
+
+
+# In an interpreter of its own, whose 0, 1 and 2 can be anything.
+STANDARD_FDS = """if True:
+    import os, subprocess, sys
+    import {package} as pidwait
+    kept = os.dup(1)
+    for number in range(3):  # three pipes, so that each has an end to be read
+        reader, writer = os.pipe()
+        os.dup2(writer, number, number == 2)  # 2 alone is inheritable
+        os.close(writer)
+        os.set_inheritable(reader, False)
+        os.dup2(reader, 20 + number, False)
+        os.close(reader)
+    script = "{ echo zero >&0; echo one >&1; } 2>/dev/null; echo two >&2"
+    stdio = eval(sys.argv[1])
+    code = pidwait.spawn(["sh", "-c", script], None, None, *stdio).wait()
+    for number in range(3):
+        os.close(number)
+    texts = [os.read(20 + number, 100) for number in range(3)]
+    os.write(kept, ascii((code, texts)).encode())
+"""
+
+
+@pytest.mark.parametrize(
+    "stdio, expected",
+    [
+        ((0, 1, 2), ("zero", "one", "two")),
+        ((1, 2, 0), ("two", "zero", "one")),
+        ((2, 1, 0), ("two", "one", "zero")),
+        ((0, 0, 1), ("zero one", "two", "")),
+        ((2, None, -2), ("", "two", "zero")),  # 1 is not inheritable
+        ((2, 0, -2), ("one two", "", "zero")),
+    ],
+)
+@pytest.mark.parametrize("hidden", ["", CLOSEFROM, "posix_spawn"])
+def test_standard_fds_in_any_order(stdio, expected, hidden):
+    code = STANDARD_FDS
+    if hidden:
+        code = code.replace("import {package} as pidwait\n", HIDE_IN_CODE + "\n", 1)
+    code = code.replace("{package}", pidwait.__name__).replace("{hidden}", hidden)
+    done = run_python(code, repr(stdio))
+    texts = ["".join(word + "\n" for word in text.split()).encode() for text in expected]
+    assert done.stdout == repr((0, texts)), done
+
+
+HIDE_IN_CODE = """import {package} as pidwait
+    from {package} import _probe
+    from {package}._ffi import calls
+
+    def missing(binding, name):
+        raise ImportError(name)
+
+    calls._CALLS["{hidden}"] = (None, missing)
+"""
+
+
+@pytest.fixture
+def inheritable():
+    """A file descriptor that C code has made inheritable."""
+    fd = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(fd, True)
+    yield fd
+    os.close(fd)
+
+
+def test_close_fds(library, inheritable):
+    assert report()["fds"] == [0, 1, 2]
+    # Whoever runs the tests may have let others through.
+    others = set(report(close_fds=False)["fds"]) - {0, 1, 2, inheritable}
+    assert others == {fd for fd in others if os.get_inheritable(fd)}
+
+
+def test_pass_fds(library, inheritable):
+    reader, writer = os.pipe()
+    high = inheritable + 100
+    os.dup2(writer, high, inheritable=False)
+    try:
+        assert report(pass_fds=[high, inheritable, high])["fds"] == [0, 1, 2, inheritable, high]
+        assert report(pass_fds=iter([reader]))["fds"] == [0, 1, 2, reader]
+        assert report(pass_fds=[1, 2])["fds"] == [0, 1, 2]
+    finally:
+        os.close(reader), os.close(writer), os.close(high)
+    assert not os.get_inheritable(0) or report(pass_fds=[0])["fds"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("limit", ["fell", "is high"])
+def test_fd_above_the_limit(hide, starts, limit):
+    """Without closefrom, what can't be listed is not leaked: the standard code does it."""
+    import resource
+
+    hide([CLOSEFROM])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fd = os.open(os.devnull, os.O_RDONLY)
+    try:
+        if limit == "fell":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
+            os.dup2(fd, 900)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (800, limits[1]))
+        elif limits[1] <= 5000:
+            pytest.skip("the hard limit of file descriptors is %d" % limits[1])
+        else:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (5000, limits[1]))
+            os.dup2(fd, 4999)
+        assert report()["fds"] == [0, 1, 2]
+        assert starts == []
+    finally:
+        os.close(fd)
+        os.closerange(900, 901)
+        os.closerange(4999, 5000)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_signals_are_restored(library):
+    command = "grep", "SigIgn", "/proc/self/status"
+    reader, writer = os.pipe()
+    with open(reader) as pipe, pidwait.spawn(command, stdout=writer):
+        os.close(writer)
+        ignored = int(pipe.read().split()[1], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+
+
+def test_environment(library, monkeypatch):
+    assert report()["env"] == {}
+    monkeypatch.setenv("SPAWN_A", "1")
+    assert report()["env"] == {"SPAWN_A": "1"}
+    assert report()["env"] == {"SPAWN_A": "1"}
+    monkeypatch.setenv("SPAWN_A", "2")
+    assert report()["env"] == {"SPAWN_A": "2"}
+    monkeypatch.delenv("SPAWN_A")
+    assert report()["env"] == {}
+    env = {"SPAWN_B": "3"}
+    assert report(env=env)["env"] == {"SPAWN_B": "3"}
+    env[b"SPAWN_C"] = b"\xff"
+    assert report(env=env)["env"] == {"SPAWN_B": "3", "SPAWN_C": "\udcff"}
+    assert report(env={})["env"] == {}
+
+
+class Changing(os.PathLike):
+    """Equal to itself, and another path each time."""
+
+    count = 0
+
+    def __fspath__(self):
+        self.count += 1
+        return str(self.count)
+
+
+def test_environment_that_changes_unseen(binding):
+    env = {"SPAWN": Changing()}
+    assert [report(env=env)["env"]["SPAWN"] for _ in range(2)] == ["1", "2"]
+
+
+def test_path_of_the_child(library, tmp_path):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    (tmp_path / "first" / "program").write_text("not executable")
+    (tmp_path / "second" / "program").symlink_to("/bin/true")
+    path = os.pathsep.join([str(tmp_path / "nonesuch"), str(tmp_path / "first")])
+    with pytest.raises(PermissionError) as caught:
+        pidwait.spawn(["program"], env={"PATH": path})
+    assert caught.value.filename == "program"
+    with pidwait.spawn(["program"], env={"PATH": path + ":" + str(tmp_path / "second")}) as child:
+        pass
+    assert child.exitcode == 0
+    with pytest.raises(FileNotFoundError):
+        pidwait.spawn(["program"])
+
+
+def outcome(start, *args, **options):
+    """The exit code, or what the error tells."""
+    try:
+        child = start(*args, **options)
+    except OSError as error:
+        # Python 3.13 tells a path as a str where it is by posix_spawn itself.
+        return type(error), error.errno, error.filename and os.fspath(error.filename)
+    except (TypeError, ValueError) as error:
+        return type(error)
+    return child.wait()
+
+
+def not_executable(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    return {"args": [str(path)]}
+
+
+def no_format(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("exit 3\n")
+    path.chmod(0o755)
+    return {"args": [str(path)]}
+
+
+def no_interpreter(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("#!/nonesuch\n")
+    path.chmod(0o755)
+    return {"args": [path]}
+
+
+def cwd_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    return {"args": ["true"], "cwd": str(tmp_path / "file")}
+
+
+def loop(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    return {"args": [str(tmp_path / "loop")]}
+
+
+FAILURES = {
+    "missing": lambda tmp: {"args": ["/nonesuch"]},
+    "missing path": lambda tmp: {"args": [Path("/nonesuch")]},
+    "missing bytes": lambda tmp: {"args": [b"/nonesuch", "x"]},
+    "missing in PATH": lambda tmp: {"args": ["nonesuch"]},
+    "no PATH": lambda tmp: {"args": ["nonesuch"], "env": {"PATH": ""}},
+    "empty name": lambda tmp: {"args": [""]},
+    "below a file": lambda tmp: {"args": ["/etc/passwd/x"]},
+    "directory": lambda tmp: {"args": ["/etc"]},
+    "not executable": not_executable,
+    "no format": no_format,
+    "no interpreter": no_interpreter,
+    "loop": loop,
+    "long name": lambda tmp: {"args": ["/" + "x" * 5000]},
+    "cwd missing": lambda tmp: {"args": ["true"], "cwd": "/nonesuch"},
+    "cwd missing path": lambda tmp: {"args": ["true"], "cwd": Path("/nonesuch")},
+    "cwd is a file": cwd_is_a_file,
+    "cwd and program missing": lambda tmp: {"args": ["/nonesuch"], "cwd": "/nonesuch"},
+    "program missing in cwd": lambda tmp: {"args": ["./nonesuch"], "cwd": "/"},
+    "arguments too long": lambda tmp: {"args": ["true", "x" * 200000]},
+    "environment too long": lambda tmp: {"args": ["true"], "env": {"X": "x" * 3000000}},
+    "NUL in the program": lambda tmp: {"args": ["tr\0ue"]},
+    "NUL in an argument": lambda tmp: {"args": ["true", "\0"]},
+    "NUL in cwd": lambda tmp: {"args": ["true"], "cwd": "/\0"},
+    "NUL in the environment": lambda tmp: {"args": ["true"], "env": {"A": "\0"}},
+    "= in a name": lambda tmp: {"args": ["true"], "env": {"A=B": ""}},
+    "number as argument": lambda tmp: {"args": ["true", 1]},
+    "number in the environment": lambda tmp: {"args": ["true"], "env": {"A": 1}},
+    "number as cwd": lambda tmp: {"args": ["true"], "cwd": 3},
+    "closed stdin": lambda tmp: {"args": ["true"], "stdin": 987},
+    "closed pass_fds": lambda tmp: {"args": ["true"], "pass_fds": [987]},
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAILURES))
+def test_failures_are_those_of_subprocess(library, name, tmp_path):
+    options = FAILURES[name](tmp_path)
+    expected = outcome(subprocess.Popen, **options)
+    assert outcome(pidwait.spawn, **options) == expected
+    assert expected != 0 or name == "closed pass_fds"
+
+
+def test_cwd_that_may_not_be_entered(binding):
+    code = """if True:
+        import os, subprocess, sys
+        import {} as pidwait
+        subprocess.call(["true"])  # and with it what the other user could not import
+        pidwait.spawn(["true"]).wait()
+        if os.getuid() == 0:
+            os.setuid(65534)
+        for start in subprocess.Popen, pidwait.spawn:
+            try:
+                start(["/bin/true"], cwd=sys.argv[1])
+            except OSError as error:
+                print(error.errno, error.filename)
+    """
+    folder = tempfile.mkdtemp()  # which others may enter, unlike pytest's
+    try:
+        os.chmod(folder, 0o755)
+        locked = os.path.join(folder, "locked")
+        os.mkdir(locked, 0o600)
+        done = run_python(code.format(pidwait.__name__), locked)
+        assert done.stdout.splitlines() == ["%d %s" % (errno.EACCES, locked)] * 2, done
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_group_that_is_not_there(binding):
+    with pytest.raises(PermissionError) as caught:
+        pidwait.spawn(["true"], process_group=1)
+    assert caught.value.errno == errno.EPERM
+
+
+def test_another_thread_opens_inheritable_fds(library):
+    """Nothing that is opened while a child starts gets into it."""
+    stop = []
+
+    def open_all_the_while():
+        while not stop:
+            fds = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+            for fd in fds:
+                os.set_inheritable(fd, True)
+            for fd in fds:
+                os.close(fd)
+
+    opener = threading.Thread(target=open_all_the_while)
+    opener.start()
+    try:
+        for _ in range(30):
+            reader, writer = os.pipe()
+            child = pidwait.spawn(["ls", "/proc/self/fd"], stdout=writer)
+            os.close(writer)
+            with child, open(reader) as pipe:
+                assert pipe.read().split() == ["0", "1", "2", "3"]  # 3 is that of ls
+    finally:
+        stop.append(True)
+        opener.join()
+
+
+def test_threads_start(binding, inheritable):
+    wrong = []
+
+    def start(number):
+        for code in (number, number + 64):
+            with pidwait.spawn(["sh", "-c", "exit %d" % code]) as child:
+                pass
+            if child.exitcode != code:
+                wrong.append((child.exitcode, code))
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_other_threads_run_meanwhile(binding, tmp_path, monkeypatch):
+    """The start hangs in a file action until another thread lets it go on."""
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    build = core._build_actions
+
+    def build_with_fifo(request, limit):
+        actions = build(request, limit)
+        add = calls.get("posix_spawn_file_actions_addopen")
+        assert not add(actions.pointer, 0, os.fsencode(fifo), os.O_RDONLY, 0)
+        return actions
+
+    monkeypatch.setattr(core, "_build_actions", build_with_fifo)
+    _probe.forget()
+
+    def let_go():
+        with open(fifo, "w"):
+            pass
+
+    thread = threading.Timer(0.05, let_go)
+    thread.start()
+    with pidwait.spawn(["true"]) as child:
+        thread.join()
+    assert child.exitcode == 0
+
+
+def test_forced_by_policy_goes_to_the_standard_library(binding, monkeypatch):
+    """posix_spawn that is forbidden."""
+    monkeypatch.setitem(
+        calls._resolved, "posix_spawn", (lambda *args: (errno.EPERM, 0), "a stand-in")
+    )
+    with pidwait.spawn(exiting(3)) as child:
+        pass
+    assert child.exitcode == 3
+
+
+def test_probe_tells_what_the_library_has(library):
+    rows = pidwait.probe()["calls"]
+    hidden, flags = LIBRARIES[library]
+    assert rows["addclosefrom_np"]["available"] is (CLOSEFROM not in hidden)
+    assert rows["addchdir_np"]["available"] is (CHDIR not in hidden)
+    assert rows["posix_spawn"]["available"] is ("posix_spawn" not in hidden)
+    assert rows["POSIX_SPAWN_SETSID"]["available"] is (not flags)
+    if CHDIR in hidden:
+        assert "has no " + CHDIR in rows["addchdir_np"]["reason"]
