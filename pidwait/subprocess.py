@@ -12,7 +12,8 @@ import functools
 import os
 import subprocess as _standard
 import sys
-from errno import EPERM
+import warnings
+from errno import ENOENT, EPERM
 from subprocess import *  # noqa: F403
 from types import FunctionType
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = list(_standard.__all__) + ["patch", "unpatch"]
 
 _WINDOWS = os.name == "nt"
+_CREATE_NEW_PROCESS_GROUP = 0x200  # Python 3.7 has it, too
 
 
 def _unpatched(name: str) -> "Any":
@@ -46,6 +48,8 @@ _execute = _unpatched("_execute_child")
 _PARAMETERS = _parameters(_execute)
 # Python 3.11. On Windows the parameter does nothing.
 _HAS_PROCESS_GROUP = not _WINDOWS and "process_group" in _parameters(_init)
+# Before Python 3.8 the text of the error has the name of what is missing, too.
+_REPEATS_NAME = ": " in _execute.__code__.co_consts
 # Before Python 3.7 wait() has it all.
 _WAIT = "_wait" if hasattr(_standard.Popen, "_wait") else "wait"
 _wait_busily = _unpatched(_WAIT)
@@ -63,7 +67,7 @@ def _has_vfork() -> bool:
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: posix_spawn is worth its while then."""
-    return not (_has_vfork() and getattr(_standard, "_USE_VFORK", True))
+    return getattr(_standard, "_USE_VFORK", True) is False or not _has_vfork()
 
 
 @functools.wraps(_init)
@@ -89,14 +93,12 @@ def _checked(group: "Any") -> int:
 def _execute_child(self: "Any", *values: "Any") -> None:
     plan = dict(zip(_PARAMETERS, values))
     group = plan.get("process_group", -1) if _HAS_PROCESS_GROUP else self._process_group
-    if _WINDOWS:
-        if group >= 0:
-            plan["creationflags"] |= _standard.CREATE_NEW_PROCESS_GROUP  # type: ignore[attr-defined]
-    elif (_would_fork() or group >= 0 > plan.get("process_group", -1)) and _spawn(
-        self, plan, group
-    ):
+    lacking = group >= 0 and not _HAS_PROCESS_GROUP
+    if _WINDOWS and lacking:
+        plan["creationflags"] |= _CREATE_NEW_PROCESS_GROUP
+    elif not _WINDOWS and (lacking or _would_fork()) and _spawn(self, plan, group):
         return
-    elif group >= 0 and not _HAS_PROCESS_GROUP:
+    elif lacking:
         plan["preexec_fn"] = functools.partial(_enter_group, group, plan["preexec_fn"])
     _execute(self, *[plan[name] for name in _PARAMETERS])
 
@@ -128,7 +130,10 @@ def _spawn(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
         self.pid = _spawn.start(request)
     except _spawn.NotStarted as error:
         filename = plan["cwd"] if error.of_cwd else executable
-        raise OSError(error.errno, error.strerror, filename) from None
+        text = str(error.strerror)
+        if error.errno == ENOENT and _REPEATS_NAME:
+            text += ": %r" % (filename,)
+        raise OSError(error.errno, text, filename) from None
     except _spawn.Unable as error:
         # setpgid(2): what preexec_fn could not tell.
         forbidden = plan["start_new_session"] or group > 0
@@ -187,16 +192,25 @@ def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:
 
 
 @functools.wraps(_wait_busily)
-def _wait(self: "Any", timeout: "float | None" = None, **old: "Any") -> "Any":
+def _wait(
+    self: "Any", timeout: "float | None" = None, endtime: "float | None" = None
+) -> "int | None":
+    if endtime is not None:  # before Python 3.7
+        text = "'endtime' argument is deprecated; use 'timeout'."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        timeout = self._remaining_time(endtime)
     if self.returncode is None:
         # A blocking waitpid(2) needs no events; Ctrl-C does not get through to Windows' wait.
-        if old or (timeout is None and not _WINDOWS):
-            return _wait_busily(self, timeout, **old)
-        try:
-            process.wait(self, timeout)
-        except _TimeoutExpired:
-            raise _standard.TimeoutExpired(self.args, timeout) from None  # type: ignore[arg-type]
-    return self.returncode
+        if timeout is None and not _WINDOWS:
+            _wait_busily(self, timeout)
+        else:
+            try:
+                process.wait(self, timeout)
+            except _TimeoutExpired:
+                expired: "Any" = _standard.TimeoutExpired
+                raise expired(self.args, timeout) from None
+    code: "int | None" = self.returncode
+    return code
 
 
 _METHODS: "dict[str, Any]" = {"__init__": _start, "_execute_child": _execute_child}

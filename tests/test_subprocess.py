@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The drop-in subprocess: as the original, but for how it starts and how it waits."""
+
+import importlib
+import inspect
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from . import pidwait
+from .processes import WINDOWS, exiting, not_on_windows, run_python, sleeping
+
+ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+core = importlib.import_module(pidwait.__name__ + "._spawn")
+
+PARAMETERS = inspect.signature(subprocess.Popen.__init__).parameters
+# Python 3.10 and later start by vfork themselves, on Linux.
+FORKS = not WINDOWS and ours._would_fork()
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The requests that went through posix_spawn."""
+    requests = []
+    start = core.start
+
+    def counted(request):
+        pid = start(request)
+        requests.append(request)
+        return pid
+
+    monkeypatch.setattr(core, "start", counted)
+    return requests
+
+
+@pytest.fixture
+def no_sleep(monkeypatch):
+    """The standard code's busy loop fails."""
+
+    class Time:
+        def __getattr__(self, name):
+            if name == "sleep":
+                raise AssertionError("the standard code sleeps")
+            return getattr(importlib.import_module("time"), name)
+
+    monkeypatch.setattr(subprocess, "time", Time())
+
+
+# What a child finds, and how it ends.
+SCRIPT = r"""
+pwd; umask; echo "SPAWN=$SPAWN PATH=$PATH 0=$0"
+PATH=/bin:/usr/bin
+read -r pid name state parent group session rest < /proc/$$/stat
+[ $group = $pid ] && echo "group leader"
+[ $session = $pid ] && echo "session leader"
+grep -E '^(Uid|Gid|Groups|SigBlk)' /proc/self/status
+# glibc ignores its own signals, 32 and 33, in whom posix_spawn starts.
+ignored=0x$(grep SigIgn /proc/self/status | cut -f2)
+echo "ignored: $((ignored & ~0x180000000))"
+for fd in /proc/$$/fd/*; do [ ${fd##*/} -lt 200 ] && echo "fd ${fd##*/}"; done
+echo error >&2
+exit 3
+"""
+
+
+def outcome(Popen, **options):
+    """What becomes of a start: all that can be seen from here, and from the child."""
+    with tempfile.TemporaryFile("w+") as file:
+        options = dict({"args": ["/bin/sh", "-c", SCRIPT], "stdout": file}, **options)
+        try:
+            child = Popen(**options)
+        except Exception as error:
+            return type(error), str(error), getattr(error, "errno", None), filename(error)
+        told = child.communicate(timeout=30)
+        file.seek(0)
+        return child.returncode, told, file.read(), child.args is options["args"]
+
+
+def filename(error):
+    name = getattr(error, "filename", None)
+    return name if name is None or isinstance(name, str) else os.fsdecode(name)
+
+
+def set_umask():
+    os.umask(0o007)
+
+
+# Each alone, and with each other: those that this Python has.
+VALUES = [
+    ("args", "/bin/true"),
+    ("args", ["sh", "-c", SCRIPT.encode()]),
+    ("args", ["nonesuch"]),
+    ("args", iter(())),
+    ("bufsize", 0),
+    ("executable", "/bin/sh"),
+    ("executable", "/nonesuch"),
+    ("stdin", subprocess.DEVNULL),
+    ("stdin", subprocess.PIPE),
+    ("stdout", subprocess.PIPE),
+    ("stdout", subprocess.DEVNULL),
+    ("stderr", subprocess.STDOUT),
+    ("stderr", subprocess.PIPE),
+    ("preexec_fn", set_umask),
+    ("close_fds", False),
+    ("shell", True),
+    ("cwd", "/"),
+    ("cwd", Path("/nonesuch")),
+    ("env", {"SPAWN": "1"}),
+    ("env", {b"SPAWN": "2", "PATH": "/nonesuch"}),
+    ("env", {"A=": ""}),
+    ("universal_newlines", True),
+    ("startupinfo", 1),
+    ("creationflags", 1),
+    ("restore_signals", False),
+    ("start_new_session", True),
+    ("pass_fds", (0, 1)),
+    ("user", 65534),
+    ("group", 65534),
+    ("extra_groups", [65534]),
+    ("encoding", "latin-1"),
+    ("text", True),
+    ("umask", 0o777),
+    ("pipesize", 65536),
+    ("process_group", 0),
+]
+
+
+@not_on_windows("the shell and the /proc of these")
+@pytest.mark.filterwarnings("ignore:pass_fds overriding close_fds:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:line buffering")
+@pytest.mark.parametrize("number", range(len(VALUES)))
+def test_every_argument_alone_and_in_pairs(number, monkeypatch):
+    if VALUES[number][0] not in PARAMETERS:
+        return  # see test_process_group for where the original has none
+    # So that it is compared on each Python.
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    for other, value in VALUES[number:]:
+        if other not in PARAMETERS:
+            continue
+        options = dict([VALUES[number], (other, value)])
+        original = outcome(subprocess.Popen, **copy_of(options))
+        assert outcome(ours.Popen, **copy_of(options)) == original, options
+
+
+def copy_of(options):
+    return {
+        name: iter(()) if name == "args" and not isinstance(value, (str, list)) else value
+        for name, value in options.items()
+    }
+
+
+@not_on_windows("posix_spawn")
+def test_is_started_by_posix_spawn_where_it_would_fork(starts):
+    assert ours.run(["true"], cwd="/", start_new_session=True).returncode == 0
+    assert ours.call("exit 3", shell=True) == 3
+    assert len(starts) == 2 * FORKS
+
+
+@not_on_windows("preexec_fn")
+@pytest.mark.parametrize("option", ["preexec_fn", "user", "umask"])
+def test_what_the_standard_code_has_to_do(starts, option):
+    if option not in PARAMETERS:
+        with pytest.raises(TypeError, match=option):
+            ours.Popen(["true"], **{option: 0})
+        return
+    value = (lambda: None) if option == "preexec_fn" else os.getuid() if option == "user" else 0o22
+    assert ours.call(["true"], **{option: value}) == 0
+    assert starts == []
+
+
+@not_on_windows("process groups of POSIX")
+@pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}], ids=str)
+def test_process_group(options):
+    with ours.Popen(sleeping(60), process_group=0, **options) as leader:
+        try:
+            assert os.getpgid(leader.pid) == leader.pid
+            with ours.Popen(sleeping(60), process_group=leader.pid, **options) as other:
+                assert os.getpgid(other.pid) == leader.pid
+                other.kill()
+            with ours.Popen(sleeping(60), process_group=None, **options) as other:
+                assert os.getpgid(other.pid) == os.getpgid(0)
+                other.kill()
+        finally:
+            leader.kill()
+
+
+@not_on_windows("process groups of POSIX")
+@pytest.mark.parametrize(
+    "options", [{"process_group": 1}, {"process_group": 0, "start_new_session": True}]
+)
+def test_process_group_that_can_not_be(options):
+    with pytest.raises(PermissionError):
+        ours.Popen(["true"], **options)
+
+
+@pytest.mark.parametrize("value, error", [("0", TypeError), (2**40, OverflowError)])
+def test_bad_process_group(value, error):
+    with pytest.raises(error):
+        ours.Popen(exiting(0), process_group=value)
+
+
+def test_wait_with_a_time_out(variant, no_sleep):
+    with ours.Popen(exiting(3, after=0.05)) as child:
+        assert child.wait(30) == child.returncode == 3
+        assert child.wait(0) == 3
+
+
+def test_time_out(variant, no_sleep):
+    with ours.Popen(sleeping(60)) as child:
+        for timeout in 0, 0.01:
+            with pytest.raises(subprocess.TimeoutExpired) as caught:
+                child.wait(timeout)
+            assert (caught.value.cmd, caught.value.timeout) == (child.args, timeout)
+        assert str(caught.value) == str(subprocess.TimeoutExpired(child.args, 0.01))
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert type(again) is subprocess.TimeoutExpired and again.cmd == child.args
+        assert child.returncode is None
+        child.kill()
+        assert child.wait(30) == (1 if WINDOWS else -signal.SIGKILL)
+
+
+def test_communicate_with_a_time_out(variant, no_sleep):
+    code = "import os, sys, time; os.close(1); time.sleep(0.1); sys.exit(len(sys.stdin.read()))"
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with ours.Popen([sys.executable, "-c", code], **options) as child:
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(b"seven", timeout=0.001)
+        assert child.communicate(timeout=30) == (b"", None)
+        assert child.returncode == 5
+
+
+@not_on_windows("waitpid")
+def test_child_that_somebody_else_reaped(variant):
+    """As the original: 0."""
+    with ours.Popen(exiting(3)) as child:
+        os.waitpid(child.pid, 0)
+        assert child.wait(30) == 0
+
+
+def test_is_the_original_in_all_else():
+    with ours.Popen(exiting(0)) as child:
+        assert isinstance(child, subprocess.Popen)
+        assert pidwait.wait(child, 30) == 0
+    assert type(child).__name__ == "Popen"
+    if "__repr__" in vars(subprocess.Popen):
+        assert repr(child) == "<Popen: returncode: 0 args: %s>" % ascii(child.args)
+    for name in subprocess.__all__:
+        if name not in (
+            "Popen",
+            "run",
+            "call",
+            "check_call",
+            "check_output",
+        ) and not name.startswith("get"):
+            assert getattr(ours, name) is getattr(subprocess, name)
+    assert set(ours.__all__) == set(subprocess.__all__) | {"patch", "unpatch"}
+
+
+@pytest.mark.parametrize("name", ["run", "call", "check_call", "check_output"])
+def test_functions_take_what_the_originals_take(name):
+    function, original = getattr(ours, name), getattr(subprocess, name)
+    assert inspect.signature(function) == inspect.signature(original)
+    assert function.__doc__ == original.__doc__
+    with pytest.raises(subprocess.TimeoutExpired):
+        function(sleeping(60), timeout=0.05)
+
+
+def test_functions():
+    hello = [sys.executable, "-c", "import sys; print(sys.stdin.read() + '!')"]
+    done = ours.run(
+        hello, input="hello", stdout=subprocess.PIPE, universal_newlines=True, check=True
+    )
+    assert type(done) is subprocess.CompletedProcess and done.stdout == "hello!\n"
+    assert ours.check_output(hello, input=b"you").split() == [b"you!"]
+    assert ours.call(exiting(3)) == 3
+    for function in ours.check_call, ours.check_output:
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            function(exiting(3))
+        assert pickle.loads(pickle.dumps(caught.value)).returncode == 3
+
+
+def test_threads(no_sleep):
+    wrong = []
+
+    def start(number):
+        with ours.Popen(exiting(number), process_group=0) as child:
+            if child.wait(50) != number:
+                wrong.append((child.returncode, number))
+
+    count = 8 if WINDOWS else 64
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+METHODS = "__init__", "_execute_child", ours._WAIT
+
+
+def methods():
+    return [vars(subprocess.Popen)[name] for name in METHODS]
+
+
+@pytest.fixture
+def nothing_patched():
+    before = methods()
+    yield
+    assert methods() == before
+
+
+def test_patch(nothing_patched, no_sleep, variant):
+    before = methods()
+    with ours.patch():
+        assert subprocess.call(exiting(3, after=0.02), timeout=30) == 3
+        with subprocess.Popen(exiting(4), process_group=0) as child:
+            pass
+        assert child.returncode == 4 and type(child) is subprocess.Popen
+        with ours.Popen(exiting(5)) as child:
+            assert child.wait(30) == 5
+    assert methods() == before
+
+
+def test_patch_twice(nothing_patched):
+    before = methods()
+    patched = ours.patch()
+    once = methods()
+    with ours.patch():
+        assert methods() == once
+    assert methods() == once
+    with patched:
+        pass
+    assert methods() == before
+    ours.unpatch()
+    assert methods() == before
+
+
+def test_only_what_is_missing_is_patched(nothing_patched):
+    with ours.patch():
+        changed = [
+            name for name, is_new in zip(METHODS, methods()) if hasattr(is_new, "__wrapped__")
+        ]
+    has_group = not WINDOWS and "process_group" in PARAMETERS
+    assert ("__init__" in changed) is (not has_group)
+    assert ("_execute_child" in changed) is (not has_group or FORKS)
+    assert (ours._WAIT in changed) is (WINDOWS or not hasattr(subprocess.Popen, "_wait_pidfd"))
+
+
+@not_on_windows("posix_spawn")
+def test_subclass_of_the_original_is_patched_too(nothing_patched, starts):
+    class Mine(subprocess.Popen):
+        pass
+
+    with ours.patch(), Mine(["true"]) as child:
+        assert child.wait(30) == 0
+    assert len(starts) == FORKS
+
+
+COPIES = """if True:
+    import subprocess
+    original = dict(vars(subprocess.Popen))
+    from one import subprocess as one
+    one.patch()
+    from two import subprocess as two  # what it finds is patched
+    two.patch()
+    two.patch()
+    assert two._parameters(two._execute) == one._parameters(one._execute)
+    one.unpatch()
+    one.unpatch()  # not the other's
+    assert subprocess.call(["true"], timeout=30) == 0
+    assert two.call(["true"], timeout=30) == one.call(["true"], timeout=30) == 0
+    with two.Popen(["true"], process_group=0) as child:
+        assert child.wait(30) == 0
+    two.unpatch()
+    assert "_patched" in vars(subprocess.Popen)
+    two.unpatch()
+    changed = [name for name, value in vars(subprocess.Popen).items() if original[name] != value]
+    assert changed == [], changed
+    print("good")
+"""
+
+
+@not_on_windows("true")
+def test_two_copies(tmp_path):
+    source = os.path.dirname(pidwait.__file__)
+    for name in "one", "two":
+        (tmp_path / name).symlink_to(source, target_is_directory=True)
+    done = run_python(COPIES, env=dict(os.environ, PYTHONPATH=str(tmp_path)))
+    assert done.stdout == "good\n", done
+
+
+ASYNCIO = """if True:
+    import asyncio, sys
+    from {package} import subprocess, _spawn
+    count = []
+    start = _spawn.start
+    _spawn.start = lambda request: count.append(1) or start(request)
+
+    async def main():
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", "cat; exit 3", stdin=pipe, stdout=pipe, process_group=0
+        )
+        output, _ = await process.communicate(b"hello")
+        return output, process.returncode
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    with subprocess.patch():
+        print(*loop.run_until_complete(main()), len(count))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+"""
+
+
+@not_on_windows("the shell")
+def test_asyncio_starts_by_a_patched_popen_and_waits_itself():
+    done = run_python(ASYNCIO.format(package=pidwait.__name__))
+    missing = FORKS or "process_group" not in PARAMETERS
+    assert (done.stdout, done.stderr) == ("b'hello' 3 %d\n" % missing, "")
