@@ -227,11 +227,10 @@ def test_time_out(variant, no_sleep):
 
 
 def test_communicate_with_a_time_out(variant, no_sleep):
-    code = "import os, sys, time; os.close(1); time.sleep(0.1); sys.exit(len(sys.stdin.read()))"
-    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with ours.Popen([sys.executable, "-c", code], **options) as child:
+    code = "import os, sys, time; os.close(1); time.sleep(0.1); sys.exit(5)"
+    with ours.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
         with pytest.raises(subprocess.TimeoutExpired):
-            child.communicate(b"seven", timeout=0.001)
+            child.communicate(timeout=0.001)
         assert child.communicate(timeout=30) == (b"", None)
         assert child.returncode == 5
 
