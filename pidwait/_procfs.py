@@ -13,7 +13,7 @@ from ._fd import opened
 class Stat:
     """The fields of /proc/<pid>/stat that tell whether, and as what, a process lives."""
 
-    __slots__ = ("name", "started", "state", "status", "threads")
+    __slots__ = ("name", "parent", "started", "state", "status", "threads")
 
     def __init__(self, line: bytes) -> None:
         # The name stands in parentheses and can hold spaces and parentheses.
@@ -21,6 +21,7 @@ class Stat:
         fields = tail.split()
         self.name = head.partition(b"(")[2].decode("utf-8", "replace")
         self.state = fields[0]
+        self.parent = int(fields[1])
         self.threads = int(fields[17])
         self.started = int(fields[19])  # in clock ticks since boot
         # The wait status, Linux >= 3.5; 0 as well for who may not see it.

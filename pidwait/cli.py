@@ -38,6 +38,8 @@ examples:
   {prog} -v $!               wait for the shell's last job, and tell how it ended
   {prog} -e $(pgrep make) && notify-send built
   {prog} --probe             show what this system offers for waiting
+  {prog} run -t 1h make      start a command with a time-out (run -h)
+  {prog} patch script.py     run a script whose subprocesses start and end sooner
 
 exit status:
   0    all have exited
@@ -180,10 +182,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if arguments[:1] in (["run"], ["patch"]):
+        from . import _commands
+
+        return getattr(_commands, arguments[0])(arguments[1:])  # type: ignore[no-any-return]
     parser = _parser()
     # Options between PIDs, where argparse can (Python 3.7).
     parse = getattr(parser, "parse_intermixed_args", parser.parse_args)
-    options = parse(argv)
+    options = parse(arguments)
     if options.probe == bool(options.pids):
         parser.error("give at least one PID, or --probe (-h shows examples)")
     try:

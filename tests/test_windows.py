@@ -462,3 +462,8 @@ def test_process_group_of_spawn():
         child.terminate()
     with pytest.raises(ValueError, match="process_group"):
         pidwait.spawn(sleeping(60), process_group=5)
+
+
+def test_run_has_no_trees():
+    command = [sys.executable, "-m", pidwait.__name__, "run", "--tree"]
+    assert subprocess.call(command + list(exiting(0)), stderr=subprocess.DEVNULL) == 125

@@ -64,13 +64,19 @@ def _syscall(binding: "Any", name: str) -> "Callable[..., int]":
     return call
 
 
+def _bind(binding: "Any", name: str) -> "Callable[..., int]":
+    function: "Callable[..., int]" = binding.function(name, linux.PROTOTYPES[name])
+    return function
+
+
 class SigInfo:
     """What os.waitid() returns, as far as it is needed."""
 
-    __slots__ = ("si_code", "si_status")
+    __slots__ = ("si_code", "si_pid", "si_status")
 
-    def __init__(self, info: bytearray, code: int, status: int) -> None:
+    def __init__(self, info: bytearray, code: int, pid: int, status: int) -> None:
         self.si_code = integer(info, code)
+        self.si_pid = integer(info, pid)
         self.si_status = integer(info, status)
 
 
@@ -95,7 +101,7 @@ def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | N
         info = bytearray(_SIGINFO_SIZE)
         function(idtype, id_, binding.pointer(info), options)
         # With WNOHANG and nothing to tell, si_pid is 0: waitid(2).
-        return SigInfo(info, code, status) if integer(info, pid) else None
+        return SigInfo(info, code, pid, status) if integer(info, pid) else None
 
     return waitid
 
@@ -116,6 +122,7 @@ _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "kqueue": ("select", _kqueue),
     "kevent": ("select", _kqueue),
     "ioctl": ("fcntl", None),
+    "prctl": (None, _bind),
 }
 
 # Without this, too, the interpreter's own is not whole. PyPy's select has kqueues that

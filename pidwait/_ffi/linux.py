@@ -10,6 +10,8 @@ PROTOTYPES = {
     "syscall": ("long", "long", "long", "long", "long", "long"),
     # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
+    # int prctl(int op, ...);
+    "prctl": ("int", "int", "long", "long", "long", "long"),
 }
 
 # name: (public binding of the interpreter, number in the common table)
@@ -35,6 +37,7 @@ _MIPS = ("mips", "mipsel", "mipsisa32r6", "mipsisa32r6el")
 _MIPS64 = ("mips64", "mips64el", "mipsisa64r6", "mipsisa64r6el")
 
 # idtype_t and options of waitid(2)
+P_ALL = 0
 P_PID = 1
 P_PIDFD = 3  # Linux 5.4
 WNOHANG = 0x00000001
@@ -42,6 +45,8 @@ WEXITED = 0x00000004
 WNOWAIT = 0x01000000
 REAP = WEXITED | WNOHANG
 LOOK = REAP | WNOWAIT
+
+PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 
 # si_code of a SIGCHLD: how a process ended
 CLD_EXITED = 1
