@@ -129,6 +129,8 @@ class Starter:
 
     def __init__(self, posix_spawn: "Any") -> None:
         self.posix_spawn = posix_spawn
+        self._strings = calls.get("spawn_strings")
+        self._has_closefrom = _probe.works(check_closefrom)
         self._actions: "dict[Any, Structure]" = {}
         self._attributes: "dict[Any, Structure]" = {}
         self._environments: "dict[bool, Environment]" = {}
@@ -136,7 +138,7 @@ class Starter:
     def start(self, request: Request) -> int:
         """The pid; NotStarted, or Unable, or ValueError and TypeError for what is none."""
         environment = self._environment(request.env)
-        argv = calls.get("spawn_strings")(request.argv)
+        argv = self._strings(request.argv)
         if b"\0" in request.executable + (request.cwd or b""):
             raise ValueError("embedded null byte")
         actions, attributes = self._structures(request)
@@ -174,7 +176,7 @@ class Starter:
         return built
 
     def _structures(self, request: Request) -> "tuple[Structure, Structure]":
-        limit = _limit() if request.close_fds else 0
+        limit = 0 if self._has_closefrom or not request.close_fds else _limit()
         # All that they depend on.
         key: "tuple[object, ...]" = request[3:7] + (limit,)
         actions = self._actions.get(key)
@@ -209,7 +211,7 @@ def _missing(path: bytes) -> int:
 
 
 def _candidates(executable: bytes, path: "list[bytes]") -> "list[bytes]":
-    if os.path.dirname(executable):
+    if b"/" in executable:
         return [executable]
     return [os.path.join(folder, executable) for folder in path]
 
@@ -228,9 +230,7 @@ def _blame(error: int, request: Request) -> NotStarted:
 
 
 def _limit() -> int:
-    """The file descriptors to close one by one: all below it; 0 where closefrom is there."""
-    if _probe.works(check_closefrom):
-        return 0
+    """Below which all file descriptors are to be closed one by one, without closefrom."""
     limit = os.sysconf("SC_OPEN_MAX")
     if not _CLOSES_ANYTHING or not 0 < limit <= _LONGEST_LIST:
         raise Unable("without closefrom, and with a limit of %d file descriptors" % limit)
@@ -336,13 +336,14 @@ def start(request: Request) -> int:
     NotStarted with the system's error, Unable where posix_spawn can't do it here,
     ValueError and TypeError for arguments that are none.
     """
-    error = _probe.ask(check)
-    if error is not None:
-        raise Unable(str(error.strerror))
-    posix_spawn = calls.get("posix_spawn")
-    # Structures are of the binding that made them.
-    if not _starters or _starters[0].posix_spawn is not posix_spawn:
-        _starters[:] = [Starter(posix_spawn)]
+    try:
+        posix_spawn = calls.get("posix_spawn")
+        # Structures are of the binding that made them.
+        if not _starters or _starters[0].posix_spawn is not posix_spawn:
+            check()
+            _starters[:] = [Starter(posix_spawn)]
+    except OSError as error:
+        raise Unable(str(error.strerror)) from None
     return _starters[0].start(request)
 
 

@@ -184,7 +184,7 @@ def spawn(
     argv = _argv(args)
     _check(env, process_group, start_new_session)
     stdio = (_file("stdin", stdin), _file("stdout", stdout), _file("stderr", stderr))
-    passed = tuple(sorted({_fd("pass_fds", fd) for fd in pass_fds}))
+    passed = tuple(sorted({_fd("pass_fds", fd) for fd in pass_fds})) if pass_fds else ()
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if _left:
@@ -193,10 +193,11 @@ def spawn(
     if os.name != "nt":
         from . import _spawn
 
+        encoded = [os.fsencode(arg) for arg in argv]
         out = 1 if stdio[1] == _INHERIT else stdio[1]
         request = _spawn.Request(
-            argv=[os.fsencode(arg) for arg in argv],
-            executable=os.fsencode(argv[0]),
+            argv=encoded,
+            executable=encoded[0],
             env=env,
             cwd=None if cwd is None else os.fsencode(cwd),
             stdio=(stdio[0], stdio[1], out if stdio[2] == _STDOUT else stdio[2]),

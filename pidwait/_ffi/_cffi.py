@@ -23,6 +23,8 @@ class Adapter:
 
     def __init__(self) -> None:
         self._ffi: "Any" = _cffi_backend.FFI()
+        self._text = self._ffi.typeof("char[]")
+        self._texts = self._ffi.typeof("char *[]")
         self._library: "Any" = _cffi_backend.load_library(_LIBRARY, 0)
 
     def _type(self, prototype: "tuple[str, ...]") -> "Any":
@@ -59,8 +61,11 @@ class Adapter:
         """A void * to memory that the caller keeps alive."""
         return self._ffi.from_buffer(buffer)
 
-    def address(self, pointer: "Any") -> int:
-        return int(self._ffi.cast(self._ffi.typeof("uintptr_t"), pointer))
+    def strings(self, items: "list[bytes]") -> "Any":
+        """A void * to a char *[] that ends with NULL, and keeps its strings alive."""
+        strings = [self._ffi.new(self._text, item) for item in items]
+        pointer = self._ffi.new(self._texts, [*strings, self._ffi.NULL])
+        return self._ffi.gc(pointer, lambda _: strings.clear())
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""

@@ -72,8 +72,9 @@ class Adapter:
         """A void * to memory that the caller keeps alive."""
         return (ctypes.c_char * len(buffer)).from_buffer(buffer)
 
-    def address(self, pointer: "Any") -> int:
-        return ctypes.addressof(pointer)
+    def strings(self, items: "list[bytes]") -> "Any":
+        """A void * to a char *[] that ends with NULL, and keeps its strings alive."""
+        return (ctypes.c_char_p * (len(items) + 1))(*items)
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""

@@ -4,7 +4,6 @@
 All of the family return an error number, and leave errno alone.
 """
 
-import struct
 import sys
 
 TYPE_CHECKING = False
@@ -58,12 +57,12 @@ def _function(binding: "Any", name: str) -> "Callable[..., int]":
 def _posix_spawn(binding: "Any", name: str) -> "Callable[..., tuple[int, int]]":
     """posix_spawn(path, actions, attributes, argv, envp) -> (error number, pid)."""
     function = _function(binding, name)
-    integer = struct.Struct("i")
+    pointer = binding.pointer
 
     def posix_spawn(*arguments: "Any") -> "tuple[int, int]":
-        pid = bytearray(integer.size)
-        error = function(binding.pointer(pid), *arguments)
-        return error, integer.unpack(pid)[0]
+        pid = bytearray(4)
+        error = function(pointer(pid), *arguments)
+        return error, int.from_bytes(pid, sys.byteorder)
 
     return posix_spawn
 
@@ -74,22 +73,13 @@ def _memory(binding: "Any", name: str) -> "Callable[[], Any]":
 
 
 def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
-    """char *const [], with its strings behind it, as a void * that keeps it alive."""
+    """char *const [] of bytes, ended by NULL, as a void * that keeps it alive."""
+    make: "Callable[[list[bytes]], Any]" = binding.strings
 
     def strings(items: "list[bytes]") -> "Any":
-        table = struct.Struct("%dP" % (len(items) + 1))
-        text = b"\0".join(items) + b"\0"
-        if text.count(b"\0") > max(1, len(items)):
+        if b"\0" in b"".join(items):
             raise ValueError("embedded null byte")
-        buffer = bytearray(table.size) + text
-        pointer = binding.pointer(buffer)
-        address = binding.address(pointer) + table.size
-        addresses = []
-        for item in items:
-            addresses.append(address)
-            address += len(item) + 1
-        table.pack_into(buffer, 0, *addresses, 0)
-        return pointer
+        return make(items)
 
     return strings
 

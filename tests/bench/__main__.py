@@ -5,7 +5,7 @@ import os
 import sys
 
 from .. import pidwait
-from . import contextswitch, core, imports, latency, leaks, startup, syscalls
+from . import contextswitch, core, imports, latency, leaks, spawn, startup, syscalls
 
 BENCHES = {
     "contextswitch": contextswitch,
@@ -13,6 +13,7 @@ BENCHES = {
     "syscalls": syscalls,
     "import": imports,
     "leaks": leaks,
+    "spawn": spawn,
     "pytest": startup,
 }
 LIST = "\n".join(
