@@ -24,6 +24,10 @@ def test_ten_thousand_waits(variant):
     run("waits", 10000)
 
 
+def test_twenty_thousand_starts():
+    run("starts", 20000)
+
+
 def tells_every_exit():
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     return pidwait.probe()["calls"]["PIDFD_GET_INFO"]["available"] and release >= (6, 15)
