@@ -100,10 +100,11 @@ def run(argv: "Sequence[str]") -> int:
     try:
         return (Tree if options.tree else Job)(options).run(command)
     except OSError as error:
-        print("%s: %s" % (parser.prog, error), file=sys.stderr)
-        if error.filename is None:
-            return FAILED
-        return NOT_FOUND if error.errno == ENOENT else CANNOT_INVOKE
+        # On Windows the error does not name the command.
+        print("%s: %s: %s" % (parser.prog, command[0], error), file=sys.stderr)
+        if error.errno == ENOENT:
+            return NOT_FOUND
+        return CANNOT_INVOKE if error.filename or isinstance(error, PermissionError) else FAILED
 
 
 class Job:
