@@ -307,7 +307,7 @@ def _build_attributes(group: int, session: bool, restore_signals: bool) -> Struc
     structure = Structure("posix_spawnattr")
     flags = spawn.USEVFORK
     if restore_signals:
-        flags |= spawn.SETSIGDEF
+        flags |= spawn.SETSIGDEF or 0
         signals = calls.get("spawn_memory")()
         calls.get("sigemptyset")(signals)
         for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):  # what Python itself ignores
@@ -351,6 +351,8 @@ def check() -> None:
     """Have attributes with all flags that are always needed."""
     if os.name == "nt":
         raise OSError(ENOSYS, "Windows has no posix_spawn")
+    if spawn.SETSIGDEF is None:
+        raise OSError(ENOSYS, "the flags of posix_spawn are not known here")
     _build_attributes(0, False, True)
     Structure("posix_spawn_file_actions")
     calls.get("posix_spawn")

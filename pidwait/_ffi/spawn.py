@@ -6,6 +6,8 @@ All of the family return an error number, and leave errno alone.
 
 import sys
 
+from .. import _ffi
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
@@ -42,11 +44,21 @@ PROTOTYPES = {
 SIZE = 1024
 
 SETPGROUP = 0x02
-SETSIGDEF = 0x10 if sys.platform.startswith("freebsd") else 0x04
-# A new session: glibc 2.26, musl 1.1.17, macOS 10.15.
-SETSID = {"linux": 0x80, "darwin": 0x400}.get(sys.platform)
-# glibc before 2.24 forks without it; later ones, and musl, ignore it.
-USEVFORK = 0x40 if sys.platform == "linux" else 0
+_BSD = {"SETSIGDEF": 0x10}
+# SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before
+# 2.24 forks without it; later ones, and musl, ignore it.
+FLAGS = {
+    "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
+    "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400},
+    "freebsd": _BSD,
+    "netbsd": _BSD,
+    "openbsd": _BSD,
+    "dragonfly": _BSD,
+}
+_flags = FLAGS.get(_ffi.PLATFORM, {})
+SETSIGDEF = _flags.get("SETSIGDEF")
+SETSID = _flags.get("SETSID")
+USEVFORK = _flags.get("USEVFORK", 0)
 
 
 def _function(binding: "Any", name: str) -> "Callable[..., int]":

@@ -37,16 +37,6 @@ TARGETS = """
     mips-linux-musleabihf powerpc64le-linux-musl s390x-linux-musl
 """.split()
 
-# What posix_spawn is given: the flags that a system has, and how large its types may be.
-SPAWN = {
-    "freebsd": {"SETPGROUP": 0x02, "SETSIGDEF": 0x10},
-    "netbsd": {"SETPGROUP": 0x02, "SETSIGDEF": 0x10},
-    "openbsd": {"SETPGROUP": 0x02, "SETSIGDEF": 0x10},
-    "darwin": {"SETPGROUP": 0x02, "SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
-    "linux": {"SETPGROUP": 0x02, "SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
-}
-SPAWN_SIZES = {"posix_spawnattr_t": 1024, "posix_spawn_file_actions_t": 1024, "sigset_t": 128}
-
 INCLUDES = """
 #define _GNU_SOURCE
 #define _WANT_FREEBSD11_KEVENT
@@ -171,10 +161,7 @@ class Target:
         yield "PIDFD_INFO_EXIT", linux.PIDFD_INFO_EXIT
         yield "offsetof(struct pidfd_info, pid)", linux.PIDFD_INFO_PID
         yield "offsetof(struct pidfd_info, exit_code)", linux.PIDFD_INFO_STATUS
-        flags = dict(SPAWN["linux"])
-        if self.libc.startswith("musl"):
-            del flags["USEVFORK"]
-        yield from spawn(flags)
+        yield from self.spawn("linux")
 
     def bsd(self, name):
         bsd = self.load("bsd")
@@ -204,7 +191,16 @@ class Target:
         yield from siginfo(waitid.code, waitid.pid, waitid.status)
         yield "sizeof(id_t)", 8 if waitid.prototype[2] == "int64_t" else 4
         yield "sizeof(idtype_t)", 4
-        yield from spawn(SPAWN[name])
+        yield from self.spawn(name)
+
+    def spawn(self, name):
+        table = self.load("spawn")
+        yield "POSIX_SPAWN_SETPGROUP", table.SETPGROUP
+        for flag, number in table.FLAGS[name].items():
+            if flag != "USEVFORK" or not self.libc.startswith("musl"):
+                yield "POSIX_SPAWN_" + flag, number
+        for type_ in ("posix_spawnattr_t", "posix_spawn_file_actions_t", "sigset_t"):
+            yield "sizeof(%s) <= %d" % (type_, table.SIZE), 1
 
     def symbol(self):
         """The name that kevent() goes by in the C library."""
@@ -250,13 +246,6 @@ def siginfo(code, pid, status):
     yield "offsetof(siginfo_t, si_code)", code
     yield "offsetof(siginfo_t, si_pid)", pid
     yield "offsetof(siginfo_t, si_status)", status
-
-
-def spawn(flags):
-    for name, number in flags.items():
-        yield "POSIX_SPAWN_" + name, number
-    for name, size in SPAWN_SIZES.items():
-        yield "sizeof(%s) <= %d" % (name, size), 1
 
 
 def source(target, rows, off_by=0):
