@@ -176,7 +176,7 @@ def test_closed_while_running_is_reaped_later(variant):
         child.wait()
     with pidwait.spawn(["true"]):
         pass
-    assert state(child.pid) == "S"
+    assert state(child.pid) not in ("Z", None)
     other.kill()
     other.wait()
     other.close()

@@ -202,8 +202,13 @@ def test_process_group_that_can_not_be(options):
 
 @pytest.mark.parametrize("value, error", [("0", TypeError), (2**40, OverflowError)])
 def test_bad_process_group(value, error):
-    with pytest.raises(error):
-        ours.Popen(exiting(0), process_group=value)
+    try:
+        ours.Popen(exiting(0), process_group=value).wait()
+    except error:
+        return
+    # The original of Python 3.12 cuts large numbers down.
+    assert ours._HAS_PROCESS_GROUP
+    subprocess.Popen(exiting(0), process_group=value).wait()
 
 
 def test_wait_with_a_time_out(variant, no_sleep):
