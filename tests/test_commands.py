@@ -73,7 +73,7 @@ GNU = {
     "signal": (["-s", "INT", "0.2"], "trap 'exit 5' INT; while :; do sleep 0.01; done"),
     "number": (["-s", "2", "0.2"], "trap 'exit 5' INT; while :; do sleep 0.01; done"),
     "killed": (["-s", "KILL", "0.2"], "sleep 60"),
-    "kill after": (["-k", "0.2", "0.2"], "trap '' TERM; sleep 60; sleep 60"),
+    "kill after": (["-k", "0.2", "1"], "trap '' TERM; sleep 60; sleep 60"),
     "whole group": (["0.2"], "sleep 60 & sleep 60 & wait"),
     "dies of a signal": (["50"], "kill -USR1 $$"),
     "kills itself": (["50"], "kill -KILL $$"),
