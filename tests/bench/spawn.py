@@ -114,19 +114,25 @@ def stall():
     try:
         for name, start in ways.items():
             opener = subprocess.Popen(["sh", "-c", 'sleep 1; : > "$0"', fifo])
-            worker = threading.Thread(target=start)
-            worker.start()
-            longest, last = 0.0, time.perf_counter()
-            while worker.is_alive():
-                time.sleep(0.001)
-                now = time.perf_counter()
-                longest, last = max(longest, now - last), now
-            worker.join()
+            found[name] = longest_stop(threading.Thread(target=start)) * 1000
             opener.wait()
-            found[name] = longest * 1000
     finally:
         os.unlink(fifo)
     return found
+
+
+def longest_stop(worker):
+    """Run the thread; the longest time, in seconds, in which this one could do nothing."""
+    # From before the start: that returns only when the worker gives the GIL back.
+    longest, last, alive = 0.0, time.perf_counter(), True
+    worker.start()
+    while alive:
+        alive = worker.is_alive()
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+        time.sleep(0.001)
+    worker.join()
+    return longest
 
 
 def find(version):
