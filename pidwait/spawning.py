@@ -57,7 +57,9 @@ class Child(Process):
             return True
         if not super()._look(handle, deadline, False):
             return False
-        return not reap or _polling.poll(lambda: self._reap(handle), deadline)
+        if not reap or self._reap(handle):
+            return True
+        return _polling.poll(lambda: self._reap(handle), deadline)
 
     def _reap(self, handle: "Any") -> bool:
         with self._reaping:
@@ -242,6 +244,8 @@ def _child(pid: int, args: "Any") -> Child:
         handle = _backends.open_handle(pid)
     except ProcessLookupError:
         handle = Gone(pid)
+    if hasattr(handle, "is_child"):
+        handle.is_child = True
     child._start(handle)
     return child
 

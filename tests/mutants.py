@@ -619,6 +619,13 @@ MUTANTS = [
         "tests/test_spawn.py::test_code_that_another_thread_took",
     ),
     Mutant(
+        "child of the parent, in a forked child",
+        "_backends/pidfd.py",
+        "        except OSError as error:\n            # ECHILD may be",
+        "        except ZeroDivisionError as error:\n            # ECHILD may be",
+        "tests/test_spawn.py::test_waited_for_in_a_fork[pidfd-ctypes]",
+    ),
+    Mutant(
         "child that was reaped before there was a handle",
         "spawning.py",
         "    except ProcessLookupError:\n        handle = Gone(pid)\n",

@@ -159,6 +159,47 @@ def test_code_that_another_thread_took(variant):
         assert waits == [False]
 
 
+@not_on_windows("fork")
+def test_waited_for_in_a_fork(variant):
+    """There it is a brother, which waitid does not know: not an exit, and no need to poll."""
+    with pidwait.spawn(sleeping(60)) as child:
+        backend = child.backend
+        reader, writer = os.pipe()
+        fork = os.fork()
+        if not fork:
+            failed = 1
+            try:
+                os.write(writer, b"x")
+                child.wait()
+                failed = 0 if child.backend == backend else 2
+            finally:
+                os._exit(failed)
+        assert os.read(reader, 1) == b"x"
+        os.close(reader)
+        os.close(writer)
+        assert os.waitpid(fork, os.WNOHANG) == (0, 0)
+        child.kill()
+        assert os.waitpid(fork, 0)[1] == 0
+        assert child.wait() == -signal.SIGKILL
+
+
+@not_on_windows("waitid")
+def test_wait_of_the_parent_needs_no_poll(monkeypatch):
+    waitid, seen = calls.get("waitid"), []
+
+    def counted(idtype, id_, options):
+        seen.append(options)
+        return waitid(idtype, id_, options)
+
+    with pidwait.spawn(sleeping(0.05)) as child:
+        if child.backend != "pidfd":
+            pytest.skip("needs pidfds")
+        monkeypatch.setitem(calls._resolved, "waitid", (counted, "a counter"))
+        monkeypatch.setattr(type(child._guard.resource), "_poll", None)
+        assert child.wait() == 0
+    assert len(seen) == 2
+
+
 class Proxy:
     def __init__(self, target):
         self.target = target

@@ -10,6 +10,7 @@ A backend is a module that can be imported on every system, with
 and a Handle has
 
     backend, pid    which way it waits, and for whom
+    is_child        in some; set by the parent, who alone reaps: for a shorter way to wait
     identify()      equal for all handles of one process; None if not known
     wait(deadline, reap)
                     RUNNING at the deadline; once it has exited, the exit code or
