@@ -612,11 +612,11 @@ MUTANTS = [
         "tests/test_posix_spawn.py::test_forced_by_policy_goes_to_the_standard_library",
     ),
     Mutant(
-        "Child's code that another thread took",
+        "Child that another thread reaped",
         "spawning.py",
-        "if not super()._look(handle, deadline, False):",
-        "if not super()._look(handle, deadline, reap):",
-        "tests/test_spawn.py::test_code_that_another_thread_took",
+        "            if not self.reaped:\n",
+        "            if True:\n",
+        "tests/test_spawn.py::test_reaped_by_another_thread",
     ),
     Mutant(
         "child of the parent, in a forked child",
