@@ -56,7 +56,8 @@ def test_options_of_the_command_are_its_own():
     ],
 )
 def test_failures(args, status, message):
-    done = run("run", *args)
+    # A directory of PATH that one may not search would be an error of its own.
+    done = run("run", *args, env=dict(os.environ, PATH=os.defpath))
     assert done.returncode == status
     assert message in done.stderr and "Traceback" not in done.stderr
 

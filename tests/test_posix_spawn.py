@@ -355,7 +355,7 @@ def test_environment_that_changes_unseen(binding):
     assert [report(env=env)["env"]["SPAWN"] for _ in range(2)] == ["1", "2"]
 
 
-def test_path_of_the_child(library, tmp_path):
+def test_path_of_the_child(library, tmp_path, monkeypatch):
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     (tmp_path / "first" / "program").write_text("not executable")
@@ -367,6 +367,8 @@ def test_path_of_the_child(library, tmp_path):
     with pidwait.spawn(["program"], env={"PATH": path + ":" + str(tmp_path / "second")}) as child:
         pass
     assert child.exitcode == 0
+    # A directory that one may not search would make it a PermissionError.
+    monkeypatch.setenv("PATH", os.defpath)
     with pytest.raises(FileNotFoundError):
         pidwait.spawn(["program"])
 

@@ -15,7 +15,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 
 MAIN = r"""
 command = ["sh", "-c", 'trap "echo got INT" INT; trap "echo got TERM; exit" TERM; '
-           'echo started; read -r line < {fifo}; echo ended']
+           'echo "started $$."; read -r line < {fifo}; echo ended']
 run_all([command] * 4, at_once=2)
 print("all done")
 """
@@ -41,9 +41,10 @@ class Terminal:
                 os._exit(127)
         self.seen = ""
 
-    def expect(self, text, count=1):
-        while self.seen.count(text) < count:
+    def expect(self, pattern, count=1):
+        while len(re.findall(pattern, self.seen)) < count:
             self.seen += os.read(self.fd, 1024).decode()
+        return re.findall(pattern, self.seen)
 
     def press_ctrl_c(self):
         os.write(self.fd, b"\x03")
@@ -79,13 +80,16 @@ def test_soft_shutdown(tmp_path, presses):
     # Both ends, so that no open() waits for the other.
     end = os.open(str(fifo), os.O_RDWR)
     try:
-        terminal.expect("started", 2)
-        # A Ctrl-C that comes while spawn() is about to return takes the child along.
-        eventually(lambda: handles(terminal.pid) == 2 and state(terminal.pid) == "S")
+        pids = [terminal.pid] + [int(pid) for pid in terminal.expect(r"started (\d+)\.", 2)]
+        # A Ctrl-C that comes while spawn() is about to return takes the child along, and
+        # a signal just before the system call that waits does not interrupt it: neither
+        # Python's nor the shell's.
+        eventually(lambda: handles(terminal.pid) == 2 and all(state(pid) == "S" for pid in pids))
         if presses:
             terminal.press_ctrl_c()
             terminal.expect("2 still run")
         if presses == 2:
+            eventually(lambda: state(terminal.pid) == "S")
             terminal.press_ctrl_c()
             terminal.expect("got TERM", 2)
     finally:

@@ -176,7 +176,9 @@ def test_what_the_standard_code_has_to_do(starts, option):
 
 
 @not_on_windows("process groups of POSIX")
-@pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}], ids=["alone", "preexec_fn", "cwd"]
+)
 def test_process_group(options):
     with ours.Popen(sleeping(60), process_group=0, **options) as leader:
         try:
