@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -171,3 +172,19 @@ def keeper():
     keeper = Keeper()
     yield keeper
     keeper.close()
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The requests that went through posix_spawn."""
+    requests = []
+    core = importlib.import_module(pidwait.__name__ + "._spawn")
+    start = core.start
+
+    def counted(request):
+        pid = start(request)
+        requests.append(request)
+        return pid
+
+    monkeypatch.setattr(core, "start", counted)
+    return requests

@@ -92,21 +92,6 @@ def library(request, binding, hide):
     return request.param
 
 
-@pytest.fixture
-def starts(monkeypatch):
-    """The requests that went through posix_spawn."""
-    requests = []
-    start = core.start
-
-    def counted(request):
-        pid = start(request)
-        requests.append(request)
-        return pid
-
-    monkeypatch.setattr(core, "start", counted)
-    return requests
-
-
 # What a child finds.
 REPORT = """if True:
     import json, os, sys

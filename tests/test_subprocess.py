@@ -26,21 +26,6 @@ FORKS = not WINDOWS and ours._would_fork()
 
 
 @pytest.fixture
-def starts(monkeypatch):
-    """The requests that went through posix_spawn."""
-    requests = []
-    start = core.start
-
-    def counted(request):
-        pid = start(request)
-        requests.append(request)
-        return pid
-
-    monkeypatch.setattr(core, "start", counted)
-    return requests
-
-
-@pytest.fixture
 def no_sleep(monkeypatch):
     """The standard code's busy loop fails."""
 
