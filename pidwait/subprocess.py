@@ -91,6 +91,8 @@ def _checked(group: "Any") -> int:
 
 @functools.wraps(_execute)
 def _execute_child(self: "Any", *values: "Any") -> None:
+    if _HAS_PROCESS_GROUP and not _would_fork():
+        return _execute(self, *values)  # type: ignore[no-any-return]
     plan = dict(zip(_PARAMETERS, values))
     group = plan.get("process_group", -1) if _HAS_PROCESS_GROUP else self._process_group
     lacking = group >= 0 and not _HAS_PROCESS_GROUP
@@ -213,7 +215,9 @@ def _wait(
     return code
 
 
-_METHODS: "dict[str, Any]" = {"__init__": _start, "_execute_child": _execute_child}
+_METHODS: "dict[str, Any]" = {"_execute_child": _execute_child}
+if not _HAS_PROCESS_GROUP:
+    _METHODS["__init__"] = _start
 if not _WAITS:
     _METHODS[_WAIT] = _wait
 
@@ -247,10 +251,8 @@ globals().update(
 def _missing() -> "dict[str, Any]":
     """What of ours the standard Popen needs on this Python."""
     methods = dict(_METHODS)
-    if _HAS_PROCESS_GROUP:
-        del methods["__init__"]
-        if not _would_fork():
-            del methods["_execute_child"]
+    if _HAS_PROCESS_GROUP and not _would_fork():
+        del methods["_execute_child"]
     return methods
 
 
