@@ -14,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 from .. import pidwait
 
+ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("test.test_subprocess", "test.test_asyncio.test_subprocess")
 
 # The end of a test's name: why it can't pass where the start goes through posix_spawn.
@@ -71,9 +73,14 @@ def run(way, tests):
 
 
 def outcome(way, tests):
-    with tempfile.TemporaryFile("w+") as file, tempfile.TemporaryFile("w+") as errors:
+    # Several make a folder of one name in the current one.
+    folder = tempfile.TemporaryDirectory()
+    with folder, tempfile.TemporaryFile("w+") as file, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", __spec__.name, "--run", way]
-        code = subprocess.call(command + list(tests), stdout=file, stderr=errors)
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT)] + sys.path[1:]))
+        code = subprocess.call(
+            command + list(tests), stdout=file, stderr=errors, cwd=folder.name, env=env
+        )
         file.seek(0)
         errors.seek(0)
         last = file.read().splitlines()[-1:]
