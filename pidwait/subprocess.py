@@ -92,7 +92,8 @@ def _checked(group: "Any") -> int:
 @functools.wraps(_execute)
 def _execute_child(self: "Any", *values: "Any") -> None:
     if _HAS_PROCESS_GROUP and not _would_fork():
-        return _execute(self, *values)  # type: ignore[no-any-return]
+        _execute(self, *values)
+        return
     plan = dict(zip(_PARAMETERS, values))
     group = plan.get("process_group", -1) if _HAS_PROCESS_GROUP else self._process_group
     lacking = group >= 0 and not _HAS_PROCESS_GROUP
