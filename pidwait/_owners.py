@@ -105,10 +105,10 @@ class Multiprocessing(Owner):
     def known(self) -> "int | None":
         # The property looks, and reaps if it can.
         code: "int | None" = self.proc.exitcode
-        return None if code == 255 and self._stands_for_any_signal() else code
+        return None if self._is_any_signal(code) else code
 
     def is_gone(self) -> bool:
-        return self.proc.exitcode is not None
+        return self._is_any_signal(self.proc.exitcode)
 
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
         self.proc.join(deadline.remaining())
@@ -120,11 +120,11 @@ class Multiprocessing(Owner):
         # and 255 is also what is told when it could not tell.
         return code if known in (None, 255) else known
 
-    def _stands_for_any_signal(self) -> bool:
-        """Whether a code of 255 is from a fork server that can't tell negative ones: Python 3.6."""
+    def _is_any_signal(self, code: "int | None") -> bool:
+        """Whether it is 255 of a fork server that can't tell negative codes: Python 3.6."""
         method = getattr(getattr(self.proc, "_popen", None), "method", None)
         server = sys.modules.get("multiprocessing.forkserver")
-        return method == "forkserver" and hasattr(server, "read_unsigned")
+        return code == 255 and method == "forkserver" and hasattr(server, "read_unsigned")
 
 
 class Psutil(Owner):

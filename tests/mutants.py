@@ -302,14 +302,21 @@ MUTANTS = [
     Mutant(
         "signals that a fork server can't tell",
         "_owners.py",
-        "return None if code == 255 and self._stands_for_any_signal() else code",
+        "return None if self._is_any_signal(code) else code",
         "return code",
+        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+    ),
+    Mutant(
+        "255 of a process that no fork server tells of",
+        "_owners.py",
+        'return code == 255 and method == "forkserver" and',
+        "return code == 255 and",
         "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
     ),
     Mutant(
         "number of a process whose fork server can't tell",
         "_owners.py",
-        "return self.proc.exitcode is not None",
+        "return self._is_any_signal(self.proc.exitcode)",
         "return False",
         "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
     ),

@@ -12,7 +12,16 @@ import types
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, codes, exiting, gone_pid, not_on_windows, run_python, state
+from .processes import (
+    WINDOWS,
+    become_zombie,
+    codes,
+    exiting,
+    gone_pid,
+    not_on_windows,
+    run_python,
+    state,
+)
 
 
 @pytest.mark.parametrize("code", codes(0, 3, -signal.SIGTERM))
@@ -181,6 +190,20 @@ def test_fork_server_that_tells_no_signal(variant, monkeypatch):
     assert pidwait.wait(job, 0) == 255
     job._popen = types.SimpleNamespace(method="forkserver")
     assert pidwait.wait(job, 0) is None
+
+
+def test_multiprocessing_that_exits_just_before_the_wait(variant, start):
+    """With 255, which is not taken for what a fork server says: it is no child of one."""
+
+    class Exiting(Job):
+        exitcode = property(lambda self: next(self.codes), lambda self, code: None)
+
+    child = start(*exiting(255))
+    if not WINDOWS:
+        become_zombie(child.pid)
+    job = Exiting(child.pid, 255)
+    job.codes = iter([None] * 3 + [255] * 9)  # it is asked thrice before the look
+    assert pidwait.wait(job, 30) == 255
 
 
 def test_multiprocessing_that_knows_nothing(variant):
