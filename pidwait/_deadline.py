@@ -43,9 +43,9 @@ class Deadline:
 
         A long wait takes several, each followed by a look at the clock.
         """
-        remaining = self.remaining()
-        if remaining is None:
+        if self._at == _FOREVER:
             return None
+        remaining = max(0.0, self._at - monotonic())
         if remaining * 1000 >= _INT_MAX:
             return _INT_MAX
         return -int(-remaining * 1000 // 1)

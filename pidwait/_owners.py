@@ -7,10 +7,12 @@ code is what reaps; it is called once the process has exited.
 """
 
 import sys
+from time import monotonic
 
 from . import _polling
 from ._deadline import Deadline
 from ._errors import TimeoutExpired
+from ._exitcodes import RUNNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     Proc = Union[int, HasPid]
 
+# How long an owner may take that is not sure to reap: somebody else may have done so.
+_PATIENCE = 1.0
 _PID_MAX = 2**31 - 1  # of C's pid_t
 
 
@@ -39,9 +43,14 @@ def check_pid(pid: "Any", name: str = "pid") -> int:
 class Owner:
     """A process that nobody here reaps: a number, or any object with a pid."""
 
-    def __init__(self, proc: "Any", pid: int) -> None:
+    # There are as many as a WaitSet has members. What a backend needs to find its
+    # own is in ``ticket``.
+    __slots__ = ("pid", "proc", "ticket")
+
+    def __init__(self, proc: "Any", pid: "int | None") -> None:
         self.proc = proc
         self.pid = pid
+        self.ticket: "Any" = None
 
     def known(self) -> "int | None":
         """The exit code that the object already has."""
@@ -55,9 +64,15 @@ class Owner:
         """Let the owner reap; return the exit code, which is ``code`` if we could look."""
         return code
 
+    def has_settled(self) -> bool:
+        """Whether the owner has done its part, after a settle() that had no time to wait for it."""
+        return True
+
 
 class Asyncio(Owner):
     """asyncio.subprocess.Process and its like: reaped by an event loop, in its own time."""
+
+    __slots__ = ()
 
     def known(self) -> "int | None":
         code: "int | None" = self.proc.returncode
@@ -69,6 +84,8 @@ class Asyncio(Owner):
 
 class Popen(Asyncio):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
+
+    __slots__ = ()
 
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
         lost = code is None and self._is_lost()
@@ -102,6 +119,8 @@ class Popen(Asyncio):
 class Multiprocessing(Owner):
     """multiprocessing.Process and its like: join() reaps, or asks the fork server."""
 
+    __slots__ = ()
+
     def known(self) -> "int | None":
         # The property looks, and reaps if it can.
         code: "int | None" = self.proc.exitcode
@@ -126,28 +145,59 @@ class Multiprocessing(Owner):
         server = sys.modules.get("multiprocessing.forkserver")
         return code == 255 and method == "forkserver" and hasattr(server, "read_unsigned")
 
+    def has_settled(self) -> bool:
+        # The fork server reaps, and tells of it a moment later.
+        return self.known() is not None
+
 
 class Psutil(Owner):
     """psutil.Process: not an owner, but it remembers when its process started."""
+
+    __slots__ = ()
 
     def is_gone(self) -> bool:
         return not self.proc.is_running()
 
 
-class Child(Owner):
-    """Our Child, perhaps another copy's: wait() reaps."""
+class Handle(Owner):
+    """Our Process, or another copy's: it remembers which process it is for."""
+
+    __slots__ = ()
 
     def known(self) -> "int | None":
-        code: "int | None" = self.proc.exitcode if self.proc.reaped else None
-        return code
+        return self.proc.exitcode if self.is_gone() else None
+
+    def is_gone(self) -> bool:
+        exited: bool = self.proc.exited()
+        return exited
 
     def settle(self, code: "int | None", deadline: Deadline) -> "int | None":
-        known: "int | None" = self.proc.wait(deadline.remaining())
+        try:
+            known = self._settled(deadline)
+        except ValueError:  # closed meanwhile
+            return code
         return code if known is None else known
+
+    def _settled(self, deadline: Deadline) -> "int | None":
+        return self.known()
+
+
+class Child(Handle):
+    """Our Child, perhaps another copy's: wait() reaps."""
+
+    __slots__ = ()
+
+    def known(self) -> "int | None":
+        return self.proc.exitcode if self.proc.reaped else None
+
+    def _settled(self, deadline: Deadline) -> "int | None":
+        code: "int | None" = self.proc.wait(deadline.remaining())
+        return code
 
 
 _KINDS = (
     (Child, ("reaped", "exitcode")),
+    (Handle, ("backend", "exited", "exitcode")),
     (Psutil, ("is_running", "create_time")),
     (Popen, ("returncode", "poll")),
     (Asyncio, ("returncode",)),
@@ -166,10 +216,30 @@ def find(proc: "Proc") -> Owner:
         raise TypeError(
             "proc must be a process ID or an object with a pid, not %s" % type(proc).__name__
         )
-    if proc.pid is None:
+    kind = next(kind for kind, names in _KINDS if all(hasattr(proc, name) for name in names))
+    if proc.pid is not None:
+        return kind(proc, check_pid(proc.pid, "proc.pid"))
+    if not issubclass(kind, Handle):
         raise ValueError("proc has no pid: it has not been started")
-    pid = check_pid(proc.pid, "proc.pid")
-    for kind, attributes in _KINDS:
-        if all(hasattr(proc, name) for name in attributes):
-            return kind(proc, pid)
-    raise AssertionError("the last kind has no attributes")
+    return kind(proc, None)  # of a pidfd from elsewhere
+
+
+class Unsettled:
+    """One that has exited: its owner is asked, again and again, until it has reaped."""
+
+    def __init__(self, owner: Owner, code: "Any") -> None:
+        self._owner = owner
+        self._code = code
+        self._until = monotonic() + _PATIENCE
+
+    def wait(self, deadline: Deadline, reap: bool) -> "Any":
+        if self._code is RUNNING:  # one that only its owner knows
+            return self._owner.known() if self._owner.is_gone() else RUNNING
+        code = RUNNING
+        try:
+            code = self._owner.settle(self._code, deadline)
+        except TimeoutError:  # another copy's, too
+            pass  # RUNNING says so
+        if self._owner.has_settled():
+            return code
+        return self._code if self._until < monotonic() else RUNNING

@@ -39,6 +39,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         return proc.wait(timeout, reap)
     owner = None if type(proc) is int else _owners.find(proc)
     pid = _owners.check_pid(proc, "proc") if owner is None else owner.pid
+    if pid is None:
+        raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
     deadline = Deadline(timeout)
     if owner is not None:
         code = owner.known()

@@ -104,7 +104,16 @@ def backend(variant):
 
 
 def open_fds():
-    return sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]
+    return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
+
+
+def is_open(fd):
+    """Whether it still is: that of the folder itself is not."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def open_handles():

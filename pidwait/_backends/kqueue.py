@@ -278,6 +278,10 @@ def _compare(system: "bsd.System") -> None:
             raise OSError(ENOSYS, "select.%s is %d, not %d" % (name, own, number))
 
 
+def many(shared: bool) -> "Any":
+    raise OSError(ENOSYS, "many at once are not built for kqueue yet")
+
+
 # What the probe shows: name, the call it goes through, what asks for it.
 CALLS = (
     ("kqueue", "kqueue", check),

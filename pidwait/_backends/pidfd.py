@@ -35,11 +35,11 @@ class Handle:
     """A pidfd."""
 
     def __init__(self, pid: int) -> None:
-        self._owner = _open(pid)
-        self._start(pid)
+        self._owner = open_pidfd(pid)
+        self._start(self._owner.fileno(), pid)
 
-    def _start(self, pid: "int | None") -> None:
-        self.fd: int = self._owner.fileno()
+    def _start(self, fd: int, pid: "int | None") -> None:
+        self.fd = fd
         self.pid = pid
         self.is_child = False
         self._fallback: "polling.Handle | None" = None
@@ -50,7 +50,7 @@ class Handle:
         pid = _examine(fd)
         handle = cls.__new__(cls)
         handle._owner = own(fd)
-        handle._start(pid)
+        handle._start(fd, pid)
         return handle
 
     @property
@@ -220,7 +220,7 @@ def _is_forbidden(error: OSError) -> bool:
     return isinstance(error, PermissionError) and _probe.still_works(check_send_signal)
 
 
-def _open(pid: int) -> "Any":
+def open_pidfd(pid: int) -> "Any":
     try:
         return opened(calls.get("pidfd_open"), pid, 0)
     except OSError as error:
@@ -307,6 +307,12 @@ def with_self(use: "Callable[[Handle], None]") -> None:
         use(handle)
     finally:
         handle.close()
+
+
+def many(shared: bool) -> "Any":
+    from . import epoll
+
+    return epoll.Many(shared)
 
 
 def check_send_signal() -> None:

@@ -10,6 +10,8 @@ and the BSDs: ps.Polled.
 
 import os
 import sys
+import time
+from errno import ENOSYS
 from io import UnsupportedOperation
 
 from .. import _exitcodes, _polling, _procfs
@@ -19,7 +21,9 @@ from .._ffi import linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable, Sequence
+
+    from .._owners import Owner
 
 
 class Handle:
@@ -109,6 +113,43 @@ elif sys.platform.startswith(("darwin", "dragonfly", "freebsd", "netbsd", "openb
 
 def check() -> None:
     """It can be used everywhere."""
+
+
+class Many:
+    """None of them: each has a handle of its own, and is looked at between the sleeps."""
+
+    def forked(self) -> "Many":
+        return self
+
+    def add(self, owners: "Sequence[Owner]") -> "list[tuple[Owner, OSError]]":
+        return [(owner, OSError(ENOSYS, "the backend is polling")) for owner in owners]
+
+    def discard(self, owner: "Owner") -> None:
+        """There is none."""
+
+    def poll(self, milliseconds: "float | None") -> None:
+        seconds = _polling.LONGEST if milliseconds is None else milliseconds / 1000.0
+        # Nobody can wake us, so it is never for long.
+        time.sleep(min(seconds, _polling.LONGEST))
+
+    def take(self, events: None, report: "Callable[[Any], object]") -> None:
+        """There are none."""
+
+    def recover(self) -> None:
+        """Nothing gets lost."""
+
+    def ring(self, on: bool) -> None:
+        """Nobody sleeps for long."""
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a process that is polled has no fileno")
+
+    def close(self) -> None:
+        """Nothing is open between two looks."""
+
+
+def many(shared: bool) -> "Many":
+    return Many()
 
 
 def exists(pid: int) -> bool:

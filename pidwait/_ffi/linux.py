@@ -3,6 +3,7 @@
 
 import os
 import sys
+from struct import Struct
 
 # name: (result, arguments...)
 PROTOTYPES = {
@@ -56,10 +57,10 @@ CLD_DUMPED = 3
 # ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, the exit status
 # 6.15. _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
 PIDFD_GET_INFO = 0xC040FF0B
-PIDFD_INFO_SIZE = 64
-PIDFD_INFO_EXIT = 1 << 3  # of the mask, a u64 at 0
-PIDFD_INFO_PID = 16
-PIDFD_INFO_STATUS = 60
+PIDFD_INFO_EXIT = 1 << 3  # of the mask
+# u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
+PIDFD_INFO = Struct("=Q8x3i32xi")
+PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
 
 SIGINFO_SIZE = 128
 WORD = 8 if sys.maxsize > 2**32 else 4

@@ -1,0 +1,873 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once: wait_procs, as_completed, WaitSet."""
+
+import copy
+import gc
+import importlib
+import io
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+
+from . import pidwait
+from .conftest import open_fds
+from .processes import (
+    WINDOWS,
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    not_on_windows,
+    run_python,
+    sleeping,
+    state,
+)
+
+EVENTS = "_backends.polling" if WINDOWS else "_backends.epoll"
+HERD = 8 if WINDOWS else 60
+
+
+class Herd:
+    """Children that are forks: cheap, and they end when told, or by themselves."""
+
+    def __init__(self):
+        self.pids = []
+
+    def fork(self, code, after=None):
+        if WINDOWS:
+            child = subprocess.Popen(exiting(code, after or 60))
+            self.children = getattr(self, "children", []) + [child]
+            self.pids.append(child.pid)
+            return child.pid
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+            pid = os.fork()
+        if pid == 0:
+            try:
+                time.sleep(60 if after is None else after)
+            finally:
+                os._exit(code)
+        self.pids.append(pid)
+        return pid
+
+    def close(self):
+        if WINDOWS:
+            for child in getattr(self, "children", []):
+                child.kill()
+                child.wait()
+            return
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+
+
+@pytest.fixture
+def herd():
+    herd = Herd()
+    yield herd
+    herd.close()
+
+
+# wait_procs
+
+
+def test_wait_procs(variant, start, sleeper):
+    children = [start(*exiting(code, 0.05 * code)) for code in (1, 2, 3)]
+    seen = []
+    exited, alive = pidwait.wait_procs(children, 60, lambda *exit: seen.append(exit))
+    assert sorted(exited, key=lambda one: one[1]) == list(zip(children, (1, 2, 3)))
+    assert alive == []
+    assert seen == exited
+    assert [child.returncode for child in children] == [1, 2, 3]
+    exited, alive = pidwait.wait_procs([sleeper] + children, 0.01)
+    assert exited == list(zip(children, (1, 2, 3)))
+    assert alive == [sleeper]
+    assert sleeper.returncode is None
+
+
+@not_on_windows("processes that start fast enough to be in order")
+def test_in_the_order_of_exit(variant, backend, herd):
+    pids = [herd.fork(code, after=0.1 * (5 - code)) for code in range(5)]
+    exited, alive = pidwait.wait_procs(pids)
+    assert [code for _, code in exited] == [4, 3, 2, 1, 0]
+    assert [pid for pid, _ in exited] == pids[::-1]
+    assert alive == []
+
+
+def test_of_none(variant):
+    assert pidwait.wait_procs([]) == ([], [])
+    assert pidwait.wait_procs(iter(()), timeout=0) == ([], [])
+    assert list(pidwait.as_completed([])) == []
+
+
+def test_alive_in_the_order_given(variant, herd):
+    pids = [herd.fork(0) for _ in range(5)]
+    assert pidwait.wait_procs(pids[::-1], 0) == ([], pids[::-1])
+    assert pidwait.wait_procs(pids[::-1], -1) == ([], pids[::-1])
+
+
+def test_gone_and_exited_ones_are_reported_at_once(variant, start):
+    done = start(*exiting(5))
+    done.wait()
+    zombie = start(*exiting(6))
+    become_zombie(zombie.pid)
+    gone = gone_pid()
+    exited, alive = pidwait.wait_procs([done, gone, zombie, zombie.pid], timeout=0)
+    assert len(exited) == 4 and alive == []
+    assert (done, 5) in exited and (gone, None) in exited and (zombie, 6) in exited
+    code = next(code for one, code in exited if one == zombie.pid)
+    assert code in (6, None)  # the Popen may have reaped it first
+
+
+def test_given_twice(variant, start, sleeper):
+    child = start(*exiting(3, after=0.1))
+    become_zombie(child.pid)
+    calls = []
+    exited, alive = pidwait.wait_procs(
+        [child, sleeper, child, sleeper.pid, sleeper.pid, child],
+        0.01,
+        lambda *exit: calls.append(exit),
+    )
+    assert exited == [(child, 3)] * 3 == calls
+    assert alive == [sleeper, sleeper.pid, sleeper.pid]
+    assert list(pidwait.as_completed([child, child])) == [(child, 3)] * 2
+
+
+def test_each_number_as_it_was_given(variant, start):
+    class Number(int):
+        pass
+
+    child = start(*exiting(0))
+    become_zombie(child.pid)
+    (first, second), _ = pidwait.wait_procs([child.pid, Number(child.pid)])
+    assert {type(first[0]), type(second[0])} == {int, Number}
+
+
+def test_unhashable(variant, start):
+    class Job:
+        __hash__ = None
+
+        def __init__(self, pid):
+            self.pid = pid
+
+        def __eq__(self, other):
+            return True
+
+    one, other = Job(start(*exiting(3)).pid), Job(start(*sleeping(60)).pid)
+    become_zombie(one.pid)
+    exited, alive = pidwait.wait_procs([one, other, one], 0.01)
+    assert [(proc is one, code) for proc, code in exited] == [(True, 3)] * 2
+    assert len(alive) == 1 and alive[0] is other
+
+
+class OnPurpose(Exception):
+    pass
+
+
+def test_callback_that_raises_ends_the_call(variant, herd):
+    pids = [herd.fork(0, after=0.01), herd.fork(0)]
+
+    def callback(proc, code):
+        raise OnPurpose(proc, code)
+
+    with pytest.raises(OnPurpose) as caught:
+        pidwait.wait_procs(pids, callback=callback)
+    assert caught.value.args == (pids[0], 0)
+
+
+@pytest.mark.parametrize(
+    "procs, error",
+    [([0], ValueError), ([-1], ValueError), (["1"], TypeError), ([None], TypeError)]
+    + [([True], TypeError), (1, TypeError), ([os.getpid(), object()], TypeError)],
+)
+def test_no_processes(procs, error):
+    with pytest.raises(error):
+        pidwait.wait_procs(procs, 0)
+    with pytest.raises(error):
+        pidwait.as_completed(procs)  # at once, not at the first step
+    with pytest.raises(error):
+        pidwait.WaitSet(procs)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="NaN"):
+        pidwait.wait_procs([os.getpid()], float("nan"))
+    with pytest.raises(TypeError, match="callback must be callable, not int"):
+        pidwait.wait_procs([os.getpid()], 0, 1)
+    with pytest.raises(TypeError, match="timeout"):
+        pidwait.as_completed([os.getpid()], "1")
+
+
+def test_herd(variant, herd):
+    """Some at once, some later, some never: nothing twice, nothing lost, the codes are right."""
+    codes = {herd.fork(number, after=number % 5 / 50.0): number for number in range(HERD)}
+    alive = [herd.fork(0) for _ in range(3)]
+    with pidwait.WaitSet(list(codes) + alive) as waiting:
+        seen = []
+        while len(waiting) > len(alive):
+            seen += waiting.wait(60)
+        assert sorted(seen) == sorted(codes.items())
+        assert list(waiting) == alive
+
+
+def test_time_out_in_the_middle(variant, herd):
+    """Whatever had exited is in `exited`."""
+    codes = {herd.fork(number % 256): number for number in range(HERD)}
+    pids = list(codes)
+    ended = set()
+
+    def end():
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            become_zombie(pid)
+            ended.add(pid)
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    seen, left = [], pids
+    while left:
+        before = set(ended)
+        exited, left = pidwait.wait_procs(left, 0.01)
+        seen += [pid for pid, _ in exited]
+        assert before <= set(seen)
+    thread.join()
+    assert sorted(seen) == sorted(pids)
+
+
+# as_completed
+
+
+def test_as_completed(variant, herd):
+    codes = {herd.fork(code, after=0.05 * code): code for code in (1, 2, 3)}
+    assert sorted(pidwait.as_completed(codes, 60)) == sorted(codes.items())
+
+
+def test_as_completed_times_out(variant, start, sleeper):
+    child = start(*exiting(4))
+    become_zombie(child.pid)
+    completed = pidwait.as_completed([sleeper, child], 0.05)
+    assert next(completed) == (child, 4)
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        next(completed)
+    assert caught.value.pid == sleeper.pid and caught.value.timeout == 0.05
+
+
+def test_as_completed_watches_from_the_call_on(variant, start):
+    child = start(*exiting(7, after=0.1))
+    completed = pidwait.as_completed([child.pid])
+    become_zombie(child.pid)
+    assert next(completed) == (child.pid, 7)
+    assert list(completed) == []
+
+
+def test_as_completed_that_is_dropped(variant, sleeper):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pidwait.as_completed([sleeper])
+        with pytest.raises(pidwait.TimeoutExpired):
+            next(pidwait.as_completed([sleeper], 0))
+        gc.collect()
+
+
+# WaitSet
+
+
+def test_set(variant, start, sleeper):
+    one, other = start(*exiting(1, after=0.05)), start(*exiting(2, after=0.1))
+    with pidwait.WaitSet([one, sleeper]) as waiting:
+        waiting.add(other)
+        waiting.add(other)
+        assert len(waiting) == 3 and one in waiting and 1 not in waiting
+        assert set(waiting) == {one, sleeper, other}
+        seen = []
+        while len(waiting) > 1:
+            batch = waiting.wait(30)
+            assert batch
+            seen += batch
+        assert sorted(seen, key=lambda exit: exit[1]) == [(one, 1), (other, 2)]
+        assert one not in waiting
+        assert waiting.wait(0.01) == [] == waiting.wait(0)
+        waiting.discard(sleeper)
+        waiting.discard(one)
+        assert waiting.wait() == [] and len(waiting) == 0
+        waiting.add(one)  # it was forgotten when it was reported
+        assert waiting.wait() == [(one, 1)]
+
+
+def test_nothing_is_added_if_one_is_wrong(variant, sleeper):
+    with pidwait.WaitSet() as waiting:
+        with pytest.raises(TypeError):
+            waiting.add("x")
+        assert len(waiting) == 0
+    with pytest.raises(TypeError):
+        pidwait.WaitSet([sleeper, "x"])
+
+
+def test_closed_set(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    assert "1 processes, open" in repr(waiting)
+    waiting.close()
+    waiting.close()
+    for use in (
+        waiting.wait,
+        waiting.fileno,
+        lambda: waiting.add(sleeper),
+        lambda: waiting.discard(sleeper),
+    ):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert "closed" in repr(waiting)
+
+
+def test_forgotten_close_of_a_set_warns(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    with pytest.warns(ResourceWarning, match="1 processes"):
+        del waiting
+        gc.collect()
+
+
+def test_set_is_not_copied(variant):
+    with pidwait.WaitSet() as waiting:
+        for make in (pickle.dumps, copy.copy):
+            with pytest.raises(TypeError, match="handle"):
+                make(waiting)
+
+
+class Waiter(threading.Thread):
+    """A thread in WaitSet.wait()."""
+
+    def __init__(self, waiting, timeout=None):
+        super().__init__()
+        self.waiting, self.timeout = waiting, timeout
+        self.start()
+        # The main thread may have been told of exits before.
+        eventually(lambda: len(waiting._waiting) > 0 or not self.is_alive())
+
+    def run(self):
+        self.exits = self.waiting.wait(self.timeout)
+
+    def result(self):
+        self.join()
+        return self.exits
+
+
+def test_add_while_another_thread_waits(variant, start, sleeper):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        waiter = Waiter(waiting)
+        child = start(*exiting(3, after=0.05))
+        waiting.add(child)
+        assert waiter.result() == [(child, 3)]
+        # One that has its code already, and one that is not there.
+        for proc, code in (child, 3), (gone_pid(), None):
+            waiter = Waiter(waiting)
+            waiting.add(proc)
+            assert waiter.result() == [(proc, code)]
+
+
+def test_discard_while_another_thread_waits(variant, start, sleeper):
+    child = start(*exiting(3, after=0.2))
+    with pidwait.WaitSet([sleeper, child]) as waiting:
+        waiter = Waiter(waiting)
+        waiting.discard(child)
+        become_zombie(child.pid)
+        assert waiting.wait(0.05) == []
+        waiting.discard(sleeper)  # nothing is left to wait for
+        assert waiter.result() == []
+
+
+def test_each_exit_goes_to_one_thread(variant, herd):
+    codes = {herd.fork(number, after=0.1 + number % 7 / 50.0): number for number in range(HERD)}
+    seen = []
+
+    def run():
+        while True:
+            batch = waiting.wait()
+            if not batch:
+                return
+            seen.extend(batch)
+
+    with pidwait.WaitSet(codes) as waiting:
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(seen) == sorted(codes.items())
+
+
+def test_close_leaves_the_wait_of_a_set_intact(variant, start):
+    child = start(*exiting(4, after=0.2))
+    waiting = pidwait.WaitSet([child])
+    waiter = Waiter(waiting)
+    waiting.close()
+    with pytest.raises(ValueError, match="closed"):
+        waiting.add(child)
+    assert waiter.result() == [(child, 4)]
+
+
+@not_on_windows("fork")
+def test_add_and_discard_under_load(variant, herd):
+    """One thread waits, others add what exits at once, and discard what does not."""
+    errors, seen, expected = [], [], []
+    with pidwait.WaitSet([herd.fork(0)]) as waiting:
+
+        def churn(number):
+            try:
+                for round in range(25):
+                    pid = herd.fork(number, after=round % 3 / 500.0)
+                    other = herd.fork(0)
+                    waiting.add(pid)
+                    waiting.add(other)
+                    waiting.discard(other)
+                    expected.append((pid, number))
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=churn, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(seen) < 100 and not errors:
+            seen += waiting.wait(60)
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert waiting.wait(0) == []
+    assert sorted(seen) == sorted(expected)
+
+
+@not_on_windows("pidfds")
+def test_event_of_who_was_discarded(use_variant, start, sleeper):
+    """Another thread has its event in hand, and its pidfd's number goes to the next one."""
+    use_variant("pidfd-ctypes")
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        events = waiting._many.poll(0)
+        ((fd, _),) = events
+        waiting.discard(child.pid)
+        waiting.add(sleeper.pid)
+        assert list(waiting._many._owners) == [fd]
+        with waiting._lock:
+            waiting._many.take(events, waiting._due.append)
+        assert waiting.wait(0) == []
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -signal.SIGKILL)]
+
+
+@not_on_windows("signals")
+def test_storm_of_signals(variant, herd):
+    codes = {herd.fork(number, after=0.1 + number % 9 / 40.0): number for number in range(HERD)}
+    count = []
+    old = signal.signal(signal.SIGALRM, lambda *args: count.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        exited, alive = pidwait.wait_procs(codes)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert sorted(exited) == sorted(codes.items())
+    assert alive == [] and count
+
+
+@not_on_windows("signals")
+def test_exceptions_of_signal_handlers_lose_nothing(variant, herd):
+    pidwait.wait_procs([os.getpid()], 0)  # which loads all of it
+    codes = {herd.fork(number, after=0.1 + number / 200.0): number for number in range(HERD)}
+
+    # Where it can be caught: not between the return of wait() and our having the result,
+    # nor where a file of /proc is open, which would leak.
+    names = ["%s.%s" % (pidwait.__name__, name) for name in ("_waitset", EVENTS)]
+    modules = map(importlib.import_module, names)
+    files = [module.__file__ for module in modules]
+
+    def handler(signum, frame):
+        if frame.f_code.co_filename in files and frame.f_code.co_name != "wait":
+            raise OnPurpose
+        if armed:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001)
+
+    seen, armed, raised = [], [], 0
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pidwait.WaitSet(codes) as waiting:
+            while len(waiting):
+                batch = []
+                try:
+                    if raised < 500:
+                        armed.append(True)
+                        signal.setitimer(signal.ITIMER_REAL, 0.002)
+                    batch = waiting.wait(15)  # pytest's limit needs the timer, too
+                    armed.clear()
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    assert batch
+                except OnPurpose:
+                    raised += 1
+                seen += batch
+            armed.clear()
+    finally:
+        armed.clear()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert sorted(seen) == sorted(codes.items())
+    assert raised
+
+
+@not_on_windows("signals")
+def test_handler_that_changes_the_set_that_its_thread_waits_on(variant, start, sleeper):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.WaitSet([sleeper]) as waiting:
+
+        def handler(*args):
+            waiting.discard(sleeper)
+            waiting.add(child)
+
+        old = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            assert waiting.wait() == [(child, 3)]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+
+
+def test_callbacks_that_change_and_close_the_set(variant, start):
+    first, second = start(*exiting(1)), start(*exiting(2))
+    seen = []
+    waiting = pidwait.WaitSet([first])
+
+    def callback(proc, code):
+        seen.append(code)
+        waiting.add(second)
+        waiting.discard(first)
+
+    while len(waiting):
+        for proc, code in waiting.wait():
+            if seen:
+                waiting.close()
+                seen.append(code)
+            else:
+                callback(proc, code)
+    assert seen == [1, 2]
+
+
+def is_readable(file, timeout=0):
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return poll.poll(timeout * 1000) != []
+
+
+def test_fileno_of_a_set(variant, backend, start, sleeper):
+    child = start(*exiting(3, after=0.1))
+    with pidwait.WaitSet([child, sleeper]) as waiting:
+        if backend != "pidfd":
+            with pytest.raises(io.UnsupportedOperation):
+                waiting.fileno()
+            return
+        assert not os.get_inheritable(waiting.fileno())
+        assert not is_readable(waiting)
+        assert is_readable(waiting, 30)
+        assert waiting.wait(0) == [(child, 3)]
+        assert not is_readable(waiting)
+        waiting.add(child)
+        assert is_readable(waiting)
+        assert waiting.wait() == [(child, 3)]
+        assert not is_readable(waiting)
+
+
+@not_on_windows("lock that Popen.poll() takes")
+def test_popen_that_can_not_be_reaped_yet(variant, backend, start, herd):
+    """It keeps nobody waiting, and is reported once it has been reaped."""
+    child = start(*exiting(4))
+    become_zombie(child.pid)
+    child._waitpid_lock.acquire()
+    try:
+        with pidwait.WaitSet([child]) as waiting:
+            assert waiting.wait(0.05) == []
+            if backend == "pidfd":
+                assert is_readable(waiting)
+            pid = herd.fork(5, after=0.05)
+            waiting.add(pid)
+            assert waiting.wait() == [(pid, 5)]
+            threading.Timer(0.05, child._waitpid_lock.release).start()
+            assert waiting.wait() == [(child, 4)]
+    finally:
+        if child._waitpid_lock.locked():
+            child._waitpid_lock.release()
+        child.wait()
+
+
+@not_on_windows("fork")
+def test_forked_copy_of_a_set(variant, herd):
+    pids = {herd.fork(code, after=0.3): code for code in (1, 2, 3)}
+    with pidwait.WaitSet(pids) as waiting:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                # Not its children, so that a code may be unknown.
+                seen = []
+                while len(waiting):
+                    seen += waiting.wait()
+                right = all(code in (pids[one], None) for one, code in seen)
+                status = 0 if right and len(seen) == 3 else 2
+                waiting.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        seen = []
+        while len(waiting):
+            seen += waiting.wait(30)
+        assert sorted(seen) == sorted(pids.items())
+
+
+@not_on_windows("fork")
+def test_copies_in_a_forked_child_do_not_wake_anybody(variant, herd):
+    """A closed pidfd of which a child has a copy would stay in the epoll, and be ready."""
+    pids = [herd.fork(code, after=0.1) for code in (1, 2)]
+    with pidwait.WaitSet(pids) as waiting:
+        copy = herd.fork(0)
+        waiting.discard(pids[0])
+        assert waiting.wait() == [(pids[1], 2)]
+        become_zombie(pids[0])
+        waiting.add(copy)
+        before = time.process_time()
+        assert waiting.wait(0.5) == []
+        assert time.process_time() - before < 0.25
+
+
+@not_on_windows("fork")
+def test_fork_while_a_thread_waits_on_a_set(variant, sleeper):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        waiter = Waiter(waiting)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+            with waiting._lock:
+                pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                waiting._lock = held_by_a_thread_that_is_not_here()
+                status = 0 if waiting.wait(0.01) == [] and len(waiting) == 1 else 2
+                waiting.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        waiting.discard(sleeper)
+        assert waiter.result() == []
+
+
+def held_by_a_thread_that_is_not_here():
+    lock = threading.RLock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    return lock
+
+
+# Mixed sets
+
+
+def test_process_handles(variant, start, sleeper):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.Process(child.pid) as process, pidwait.Process(sleeper.pid) as other:
+        exited, alive = pidwait.wait_procs([process, other, child.pid], 0.01)
+        assert sorted(exited, key=str) == sorted([(process, 3), (child.pid, 3)], key=str)
+        assert alive == [other]
+        assert process.exitcode == 3
+        child.wait()
+        assert pidwait.wait_procs([process]) == ([(process, 3)], [])
+    with pytest.raises(ValueError, match="closed"):
+        pidwait.wait_procs([process])
+
+
+def test_handle_that_is_closed_while_it_is_waited_for(variant, start):
+    child = start(*exiting(3, after=0.1))
+    with pidwait.Process(child.pid) as process:
+        waiting = pidwait.WaitSet([process])
+    with waiting:
+        assert waiting.wait() == [(process, 3)]
+
+
+@not_on_windows("pidfds")
+def test_pidfd_from_elsewhere(use_variant, start):
+    use_variant("pidfd-own")
+    child = start(*exiting(3, after=0.1))
+    with pidwait.Process.from_fd(os.pidfd_open(child.pid)) as process:
+        process._guard.resource.pid = None  # as from another PID namespace
+        with pidwait.WaitSet([process]) as waiting:
+            assert waiting.wait() == [(process, 3)]
+
+
+MIXED = """if True:
+    import asyncio, multiprocessing, os, subprocess, sys, time
+    import {package} as pidwait
+
+    def exit_with(code, after):
+        time.sleep(after)
+        sys.exit(code)
+
+    async def main():
+        command = {command}
+        asyncios = await asyncio.create_subprocess_exec(*command)
+        popen = subprocess.Popen(command)
+        number = subprocess.Popen(command)
+        handle = pidwait.Process(number.pid)
+        context = multiprocessing.get_context(sys.argv[1])
+        process = context.Process(target=exit_with, args=(3, 0.1))
+        process.start()
+        gone = subprocess.Popen(command)
+        gone.wait()
+        procs = [asyncios, popen, process, number.pid, handle, gone, popen]
+        loop = asyncio.get_event_loop()
+        exited, alive = await loop.run_in_executor(None, pidwait.wait_procs, procs, 60)
+        assert alive == []
+        assert len(exited) == len(procs)
+        for proc in procs:
+            code = next(code for one, code in exited if one is proc)
+            # asyncio's watcher may have reaped it before the other thread could look.
+            assert code == 3 or proc is asyncios and code is None, (proc, code)
+        assert popen.returncode == 3
+        assert process._popen.returncode == 3
+        assert await asyncios.wait() == 3
+        assert number.wait() == 3
+        handle.close()
+
+    if __name__ == "__main__":
+        # Windows' default before Python 3.8 starts no processes.
+        new_loop = getattr(asyncio, "ProactorEventLoop", asyncio.new_event_loop)
+        loop = new_loop()
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(main())
+        loop.close()
+"""
+
+
+@pytest.mark.parametrize("method", sorted(multiprocessing.get_all_start_methods()))
+def test_mixed(variant, method, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(MIXED.format(package=pidwait.__name__, command=exiting(3, 0.1)))
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run(
+        [sys.executable, str(script), method],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_psutil_processes(variant, start, sleeper):
+    psutil = pytest.importorskip("psutil")
+    child = start(*exiting(5))
+    become_zombie(child.pid)
+    procs = [psutil.Process(child.pid), psutil.Process(sleeper.pid)]
+    assert pidwait.wait_procs(procs, 0.01) == ([(procs[0], 5)], [procs[1]])
+    assert state(child.pid) == "Z"
+    child.wait()
+    assert pidwait.wait_procs(procs, 0) == ([(procs[0], None)], [procs[1]])
+
+
+def test_strangers(variant, keeper):
+    if WINDOWS:
+        pids = [keeper.start(*exiting(code, 1)) for code in (3, 4)]
+    else:
+        pids = [keeper.start(*exiting(code, 0.1)) for code in (3, 4)]
+    exited, alive = pidwait.wait_procs(pids, 30)
+    assert sorted(exited) == sorted(zip(pids, (3, 4))) and alive == []
+
+
+# File descriptors
+
+
+@not_on_windows("limit of file descriptors")
+def test_low_file_descriptors_are_left_alone(variant, backend, herd):
+    import resource
+
+    pids = [herd.fork(0) for _ in range(HERD)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = open_fds()
+    soft = min(limits[0], max(before) + HERD // 2, 256)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
+    try:
+        with pidwait.WaitSet(pids) as waiting:
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, limits[1])
+            new = set(open_fds()) - set(before)
+            assert all(fd >= soft for fd in new)
+            assert not any(map(os.get_inheritable, new))
+            if backend == "pidfd":
+                assert len(new) > HERD
+                assert waiting.fileno() >= soft
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            seen = []
+            while len(waiting):
+                seen += waiting.wait(30)
+            assert sorted(seen) == sorted((pid, -signal.SIGTERM) for pid in pids)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+# In an interpreter of its own, since a hard limit can't be raised again but by root.
+PAST_THE_LIMIT = """if True:
+    import os, resource, signal, sys, time
+    import {package} as pidwait
+
+    def fork(code):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.sigwait([signal.SIGUSR1])
+            finally:
+                os._exit(code)
+        return pid
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    codes = {{fork(code): code for code in range(120)}}
+    pids = list(codes)
+    pidwait.probe()
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+    with pidwait.WaitSet(pids) as waiting:
+        assert os.dup(0) == lowest
+        os.close(lowest)
+        polled = len(waiting._slow)
+        assert 80 < polled < 120, polled
+        seen = []
+        for pid in pids[:10]:
+            os.kill(pid, signal.SIGUSR1)
+        while len(seen) < 10:
+            seen += waiting.wait(30)
+        # Their file descriptors went to others.
+        assert len(waiting._slow) == polled - 10, (len(waiting._slow), polled)
+        for pid in pids[10:]:
+            os.kill(pid, signal.SIGUSR1)
+        while len(waiting):
+            seen += waiting.wait(30)
+        assert sorted(seen) == sorted(codes.items())
+    for pid in pids:
+        os.waitpid(pid, 0)
+"""
+
+
+@not_on_windows("limit of file descriptors")
+def test_past_the_hard_limit(use_variant):
+    use_variant("pidfd-ctypes")
+    done = run_python(PAST_THE_LIMIT.format(package=pidwait.__name__))
+    assert (done.stderr, done.returncode) == ("", 0)
