@@ -12,8 +12,8 @@ from errno import EINVAL, EPIPE
 
 from . import _owners, _probe, _procfs, _toolhelp
 from ._deadline import Deadline
-from ._errors import TimeoutExpired
 from .process import Process
+from .waiting import WaitSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +37,13 @@ examples:
   {prog} -t 10m 4711 4712    wait for both, ten minutes at most
   {prog} -v $!               wait for the shell's last job, and tell how it ended
   {prog} -e $(pgrep make) && notify-send built
+  {prog} --any -v 4711 4712  wait until one of them has exited, and tell which
   {prog} --probe             show what this system offers for waiting
   {prog} run -t 1h make      start a command with a time-out (run -h)
   {prog} patch script.py     run a script whose subprocesses start and end sooner
 
 exit status:
-  0    all have exited
+  0    all have exited, or as many as -c or --any ask for
   1    a PID was no process (not with -e); the others were waited for
   2    the arguments are wrong
   124  the time was up
@@ -113,9 +114,13 @@ class Progress:
         self._shown = False
         self.active = self._width() is not None
 
-    def show(self, running: "Sequence[Waited]") -> None:
-        seconds = int(time.monotonic() - self._start)
-        self._write("waiting %s for %s" % (_clock(seconds), _names(running)))
+    def show(self, running: "Sequence[Waited]", total: int) -> None:
+        time_ = _clock(int(time.monotonic() - self._start))
+        if total == 1:
+            self._write("waiting %s for %s" % (time_, running[0]))
+        else:
+            text = "%d of %d exited, %s; waiting for %s"
+            self._write(text % (total - len(running), total, time_, _names(running)))
         self._shown = True
 
     def clear(self) -> None:
@@ -163,6 +168,12 @@ def process_id(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def count(text: str) -> int:
+    if re.match(r"\d+\Z", text, re.ASCII) is None or int(text) == 0:
+        raise argparse.ArgumentTypeError("%r is not a count: give a number from 1 on" % text)
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     prog = "python -m %s" % __package__
     parser = argparse.ArgumentParser(
@@ -174,6 +185,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("pids", metavar="PID", nargs="*", type=process_id, help="the processes to wait for")
     add("-t", "--timeout", metavar="DURATION", type=duration, help="how long to wait, in all")
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument(
+        "-c", "--count", metavar="COUNT", type=count, help="wait until so many have exited"
+    )
+    several.add_argument(
+        "--any", dest="count", action="store_const", const=1, help="wait until one has exited"
+    )
     add("-e", "--exited", action="store_true", help="a PID without a process is no error")
     add("-v", "--verbose", action="store_true", help="tell of each process how it ended")
     add("--json", action="store_true", help="one JSON object a line for each process")
@@ -219,45 +237,54 @@ def _wait(options: argparse.Namespace, prog: str) -> int:
     deadline = Deadline(options.timeout)
     progress = Progress()
     status = 0
-    running: "list[Waited]" = []
+    running: "dict[Process, Waited]" = {}
     try:
-        for pid in dict.fromkeys(options.pids):
+        pids = list(dict.fromkeys(options.pids))
+        for pid in pids:
             try:
-                running.append(Waited(pid))
+                one = Waited(pid)
+                running[one.process] = one
             except ProcessLookupError:
                 if not options.exited:
                     status = NO_SUCH_PROCESS
                     _complain(prog, "there is no process %d (with -e that is no error)" % pid)
-        while running:
-            one = running[0]
-            exited = _wait_for(one, running, deadline, progress)
-            progress.clear()
-            if not exited:
-                _complain(prog, "the time was up; still running: %s" % _names(running))
-                for one in running:
+        total = len(running)
+        # A process that is not there counts as one that has exited.
+        left = max(0, len(pids) - (options.count or len(pids)))
+        with WaitSet(running) as waiting:
+            while len(running) > left:
+                exits = _wait_for_some(waiting, list(running.values()), total, deadline, progress)
+                progress.clear()
+                if not exits:
+                    text = "the time was up; still running: %s"
+                    _complain(prog, text % _names(list(running.values())))
+                    for one in running.values():
+                        _report(one, options)
+                    return TIMED_OUT
+                for process, _ in exits:
+                    one = running.pop(process)
+                    one.seconds = time.monotonic() - start
                     _report(one, options)
-                return TIMED_OUT
-            one.seconds = time.monotonic() - start
-            _report(one, options)
-            running.pop(0).process.close()
+                    process.close()
     finally:
-        for one in running:
-            one.process.close()
+        for process in running:
+            process.close()
     return status
 
 
-def _wait_for(
-    one: Waited, running: "Sequence[Waited]", deadline: Deadline, progress: Progress
-) -> bool:
+def _wait_for_some(
+    waiting: WaitSet,
+    running: "Sequence[Waited]",
+    total: int,
+    deadline: Deadline,
+    progress: Progress,
+) -> "Sequence[tuple[Any, int | None]]":
     while True:
         step = deadline.at_most(_PROGRESS_AFTER) if progress.active else deadline.remaining()
-        try:
-            one.process.wait(step)
-            return True
-        except TimeoutExpired:
-            if deadline.expired():
-                return False
-            progress.show(running)
+        exits = waiting.wait(step)
+        if exits or deadline.expired():
+            return exits
+        progress.show(running, total)
 
 
 def _report(one: Waited, options: argparse.Namespace) -> None:

@@ -53,9 +53,11 @@ def test_verbose(start):
     done = run("-v", *[child.pid for child in children])
     assert done.returncode == 0
     ends = ["exited with 0", "exited with 3", "killed by SIGTERM", "killed by signal 40"]
-    for child, end, line in zip(children, ends, done.stdout.splitlines()):
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(children)
+    for child, end in zip(children, ends):
         pattern = r"%d \(%s\): %s after \d+\.\d{3} s" % (child.pid, SH, end)
-        assert re.match(pattern + "$", line), line
+        assert any(re.match(pattern + "$", line) for line in lines), (pattern, lines)
 
 
 def test_json(start, sleeper):
@@ -138,6 +140,34 @@ def test_given_twice(start):
     assert len(done.stdout.splitlines()) == 1
 
 
+def test_reported_as_they_exit(variant, start):
+    children = [start(*exiting(code, LATER + after)) for code, after in ((1, 1.5), (2, 0))]
+    done = run("-v", *[child.pid for child in children])
+    first, second = done.stdout.splitlines()
+    assert "exited with 2 after" in first and "exited with 1 after" in second
+
+
+@pytest.mark.parametrize("option", [("--any",), ("-c", "1"), ("--count=1",)])
+def test_any(start, sleeper, option):
+    child = start(*exiting(3, LATER))
+    done = run("-v", sleeper.pid, child.pid, *option)
+    assert done.returncode == 0
+    assert re.match(r"%d \(%s\): exited with 3 after \S+ s\n\Z" % (child.pid, SH), done.stdout)
+    assert run("-e", sleeper.pid, gone_pid(), *option).returncode == 0  # one has exited
+
+
+def test_count(start, sleeper):
+    children = [start(*exiting(0, LATER)) for _ in range(2)]
+    pids = [child.pid for child in children] + [sleeper.pid]
+    assert run("-c", "2", *pids).returncode == 0
+    assert run("-t", "0", "-c", "3", *pids).returncode == 124
+    assert run("-e", "-t", "0", "-c", "9", *pids).returncode == 124
+    for count in "0", "-1", "x", "":
+        done = run("--count=" + count, sleeper.pid)
+        assert done.returncode == 2 and "is not a count" in done.stderr
+    assert run("--any", "-c", "2", sleeper.pid).returncode == 2
+
+
 def test_probe(variant, backend):
     done = run("--probe")
     assert done.returncode == 0
@@ -202,15 +232,14 @@ def holds_a_handle(pid):
     ]
 
 
-@not_on_windows("pseudo-terminals that Python can open")
-def test_progress_on_a_terminal(start):
+def on_a_terminal(start, child, shown, *args):
+    """What the command writes there; the child is killed once it has shown that."""
     import pty
 
-    child = start(*sleeping(60))
     master, slave = pty.openpty()
     seen = b""
     try:
-        waiter = start(*COMMAND + ["-v", str(child.pid)], stdout=slave, stderr=slave)
+        waiter = start(*COMMAND + list(map(str, args)), stdout=slave, stderr=slave)
         os.close(slave)
         while True:
             if select.select([master], [], [], 1)[0]:
@@ -220,11 +249,25 @@ def test_progress_on_a_terminal(start):
                     break
             elif waiter.poll() is not None:
                 break
-            if b"waiting 0:01" in seen:
+            if shown in seen:
                 child.kill()
     finally:
         os.close(master)
-    text = seen.decode()
+    return seen.decode()
+
+
+@not_on_windows("pseudo-terminals that Python can open")
+def test_progress_of_several(start, sleeper):
+    child = start(*sleeping(60))
+    text = on_a_terminal(start, child, b"0 of 2", "-t", "4", child.pid, sleeper.pid)
+    line = r"\r\x1b\[K1 of 2 exited, 0:0[2-4]; waiting for %d \(sleep\)" % sleeper.pid
+    assert re.search(line, text), text
+
+
+@not_on_windows("pseudo-terminals that Python can open")
+def test_progress_on_a_terminal(start):
+    child = start(*sleeping(60))
+    text = on_a_terminal(start, child, b"waiting 0:01", "-v", child.pid)
     assert re.search(r"\r\x1b\[Kwaiting 0:01 for %d \(sleep\)\r" % child.pid, text), text
     # It is wiped before the result.
     assert re.search(r"\r\x1b\[K%d \(sleep\): killed by SIGKILL after" % child.pid, text), text
