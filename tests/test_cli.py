@@ -232,8 +232,8 @@ def holds_a_handle(pid):
     ]
 
 
-def on_a_terminal(start, child, shown, *args):
-    """What the command writes there; the child is killed once it has shown that."""
+def on_a_terminal(start, killed, *args):
+    """What the command writes there; ``killed`` has whom to kill once it has shown what."""
     import pty
 
     master, slave = pty.openpty()
@@ -249,8 +249,9 @@ def on_a_terminal(start, child, shown, *args):
                     break
             elif waiter.poll() is not None:
                 break
-            if shown in seen:
-                child.kill()
+            for shown, child in killed.items():
+                if shown in seen:
+                    child.kill()
     finally:
         os.close(master)
     return seen.decode()
@@ -259,15 +260,16 @@ def on_a_terminal(start, child, shown, *args):
 @not_on_windows("pseudo-terminals that Python can open")
 def test_progress_of_several(start, sleeper):
     child = start(*sleeping(60))
-    text = on_a_terminal(start, child, b"0 of 2", "-t", "4", child.pid, sleeper.pid)
-    line = r"\r\x1b\[K1 of 2 exited, 0:0[2-4]; waiting for %d \(sleep\)" % sleeper.pid
+    killed = {b"0 of 2": child, b"1 of 2": sleeper}
+    text = on_a_terminal(start, killed, child.pid, sleeper.pid)
+    line = r"\r\x1b\[K1 of 2 exited, \d+:\d\d; waiting for %d \(sleep\)" % sleeper.pid
     assert re.search(line, text), text
 
 
 @not_on_windows("pseudo-terminals that Python can open")
 def test_progress_on_a_terminal(start):
     child = start(*sleeping(60))
-    text = on_a_terminal(start, child, b"waiting 0:01", "-v", child.pid)
+    text = on_a_terminal(start, {b"waiting 0:01": child}, "-v", child.pid)
     assert re.search(r"\r\x1b\[Kwaiting 0:01 for %d \(sleep\)\r" % child.pid, text), text
     # It is wiped before the result.
     assert re.search(r"\r\x1b\[K%d \(sleep\): killed by SIGKILL after" % child.pid, text), text

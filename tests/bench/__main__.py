@@ -5,7 +5,7 @@ import os
 import sys
 
 from .. import pidwait
-from . import contextswitch, core, imports, latency, leaks, spawn, startup, syscalls
+from . import contextswitch, core, imports, latency, leaks, many, spawn, startup, syscalls
 
 BENCHES = {
     "contextswitch": contextswitch,
@@ -14,6 +14,7 @@ BENCHES = {
     "import": imports,
     "leaks": leaks,
     "spawn": spawn,
+    "many": many,
     "pytest": startup,
 }
 LIST = "\n".join(
@@ -43,6 +44,7 @@ def parse(argv):
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=positive(int), help="instead of each bench's own number")
     parser.add_argument("--seconds", type=positive(float), help="of contextswitch (default: 10)")
+    parser.add_argument("--plot", metavar="FILE.svg", help="of many: draw the curve")
     options = parser.parse_args(argv)
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:

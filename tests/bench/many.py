@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Thousands of processes, not our children, at once: CPU per exit, idle CPU, memory, limits
+
+Each measurement has a herd of its own, one exit every 0.2 ms unless it says otherwise, and counts
+the process time from after the set-up on, in microseconds per exit. --plot FILE.svg draws the curve
+over the number of processes.
+"""
+
+import fcntl
+import os
+import resource
+import select
+import struct
+import tempfile
+import threading
+import time
+import tracemalloc
+
+from .. import pidwait
+from . import core, herd
+
+STEP = 200
+IDLE = 10
+SIZES = (100, 300, 1000, 3000, 10000)
+CODE = struct.Struct("=Q8x3i32xi")
+GET_INFO = 0xC040FF0B
+REQUEST = CODE.pack(8, 0, 0, 0, 0)
+
+
+def by_set(pids):
+    waiting = pidwait.WaitSet(pids)
+
+    def run():
+        exits = []
+        with waiting:
+            while len(waiting):
+                exits += waiting.wait()
+        return exits
+
+    return run
+
+
+def by_wait_procs(pids):
+    """wait_procs' own loop, with its set-up kept out of the timing."""
+    completed = pidwait.as_completed(pids)
+    return lambda: list(completed)
+
+
+def by_epoll(pids):
+    """The least that Python code can do: epoll, dict pop, ioctl for the code, close."""
+    epoll = select.epoll()
+    numbers = {}
+    for pid in pids:
+        fd = os.pidfd_open(pid)
+        epoll.register(fd, select.EPOLLIN)
+        numbers[fd] = pid
+
+    def run():
+        exits = []
+        while numbers:
+            for fd, _ in epoll.poll():
+                pid = numbers.pop(fd)
+                info = bytearray(REQUEST)
+                try:
+                    fcntl.ioctl(fd, GET_INFO, info, True)
+                except ProcessLookupError:  # just while it is being reaped
+                    fcntl.ioctl(fd, GET_INFO, info, True)
+                exits.append((pid, CODE.unpack(info)[4] >> 8))
+                os.close(fd)
+        epoll.close()
+        return exits
+
+    return run
+
+
+def by_psutil(pids):
+    processes = [core.psutil.Process(pid) for pid in pids]
+    return lambda: [(one.pid, None) for one in core.psutil.wait_procs(processes)[0]]
+
+
+def wrong(pids, exits):
+    """How many are not there once, with the right code."""
+    return sum(dict(exits).get(pid) != i % 256 for i, pid in enumerate(pids)) + abs(
+        len(exits) - len(pids)
+    )
+
+
+class Bench:
+    def __init__(self, starter, rounds):
+        self.starter = starter
+        self.rounds = rounds
+        self.wrong = 0
+
+    def per_exit(self, prepare, count, step=STEP):
+        with herd.Herd(self.starter, count) as processes:
+            run = prepare(processes.pids)
+            processes.end(0, count, step)
+            cpu = time.process_time()
+            exits = run()
+            cpu = time.process_time() - cpu
+            if prepare in (by_set, by_wait_procs):
+                self.wrong += wrong(processes.pids, exits)
+        return cpu / count * 1e6
+
+    def compare(self, rounds=None, **variants):
+        results = core.in_turns(variants, rounds or self.rounds, warm_up=0)
+        return {name: core.median(figures) for name, figures in results.items()}
+
+    def over_number(self):
+        figures = self.compare(
+            large=lambda: self.per_exit(by_wait_procs, 10000),
+            # As long a run, so that it is as sure.
+            small=lambda: core.median([self.per_exit(by_wait_procs, 100) for _ in range(9)]),
+        )
+        yield core.Row("CPU, 10,000 : 100", figures["large"], figures["small"], bound=1.5)
+
+    def against_loop(self):
+        for pace, step in (("one in 0.2 ms", STEP), ("all at once", 0)):
+            figures = self.compare(
+                many=lambda step=step: self.per_exit(by_wait_procs, 4000, step),
+                waitset=lambda step=step: self.per_exit(by_set, 4000, step),
+                loop=lambda step=step: self.per_exit(by_epoll, 4000, step),
+            )
+            for name, ours in (("wait_procs", "many"), ("WaitSet", "waitset")):
+                title = "CPU, 4,000, {} : loop, {}".format(name, pace)
+                yield core.Row(title, figures[ours], figures["loop"], bound=1.5)
+
+    def against_psutil(self):
+        # Once a millisecond: at a higher rate psutil finds several at each of its turns.
+        name = "CPU, 4,000, wait_procs : psutil, one a ms"
+        if core.psutil is None:
+            yield core.Row(name, None, bound=1 / 8, lacks=core.NO_PSUTIL)
+            return
+        figures = self.compare(
+            1,
+            many=lambda: self.per_exit(by_wait_procs, 4000, 1000),
+            psutil=lambda: self.per_exit(by_psutil, 4000, 1000),
+        )
+        yield core.Row(name, figures["many"], figures["psutil"], bound=1 / 8)
+
+    def idle(self):
+        with herd.Herd(self.starter, 10000) as processes:
+            tracemalloc.start()
+            with pidwait.WaitSet(processes.pids):
+                memory = tracemalloc.get_traced_memory()[0] / 10000
+            tracemalloc.stop()
+            with pidwait.WaitSet(processes.pids) as waiting:
+                waiting.wait(0.01)
+                cpu = time.process_time()
+                waiting.wait(IDLE)
+                cpu = time.process_time() - cpu
+        yield core.Row("CPU ms in 10 s, 10,000 idle", cpu * 1000, kind="count", bound=1)
+        yield core.Row("bytes per process", memory, kind="count", bound=1024)
+
+    def callbacks(self):
+        """From the order to end to the callback."""
+        delays = []
+        with herd.Herd(self.starter, 1000) as processes:
+            left = list(processes.pids)
+            told = threading.Semaphore(0)
+            exited = []
+
+            def callback(proc, code):
+                exited.append(time.monotonic())
+                told.release()
+
+            thread = threading.Thread(target=pidwait.wait_procs, args=(left, None, callback))
+            thread.start()
+            time.sleep(0.1)
+            for number in range(200):
+                processes.end(number, number + 1, 0)
+                ended = processes.ended()
+                told.acquire()
+                delays.append((exited[-1] - ended) * 1000)
+                time.sleep(0.005)
+            processes.end(200, 1000, 0)
+            thread.join()
+        yield core.Row("ms from exit to callback, p50", core.median(delays), kind="count", bound=1)
+
+    def soft_limit(self):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        threads = threading.active_count()
+        seen = []
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+            try:
+                return self.per_exit(watched, 5000)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+        def watched(pids):
+            free = lowest_free_fd()
+            run = by_set(pids)
+            seen.append(resource.getrlimit(resource.RLIMIT_NOFILE) != (256, limits[1]))
+            seen.append(lowest_free_fd() != free)
+            seen.append(threading.active_count() != threads)
+            return run
+
+        figures = self.compare(limited=limited, free=lambda: self.per_exit(by_set, 5000))
+        yield core.Row(
+            "CPU, 5,000, soft limit 256 : none", figures["limited"], figures["free"], bound=1.2
+        )
+        yield core.Row("changed limits, low fds, threads", sum(seen), kind="count", bound=0)
+
+    def hard_limit(self):
+        """In a process of its own, since a hard limit can't be raised again but by root."""
+        command = core.script(__name__ + "_hard", self.starter)
+        idle, lost = core.output(command).split()
+        yield core.Row("CPU %, 5,000, hard limit 256", float(idle), kind="count", bound=5)
+        yield core.Row("lost or wrong, 5,000, hard limit 256", int(lost), kind="count", bound=0)
+
+
+def lowest_free_fd():
+    fd = os.dup(0)
+    os.close(fd)
+    return fd
+
+
+def plot(bench, path):
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise core.Unavailable("--plot needs matplotlib: {}".format(error)) from error
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    curves = [("pidwait", by_wait_procs, 10000), ("epoll loop", by_epoll, 10000)]
+    if core.psutil:
+        curves.append(("psutil", by_psutil, 3000))
+    for name, prepare, most in curves:
+        sizes = [size for size in SIZES if size <= most]
+        axes.plot(sizes, [bench.per_exit(prepare, size) for size in sizes], "o-", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="CPU per exit, µs")
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend()
+    figure.savefig(path)
+
+
+def run(options):
+    if not hasattr(os, "pidfd_open"):
+        raise core.Unavailable("the loop to compare with needs os.pidfd_open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(herd.compile_starter(folder), options.rounds or 5)
+        rows = []
+        for part in (
+            bench.over_number,
+            bench.against_psutil,
+            bench.against_loop,
+            bench.idle,
+            bench.callbacks,
+            bench.soft_limit,
+            bench.hard_limit,
+        ):
+            rows += part()
+        if options.plot:
+            plot(bench, options.plot)
+    rows.append(core.Row("exit codes lost or wrong", bench.wrong, kind="count", bound=0))
+    return rows
