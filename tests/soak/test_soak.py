@@ -28,6 +28,10 @@ def test_twenty_thousand_starts():
     run("starts", 20000)
 
 
+def test_a_hundred_thousand_through_one_set(variant):
+    run("many", 100000)
+
+
 def tells_every_exit():
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     return pidwait.probe()["calls"]["PIDFD_GET_INFO"]["available"] and release >= (6, 15)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m tests.soak.many COUNT: short processes through one WaitSet, nothing piling up."""
+
+import os
+import sys
+
+from .. import pidwait
+from .waits import fork_that_exits, open_fds
+
+AT_ONCE = 50
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def through(waiting, count):
+    codes = {}
+    started = right = 0
+    while right < count:
+        while started < count and len(codes) < AT_ONCE:
+            pid = fork_that_exits(started % 256)
+            codes[pid] = started % 256
+            started += 1
+            waiting.add(pid)
+        for pid, code in waiting.wait(60):
+            assert code == codes.pop(pid), (pid, code)
+            os.waitpid(pid, 0)
+            right += 1
+    assert len(waiting) == 0 and codes == {}
+
+
+def main():
+    with pidwait.WaitSet() as waiting:
+        through(waiting, 1000)  # what is loaded once, and the allocator's caches
+        fds, memory = open_fds(), resident()
+        through(waiting, int(sys.argv[1]))
+        assert open_fds() == fds, (fds, open_fds())
+        grown = resident() - memory
+        assert grown < 2**20, grown  # a byte or so for each would be a leak
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
+    raise AssertionError("a child is left")
+
+
+if __name__ == "__main__":
+    main()
