@@ -25,6 +25,7 @@ from .processes import (
     become_zombie,
     eventually,
     exiting,
+    exiting_when_told,
     gone_pid,
     not_on_windows,
     run_python,
@@ -701,6 +702,25 @@ def test_handle_that_is_closed_while_it_is_waited_for(variant, start):
         waiting = pidwait.WaitSet([process])
     with waiting:
         assert waiting.wait() == [(process, 3)]
+
+
+def test_children_are_reaped(variant):
+    with pidwait.spawn(exiting(4)) as early, pidwait.spawn(exiting(5, after=0.1)) as late:
+        become_zombie(early.pid)
+        assert pidwait.wait_procs([early, late]) == ([(early, 4), (late, 5)], [])
+        assert early.reaped and late.reaped
+        assert pidwait.wait_procs([late, early]) == ([(late, 5), (early, 4)], [])
+
+
+def test_child_that_is_closed_while_it_is_waited_for(variant):
+    reader, writer = os.pipe()
+    child = pidwait.spawn(exiting_when_told(3), stdin=reader)
+    os.close(reader)
+    with pidwait.WaitSet([child]) as waiting:
+        child.close()
+        os.close(writer)
+        assert waiting.wait() == [(child, 3)]
+    pidwait.spawn(exiting(0)).__exit__(None, None, None)  # which reaps it
 
 
 @not_on_windows("pidfds")

@@ -139,6 +139,18 @@ def reaped(backend):
         tracer.exit()
 
 
+def in_a_set(backend):
+    """A Child, which is reported once it has been reaped."""
+    child, tracer = held(7)
+    with pidwait.Child(child.pid) as process, pidwait.WaitSet([process]) as waiting:
+        assert waiting.wait(0) == waiting.wait(0.02) == []
+        tracer.let_go()
+        assert waiting.wait(LONG) == [(process, 7)]
+        raises(ChildProcessError, os.waitpid, child.pid, 0)
+    child.forget()
+    tracer.exit()
+
+
 def lets_go_meanwhile(backend):
     """During a wait without a deadline."""
     child, tracer = held(7)
@@ -257,6 +269,7 @@ def we_are_the_tracer(backend):
     [
         observed,
         reaped,
+        in_a_set,
         lets_go_meanwhile,
         popen,
         owner,
