@@ -8,12 +8,13 @@ is put back, and the program keeps getting low numbers under its own limit.
 
 import os
 from _thread import RLock
+from errno import EMFILE
 
 from ._errors import log
+from ._fd import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType, TracebackType
     from typing import Any, Callable
 
 
@@ -22,85 +23,80 @@ _HIGH = 65536  # the kernel's table grows up to the highest number, and a fork c
 _F_DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 
 
-def modules() -> "tuple[ModuleType, ModuleType]":
-    """fcntl and resource: loaded on first need, which takes a file descriptor."""
-    import fcntl
-    import resource
-
-    return fcntl, resource
-
-
 class Raised:
-    """A ``with`` block in which the soft limit is the hard one; gives what moves fds up.
+    """Calls a function while the soft limit is the hard one, and gives it what moves fds up.
 
     The limit is the whole process's, and who is forked meanwhile keeps it: be short.
     """
 
     def __init__(self) -> None:
-        self._limits = self._raised = (0, 0)
+        self._limits = (0, 0)
+        self._is_up = False
         self._start()
 
     def _start(self) -> None:
         self._lock = RLock()
-        self._depth = 0
         self._pid = os.getpid()
 
-    def __enter__(self) -> "Callable[[Any], int]":
+    def __call__(self, use: "Callable[..., Any]", *args: object) -> "Any":
+        """``use(move, *args)``; ``move(file)`` is the same with a high number, or an OSError."""
         if self._pid != os.getpid():  # a thread of the parent may have been inside
-            if self._depth:
-                self._restore()
             self._start()
-        self._lock.acquire()
-        self._depth += 1
-        if self._depth == 1:
+            self._restore()
+        with self._lock:
+            if self._is_up:  # for whom this signal handler has interrupted
+                return use(self._move, *args)
             try:
-                self._raise()
-            except (OSError, ValueError, ImportError) as error:  # forbidden, perhaps
-                log("RLIMIT_NOFILE: %s", error)
-        return self._move
-
-    def __exit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
-        try:
-            if self._depth == 1:
+                try:
+                    self._raise()
+                    return use(self._move, *args)
+                finally:
+                    self._restore()
+            finally:  # Ctrl-C may come anywhere, before the other one, too
                 self._restore()
-        finally:
-            self._depth -= 1
-            self._lock.release()
 
     def _raise(self) -> None:
-        _, resource = modules()
-        self._limits = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._raised = (hard, hard)
-        if soft != hard and soft <= _HIGH:
-            resource.setrlimit(resource.RLIMIT_NOFILE, self._raised)
+        try:
+            import resource
+
+            self._limits = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            if soft != hard and soft <= _HIGH:
+                self._is_up = True
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError, ImportError) as error:  # forbidden, perhaps
+            log("RLIMIT_NOFILE: %s", error)
 
     def _restore(self) -> None:
-        if self._limits == self._raised:
+        if not self._is_up:
             return
-        _, resource = modules()
-        # Not over what somebody else has set meanwhile.
-        if resource.getrlimit(resource.RLIMIT_NOFILE) == self._raised:
-            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+        import resource
 
-    def _move(self, file: "Any") -> int:
-        """A high number for what ``file`` is, which is closed; OSError if there is none."""
+        # Not over what somebody else has set meanwhile.
+        hard = self._limits[1]
+        if resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard):
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+        self._is_up = False
+
+    def _move(self, file: "Any") -> "Any":
         try:
-            fcntl, _ = modules()
+            import fcntl
+
             soft = self._limits[0]
             if soft <= _HIGH:
                 try:
-                    return fcntl.fcntl(file, _F_DUPFD_CLOEXEC, soft)  # type: ignore[no-any-return]
+                    return opened(fcntl.fcntl, file, _F_DUPFD_CLOEXEC, soft)
                 except OSError as error:  # EINVAL: that is the hard limit; EMFILE: up to it
                     log("F_DUPFD_CLOEXEC, %d: %s", soft, error)
-            floor = min(soft // 2, _LOW)
-            return fcntl.fcntl(file, _F_DUPFD_CLOEXEC, floor)  # type: ignore[no-any-return]
+            return opened(fcntl.fcntl, file, _F_DUPFD_CLOEXEC, min(soft // 2, _LOW))
+        except ImportError as error:  # for want of a file descriptor
+            raise OSError(EMFILE, str(error)) from None
         finally:
             file.close()
 
 
 raised = Raised()
+
+
+def moved_up(file: "Any") -> "Any":
+    """One ``file``, moved."""
+    return raised(lambda move: move(file))

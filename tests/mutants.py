@@ -691,9 +691,24 @@ MUTANTS = [
     Mutant(
         "pidfds above the soft limit",
         "_highfds.py",
-        "resource.setrlimit(resource.RLIMIT_NOFILE, self._raised)",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
         "pass",
         "tests/test_waiting.py::test_low_file_descriptors_are_left_alone[pidfd-ctypes]",
+    ),
+    Mutant(
+        "soft limit that Ctrl-C leaves raised",
+        "_highfds.py",
+        "            finally:  # Ctrl-C may come anywhere, before the other one, too\n"
+        "                self._restore()\n",
+        "            finally:\n                pass\n",
+        "tests/faults/test_interrupts.py::test_at_any_line[in_a_set]",
+    ),
+    Mutant(
+        "soft limit that a signal handler puts back",
+        "_highfds.py",
+        "if self._is_up:  # for",
+        "if False:  # for",
+        "tests/faults/test_interrupts.py::test_handled_at_any_line",
     ),
     Mutant(
         "freed file descriptors go to the polled",

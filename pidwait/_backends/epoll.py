@@ -17,7 +17,7 @@ from .._errors import log
 from .._exitcodes import RUNNING
 from .._fd import opened, own
 from .._ffi import calls, linux
-from .._highfds import raised
+from .._highfds import moved_up, raised
 from . import pidfd
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ _unpack = linux.PIDFD_INFO.unpack
 
 class Many:
     def __init__(self, shared: bool) -> None:
-        self._bell = -1
+        self._bell: "Any" = None
         self._ringing = False
         # fd: whose it is
         self._owners: "dict[int, Owner]" = {}
@@ -54,19 +54,18 @@ class Many:
         self._pid = os.getpid()
         self._tells = _probe.works(pidfd.check_get_info)
         self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
-        self._epoll: "select.epoll" = _make_epoll()
+        self._epoll: "select.epoll" = moved_up(select.epoll())
         if shared:
             self._make_bell()
         # Seconds of a sleep.
-        self._at_most = self._longest = _DEAF if shared and self._bell < 0 else _AGES
+        self._at_most = self._longest = _DEAF if shared and self._bell is None else _AGES
 
     def _make_bell(self) -> None:
         """A file descriptor that is always ready; it rings while the epoll has it."""
         try:
-            reader, writer = os.pipe()
-            os.close(writer)
-            with raised as move:
-                self._bell = move(own(reader))
+            reader, writer = map(own, os.pipe())
+            writer.close()
+            self._bell = moved_up(reader)
         except OSError as error:
             log("without a bell: %s", error)
 
@@ -83,34 +82,39 @@ class Many:
             self.close()
 
     def add(self, owners: "Sequence[Owner]") -> "list[tuple[Owner, OSError]]":
+        return raised(self._add_all, owners)  # type: ignore[no-any-return]
+
+    def _add_all(
+        self, move: "Callable[[Any], Any]", owners: "Sequence[Owner]"
+    ) -> "list[tuple[Owner, OSError]]":
         failed = []
-        with raised as move:
-            for owner in owners:
-                try:
-                    self._add(owner, move)
-                except OSError as error:
-                    failed.append((owner, error))
+        for owner in owners:
+            try:
+                self._add(owner, move)
+            except OSError as error:
+                failed.append((owner, error))
         return failed
 
-    def _add(self, owner: "Owner", move: "Callable[[Any], int]") -> None:
-        owner.ticket = -1
+    def _add(self, owner: "Owner", move: "Callable[[Any], Any]") -> None:
+        owner.ticket = None
+        if owner.pid is None:  # a pidfd from elsewhere
+            pidfd_ = opened(os.dup, owner.proc.fileno())
+        else:
+            pidfd_ = pidfd.open_pidfd(owner.pid)
+        owner.ticket = move(pidfd_)
+        fd = owner.ticket.fileno()
         try:
-            if owner.pid is None:  # a pidfd from elsewhere
-                owner.ticket = fd = move(opened(os.dup, owner.proc.fileno()))
-            else:
-                owner.ticket = fd = move(pidfd.open_pidfd(owner.pid))
             self._fading.pop(fd, None)
             self._owners[fd] = owner
             self._epoll.register(fd, _ARMED)
         except BaseException:
-            if owner.ticket >= 0:
-                self._owners.pop(owner.ticket, None)
-                os.close(owner.ticket)
+            self._owners.pop(fd, None)
+            owner.ticket.close()
             raise
 
     def discard(self, owner: "Owner") -> None:
-        if self._owners.get(owner.ticket) is owner:
-            self._forget(owner.ticket)
+        if owner.ticket is not None and not owner.ticket.closed:
+            self._forget(owner.ticket.fileno())
 
     def poll(self, milliseconds: "float | None") -> "Events":
         seconds = _AGES if milliseconds is None else milliseconds / 1000.0
@@ -144,11 +148,8 @@ class Many:
                 if code is RUNNING:
                     continue
             report((owner, code))
-            try:
-                os.close(fd)
-            except OSError as error:  # somebody else has closed it
-                log("close: %s", error)
             del owners[fd]
+            _close(owner.ticket)
         if self._fading:
             self._give_up(report)
 
@@ -198,14 +199,15 @@ class Many:
             self._at_most = self._longest
 
     def _forget(self, fd: int) -> None:
-        del self._owners[fd]
+        owner = self._owners.pop(fd)
         try:
-            self._epoll.unregister(fd); os.close(fd)  # fmt: skip  # noqa: E702
+            self._epoll.unregister(fd)
         except OSError as error:  # somebody else has closed it
             log("fd %d: %s", fd, error)
+        _close(owner.ticket)
 
     def ring(self, on: bool) -> None:
-        if self._bell >= 0 and on is not self._ringing:
+        if self._bell is not None and on is not self._ringing:
             self._ringing = on
             if on:
                 self._epoll.register(self._bell, 0)  # EPOLLHUP comes all the same
@@ -218,12 +220,9 @@ class Many:
     def close(self) -> None:
         self._epoll.close()
         while self._owners:
-            try:
-                os.close(self._owners.popitem()[0])
-            except OSError as error:  # somebody else has closed it
-                log("close: %s", error)
-        if self._bell >= 0:
-            bell, self._bell = self._bell, -1; os.close(bell)  # fmt: skip  # noqa: E702
+            _close(self._owners.popitem()[1].ticket)
+        if self._bell is not None:
+            _close(self._bell)
 
 
 class _Borrowed(pidfd.Handle):
@@ -233,6 +232,8 @@ class _Borrowed(pidfd.Handle):
         self._start(fd, pid)
 
 
-def _make_epoll() -> "select.epoll":
-    with raised as move:
-        return select.epoll.fromfd(move(select.epoll()))
+def _close(ticket: "Any") -> None:
+    try:
+        ticket.close()
+    except OSError as error:  # somebody else has closed it; Python >= 3.15 tells
+        log("close: %s", error)

@@ -3,6 +3,7 @@
 
 import gc
 import os
+import resource
 import warnings
 
 import pytest
@@ -15,10 +16,14 @@ pytest.importorskip("ctypes")
 # Not the bindings: an fd that the system has just given is theirs for two lines.
 FILES = ("pidfd.py", "polling.py", "process.py", "_deadline.py", "_exitcodes.py", "_fd.py") + (
     "_guard.py",
+    "_highfds.py",
     "_owners.py",
     "_polling.py",
     "_probe.py",
     "_procfs.py",
+    "_waitset.py",
+    "epoll.py",
+    "waiting.py",
 )
 
 
@@ -38,8 +43,24 @@ def by_handle_twice(pid):
         process.wait(0)
 
 
+def among_many(pid):
+    assert pidwait.wait_procs([pid], LONG) == ([(pid, 7)], [])
+
+
+def in_a_set(pid):
+    with pidwait.WaitSet([pid]) as waiting:
+        assert waiting.wait(LONG) == [(pid, 7)]
+
+
+def limited():
+    """With a soft limit of file descriptors that is not the hard one."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+    return hard // 2, hard
+
+
 def at_any_line(backend, name):
-    use = globals()[name]
+    use, limits = globals()[name], limited()
     child = Child()
     child.become_zombie(7)
     use(child.pid)  # what is asked once, and kept
@@ -59,6 +80,7 @@ def at_any_line(backend, name):
                     gc.collect()
         reached = line.reached
         assert faults.open_fds() == before, line.where
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits, line.where
         assert pidwait.wait(child.pid, LONG) == 7, line.where
     assert number > 20
     assert os.waitpid(child.pid, 0) == (child.pid, 7 << 8)
@@ -66,6 +88,32 @@ def at_any_line(backend, name):
 
 
 @pytest.mark.timeout(300)  # each line of a wait is another wait
-@pytest.mark.parametrize("name", ["by_number", "by_handle", "by_handle_twice"])
+@pytest.mark.parametrize(
+    "name", ["by_number", "by_handle", "by_handle_twice", "among_many", "in_a_set"]
+)
 def test_at_any_line(name):
     faults.run_on_each_backend(at_any_line, name)
+
+
+def handled_at_any_line(backend):
+    """By a signal handler that waits, too."""
+    limits = limited()
+    child = Child()
+    child.become_zombie(7)
+    in_a_set(child.pid)
+    before = faults.open_fds()
+    number, reached = 0, True
+    while reached:
+        number += 1
+        with at_line(number, lambda: in_a_set(child.pid), FILES) as line:
+            in_a_set(child.pid)
+        reached = line.reached
+        assert faults.open_fds() == before, line.where
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits, line.where
+    assert number > 20
+    child.reap()
+
+
+@pytest.mark.timeout(300)
+def test_handled_at_any_line():
+    faults.run_on_each_backend(handled_at_any_line)
