@@ -689,6 +689,13 @@ MUTANTS = [
         "tests/test_waiting.py::test_popen_that_can_not_be_reaped_yet[pidfd-ctypes]",
     ),
     Mutant(
+        "Child in a set",
+        "_owners.py",
+        '    (Child, ("reaped", "exitcode")),\n',
+        "",
+        "tests/test_waiting.py::test_children_are_reaped[pidfd-ctypes]",
+    ),
+    Mutant(
         "pidfds above the soft limit",
         "_highfds.py",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
