@@ -45,7 +45,7 @@ class Herd:
 
     def fork(self, code, after=None):
         if WINDOWS:
-            child = subprocess.Popen(exiting(code, after or 60))
+            child = subprocess.Popen(exiting(code, 60 if after is None else after))
             self.children = getattr(self, "children", []) + [child]
             self.pids.append(child.pid)
             return child.pid

@@ -247,7 +247,9 @@ def check() -> None:
 
 
 def many(shared: bool) -> "Any":
-    raise OSError(ENOSYS, "many at once are not built for Windows yet")
+    from . import winset
+
+    return winset.Many()
 
 
 def _ask_of_self(name: str) -> None:

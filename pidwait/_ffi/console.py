@@ -21,8 +21,7 @@ class WaitForMultipleObjects:
     """
 
     def __init__(self, binding: "Any", name: str) -> None:
-        self._pointer = binding.pointer
-        self._wait = kernel32.bind(binding, name)
+        self._wait = kernel32.wait_without_ctrl_c(binding, name + "Ex")
         self._set_event = kernel32.bind(binding, "SetEvent")
         self._set_handler = kernel32.bind(binding, "SetConsoleCtrlHandler")
         # It resets itself when it ends a wait. There is one main thread, so one will do.
@@ -36,10 +35,10 @@ class WaitForMultipleObjects:
 
     def __call__(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
         if wait_all or threading.current_thread() is not threading.main_thread():
-            return self._wait_for(handles, wait_all, milliseconds)
+            return self._wait(handles, wait_all, milliseconds)
         self._set_handler(self._handler, True)
         try:
-            answer = self._wait_for((*handles, self._event), wait_all, milliseconds)
+            answer = self._wait((*handles, self._event), wait_all, milliseconds)
         finally:
             self._set_handler(self._handler, False)
         if answer == win32.WAIT_OBJECT_0 + len(handles):
@@ -48,7 +47,3 @@ class WaitForMultipleObjects:
             time.sleep(0.05)
             raise InterruptedError(EINTR, "Ctrl-C")
         return answer
-
-    def _wait_for(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
-        array = bytearray().join(handle.to_bytes(win32.WORD, "little") for handle in handles)
-        return self._wait(len(handles), self._pointer(array), wait_all, milliseconds)

@@ -5,7 +5,7 @@ from . import win32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
 
 def bind(binding: "Any", name: str) -> "Callable[..., int]":
@@ -42,6 +42,17 @@ def _with_entry(binding: "Any", name: str) -> "Callable[[int, bytearray], int]":
     return lambda snapshot, entry: function(snapshot, binding.pointer(entry))
 
 
+def wait_without_ctrl_c(binding: "Any", name: str) -> "Callable[[Sequence[int], bool, int], int]":
+    """WaitForMultipleObjectsEx(handles, wait_all, milliseconds), of 64 handles."""
+    function = bind(binding, name)
+
+    def wait(handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
+        array = bytearray().join(handle.to_bytes(win32.WORD, "little") for handle in handles)
+        return function(len(handles), binding.pointer(array), wait_all, milliseconds, False)
+
+    return wait
+
+
 def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
     from . import console  # and with it threading
 
@@ -49,12 +60,15 @@ def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
 
 
 # As in calls.py: name: (module that may have the interpreter's own, what makes one).
-CALLS: "dict[str, tuple[str, Any]]" = {
+CALLS: "dict[str, tuple[str | None, Any]]" = {
     "OpenProcess": ("_winapi", bind),
     "CloseHandle": ("_winapi", bind),
     "GetExitCodeProcess": ("_winapi", _get_exit_code),
     "TerminateProcess": ("_winapi", bind),
     "WaitForMultipleObjects": ("_winapi", _wait_for_multiple_objects),
+    "WaitForMultipleObjectsEx": (None, wait_without_ctrl_c),
+    "CreateEventW": (None, bind),
+    "SetEvent": (None, bind),
     "GetProcessId": ("_winapi", bind),
     "GetProcessTimes": ("_winapi", _get_creation_time),
     "GenerateConsoleCtrlEvent": ("_winapi", bind),

@@ -17,15 +17,16 @@ PROTOTYPES = {
     "CloseHandle": (0, "int", "uintptr_t"),
     # DWORD GetProcessId(HANDLE Process);
     "GetProcessId": (0, "unsigned int", "uintptr_t"),
-    # DWORD WaitForMultipleObjects(DWORD nCount, const HANDLE *lpHandles, BOOL bWaitAll,
-    #                              DWORD dwMilliseconds);
-    "WaitForMultipleObjects": (
+    # DWORD WaitForMultipleObjectsEx(DWORD nCount, const HANDLE *lpHandles, BOOL bWaitAll,
+    #                                DWORD dwMilliseconds, BOOL bAlertable);
+    "WaitForMultipleObjectsEx": (
         0xFFFFFFFF,
         "unsigned int",
         "unsigned int",
         "void *",
         "int",
         "unsigned int",
+        "int",
     ),
     # BOOL GetExitCodeProcess(HANDLE hProcess, LPDWORD lpExitCode);
     "GetExitCodeProcess": (0, "int", "uintptr_t", "void *"),
