@@ -25,7 +25,7 @@ _probe = sys.modules[pidwait.__name__ + "._probe"]
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
-collect_ignore = ["test_posix_spawn.py"] if WINDOWS else ["test_windows.py"]
+collect_ignore = ["test_posix_spawn.py"] if WINDOWS else ["test_windows.py", "test_winset.py"]
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (

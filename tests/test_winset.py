@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once on Windows: groups of handles, and their threads."""
+
+import _winapi
+import importlib
+import os
+import threading
+
+import pytest
+
+from . import pidwait
+from .processes import eventually
+from .test_windows import calls, in_a_console, toolhelp
+
+winset = importlib.import_module(pidwait.__name__ + "._backends.winset")
+key_of = importlib.import_module(pidwait.__name__ + "._waitset").key_of
+
+CREATE_SUSPENDED = 0x4
+
+
+def threads():
+    return toolhelp.find(os.getpid()).threads
+
+
+@pytest.fixture
+def herd(start):
+    """herd(count) starts processes that do not run: they cost little, and exit when told."""
+    return lambda count: [start("cmd", creationflags=CREATE_SUSPENDED) for _ in range(count)]
+
+
+def end(child, code):
+    _winapi.TerminateProcess(int(child._handle), code)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Groups of two."""
+
+    class Small(winset._Group):
+        def __init__(self, call):
+            super().__init__(call)
+            self.size = 2
+
+    monkeypatch.setattr(winset, "_Group", Small)
+
+
+def count_waits(monkeypatch):
+    seen = []
+
+    def counted(call):
+        wait, via = calls.resolve(call)
+
+        def counting(*args):
+            seen.append(args)
+            return wait(*args)
+
+        return counting, via
+
+    for call in ("WaitForMultipleObjects", "WaitForMultipleObjectsEx"):
+        monkeypatch.setitem(calls._resolved, call, counted(call))
+    return seen
+
+
+@pytest.mark.timeout(300)  # to start them takes a while
+def test_five_hundred(use_variant, herd, monkeypatch):
+    """In eight threads, this one among them, and none does anything before an exit."""
+    use_variant("win32-own")
+    before, waits = threads(), count_waits(monkeypatch)
+    codes = {child.pid: (child, number) for number, child in enumerate(herd(500))}
+    with pidwait.WaitSet(codes) as waiting:
+        assert waiting.wait(0) == []
+        assert not waiting._slow
+        assert threads() - before == 7
+
+        def is_quiet():
+            count = len(waits)
+            # This thread's, and a look at the end, or two, as the clocks differ.
+            return waiting.wait(0.5) == [] and len(waits) - count <= 3
+
+        eventually(is_quiet)  # once each thread knows all of its group
+        for child, number in codes.values():
+            end(child, number)
+        exits = []
+        while waiting:
+            exits += waiting.wait(60)
+        eventually(lambda: threads() == before)
+    assert sorted(exits) == sorted((pid, number) for pid, (_, number) in codes.items())
+
+
+def test_thread_ends_with_its_group(variant, backend, small, herd):
+    before, children = threads(), herd(5)
+    with pidwait.WaitSet(children) as waiting:
+        assert threads() - before == (0 if backend == "polling" else 2)
+        waiting.discard(children[4])
+        eventually(lambda: threads() - before == (0 if backend == "polling" else 1))
+        end(children[2], 7)
+        assert waiting.wait(60) == [(children[2], 7)]
+        waiting.add(children[4])
+        assert threads() - before == (0 if backend == "polling" else 1)
+        end(children[4], 8)
+        assert waiting.wait(60) == [(children[4], 8)]
+    eventually(lambda: threads() == before)
+
+
+def test_added_to_a_group_on_which_its_thread_sleeps(variant, small, herd):
+    children = herd(4)
+    with pidwait.WaitSet(children[:3]) as waiting:
+        assert waiting.wait(0.05) == []
+        waiting.add(children[3])
+        end(children[3], 3)
+        assert waiting.wait(60) == [(children[3], 3)]
+
+
+def test_several_threads_wait(variant, small, herd):
+    children = herd(9)
+    exits = []
+    with pidwait.WaitSet(children) as waiting:
+
+        def wait():
+            while waiting:
+                exits.extend(waiting.wait(60))
+
+        waiters = [threading.Thread(target=wait) for _ in range(3)]
+        for waiter in waiters:
+            waiter.start()
+        for number, child in enumerate(children):
+            end(child, number)
+        for waiter in waiters:
+            waiter.join()
+    assert sorted(code for _, code in exits) == list(range(9))
+
+
+def test_without_threads(use_variant, small, herd, monkeypatch):
+    use_variant("win32-own")
+
+    def forbidden(*args):
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(winset._thread, "start_new_thread", forbidden)
+    children = herd(3)
+    with pidwait.WaitSet(children) as waiting:
+        assert len(waiting._slow) == 1
+        for number, child in enumerate(children):
+            end(child, number)
+        exits = []
+        while waiting:
+            exits += waiting.wait(60)
+    assert sorted(code for _, code in exits) == [0, 1, 2]
+
+
+def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
+    """Of it nothing is known any more; of the others in its group, all."""
+    use_variant("win32-own")
+    for place in (0, 2):  # in the first group, and in that of a thread
+        children = herd(4)
+        with pidwait.WaitSet(children) as waiting:
+            owner = waiting._members[key_of(children[place])]
+            _winapi.CloseHandle(owner.ticket[0].handle)
+            assert waiting.wait(0.05) == []
+            end(children[place + 1], 5)
+            assert waiting.wait(60) == [(children[place + 1], 5)]
+
+
+CTRL_C = """if True:
+    import ctypes, subprocess, sys, threading, time
+    import {package} as pidwait
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    herd = [subprocess.Popen("cmd", creationflags=0x08000004) for _ in range(70)]
+    took = []
+    for wait in (lambda: pidwait.wait_procs(herd), lambda: list(pidwait.as_completed(herd, 10))):
+        sent = []
+        timer = threading.Timer(
+            0.3, lambda: (sent.append(time.perf_counter()), kernel32.GenerateConsoleCtrlEvent(0, 0))
+        )
+        timer.start()
+        try:
+            wait()
+        except KeyboardInterrupt:
+            took.append(time.perf_counter() - sent[0])
+        timer.join()
+    for child in herd:
+        child.kill()
+        child.wait()
+    with open(sys.argv[1], "w") as file:
+        print(*took, file=file)
+"""
+
+
+def test_ctrl_c_interrupts_a_wait_for_many(variant, tmp_path):
+    (took,) = in_a_console(CTRL_C.format(package=pidwait.__name__), tmp_path)
+    assert len(took.split()) == 2
+    assert max(map(float, took.split())) < 0.5, took
