@@ -9,11 +9,13 @@ sleeps can be told of another handle, so that each sleeper has an event among th
 import _thread
 from errno import EAGAIN
 from io import UnsupportedOperation
+from time import sleep
 
 from .._deadline import Deadline
 from .._errors import log
 from .._exitcodes import RUNNING
 from .._ffi import calls, win32
+from .._polling import LONGEST
 from .win32 import Handle
 
 TYPE_CHECKING = False
@@ -87,9 +89,10 @@ class _Group:
                 milliseconds = 0
         except InterruptedError:
             pass  # Python's handler has run, or runs now
-        except OSError:
+        except OSError as error:
             if not self._drop_closed(handles):
-                raise
+                log("%d handles are waited for again: %s", len(handles), error)
+                sleep(LONGEST)
         finally:
             self._sleepers.remove(event)
             self._idle.append(event)
