@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from . import pidwait
+from .conftest import open_handles
 from .processes import eventually
 from .test_windows import calls, in_a_console, toolhelp
 
@@ -109,6 +110,24 @@ def test_added_to_a_group_on_which_its_thread_sleeps(variant, small, herd):
         waiting.add(children[3])
         end(children[3], 3)
         assert waiting.wait(60) == [(children[3], 3)]
+
+
+def test_handed_over_before_anybody_waits(use_variant, small, herd):
+    use_variant("win32-own")
+    children = herd(3)
+    with pidwait.WaitSet(children) as waiting:
+        end(children[2], 6)
+        eventually(lambda: waiting._many._exited)
+        assert waiting.wait(60) == [(children[2], 6)]
+
+
+def test_handle_is_closed_though_a_thread_sleeps_on_it(use_variant, small, herd):
+    use_variant("win32-own")
+    children = herd(4)
+    with pidwait.WaitSet(children) as waiting:
+        before = open_handles()
+        waiting.discard(children[3])
+        eventually(lambda: open_handles() == before - 1)
 
 
 def test_several_threads_wait(variant, small, herd):
