@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from . import pidwait
-from .conftest import open_handles
 from .processes import eventually
 from .test_windows import calls, in_a_console, toolhelp
 
@@ -125,9 +124,18 @@ def test_handle_is_closed_though_a_thread_sleeps_on_it(use_variant, small, herd)
     use_variant("win32-own")
     children = herd(4)
     with pidwait.WaitSet(children) as waiting:
-        before = open_handles()
+        handle = waiting._members[key_of(children[3])].ticket[0].handle
+        os.get_handle_inheritable(handle)
         waiting.discard(children[3])
-        eventually(lambda: open_handles() == before - 1)
+        eventually(lambda: is_closed(handle))
+
+
+def is_closed(handle):
+    try:
+        os.get_handle_inheritable(handle)
+    except OSError:
+        return True
+    return False
 
 
 def test_several_threads_wait(variant, small, herd):
