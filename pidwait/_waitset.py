@@ -44,7 +44,7 @@ class WaitSet:
     up to tens of thousands. Each object is in it once. From Linux 5.3 on they are
     waited for by one epoll(7), and the cost of an exit does not grow with their
     number; their pidfds are above the soft RLIMIT_NOFILE, if the hard one lets them
-    be. On Windows each 63 after the first 62 have a thread. Who can't be waited for so
+    be. On Windows each 63 after the first 61 have a thread. Who can't be waited for so
     is looked at again and again, which takes 5 % of a core at most.
 
     It may be used from several threads, and changed while another one waits. close()

@@ -55,8 +55,9 @@ class _Group:
 
     def __init__(self, call: str) -> None:
         self._wait = calls.get(call)
-        # MAXIMUM_WAIT_OBJECTS, less the event; and less Ctrl-C's where it is waited for.
-        self.size = 62 if call == "WaitForMultipleObjects" else 63
+        # MAXIMUM_WAIT_OBJECTS, less the event. The interpreter's own takes 62 handles:
+        # one place is for Ctrl-C, and older ones (3.7) refuse 63, though they say "at most 63".
+        self.size = 61 if call == "WaitForMultipleObjects" else 63
         self.owners: "dict[Handle, Owner]" = {}
         self._sleepers: "list[_Event]" = []
         self._idle = [_Event()]
