@@ -67,18 +67,11 @@ class Handle:
 
     def close(self) -> None:
         if self._is_copy():
-            # A fork closes kqueues, but before Python 3.13 not the objects of select.kqueue,
-            # which at their end would close what has the number now: so they have none.
-            if self._queue is not None:
-                _kept.append(self._queue)
+            release(self._queue, self._creator)
             return
         with self._lock:
             queue, self._queue = self._queue, None
-            if queue is not None:
-                try:
-                    queue.close()
-                except OSError as error:  # somebody else has closed it
-                    log("pid %d, close: %s", self.pid, error)
+            release(queue, self._creator)
 
     def __del__(self) -> None:
         self.close()
@@ -124,22 +117,12 @@ class Handle:
         code = self._told()
         if not reap and code is not None:
             return code
-        found: "list[Any]" = []
-
-        def look() -> bool:
-            found[:] = [(ps.reap_child if reap else ps.look_at_child)(self.pid)]
-            return found[0] is not RUNNING
-
-        # The event can come before our child can be reaped: seen on macOS (libuv#3521);
-        # on FreeBSD it fires early for who is exiting.
-        try:
-            if not _polling.poll(look, Deadline(_GRACE)):
-                if reap and not self._number_is_taken():
-                    raise NotYet
-                return code
-        except OSError:  # somebody else's, or reaped by somebody else; or no waitid
+        found = ask_child(self.pid, reap)
+        if found is RUNNING:
+            if reap and not self._number_is_taken():
+                raise NotYet
             return code
-        return found[0] if code is None else code
+        return found if code is None else code
 
     def _number_is_taken(self) -> bool:
         """Whether a process that has not exited has the number: not this one."""
@@ -154,27 +137,22 @@ class Handle:
 
     def _told(self) -> "int | None":
         """The exit code that the event carries."""
-        system = _system()
         if not self._is_copy():
             try:
                 with self._lock:
                     if not self._events:
-                        self._take(system)
+                        self._take()
             except OSError as error:
                 log("pid %d, kevent: %s", self.pid, error)
         for event in self._events:
-            if event.filter != system.filter_proc:
-                continue
-            if system.status_flag and not event.fflags & system.status_flag:
-                return None
-            if event.data == 0 and system.told_since_waitid and not _probe.works(ps.check_waitid):
-                return None
-            return from_status(event.data)
+            if event.filter == table().filter_proc:
+                return told(event)
         return None
 
-    def _take(self, system: "bsd.System") -> None:
+    def _take(self) -> None:
         # First what keeps the kqueue readable: other threads may be in poll(2).
-        timer = calls.get("kevent")(0, system.filter_timer, bsd.EV_ADD | bsd.EV_ONESHOT, 0, 1)
+        filter_ = table().filter_timer
+        timer = calls.get("kevent")(0, filter_, bsd.EV_ADD | bsd.EV_ONESHOT, 0, 1)
         self._queue.control([timer], 0, 0)
         self._events.extend(self._queue.control(None, 1, 0))
 
@@ -205,7 +183,7 @@ class Handle:
                 return False
 
 
-def _system() -> "bsd.System":
+def table() -> "bsd.System":
     system = bsd.system()
     if system is None:
         raise OSError(ENOSYS, "this system has no kqueue")
@@ -214,39 +192,92 @@ def _system() -> "bsd.System":
 
 def _watch(pid: int) -> "Any":
     """A kqueue with that process."""
-    system = _system()
     queue = calls.get("kqueue")()
     try:
-        try:
-            _register(queue, pid, bsd.NOTE_EXIT | system.status_flag)
-        except PermissionError as error:
-            # NOTE_EXITSTATUS is not for everybody.
-            if error.errno != EACCES or not system.status_flag:
-                raise
-            _register(queue, pid, bsd.NOTE_EXIT)
-    except ProcessLookupError:
-        queue.close()
-        if not ps.exists(pid):
-            raise no_such_process(pid) from None
-        # macOS, NetBSD, OpenBSD: it is exiting, or a zombie.
-        raise os_error(EAGAIN, "kevent", pid, "exiting, or a zombie") from None
+        register(queue, pid)
     except BaseException:
         queue.close()
         raise
     return queue
 
 
-def _register(queue: "Any", pid: int, fflags: int) -> None:
-    system = _system()
-    event = calls.get("kevent")(pid, system.filter_proc, bsd.EV_ADD | bsd.EV_ONESHOT, fflags)
+def release(queue: "Any", creator: int) -> None:
+    """Close a kqueue that this process has, if it is the one that made it."""
+    if queue is None:
+        return
+    if creator != os.getpid():
+        # A fork closes kqueues, but before Python 3.13 not the objects of select.kqueue,
+        # which at their end would close what has the number now: so they have none.
+        _kept.append(queue)
+        return
+    try:
+        queue.close()
+    except OSError as error:  # somebody else has closed it
+        log("close: %s", error)
+
+
+def register(queue: "Any", pid: int) -> int:
+    """Have the kqueue tell of the process; return what it was asked for.
+
+    BlockingIOError where it is exiting, or a zombie, and can't be watched any more.
+    """
+    status_flag = table().status_flag
+    try:
+        try:
+            return change(queue, pid, bsd.EV_ADD | bsd.EV_ONESHOT, bsd.NOTE_EXIT | status_flag)
+        except PermissionError as error:
+            # NOTE_EXITSTATUS is not for everybody.
+            if error.errno != EACCES or not status_flag:
+                raise
+            return change(queue, pid, bsd.EV_ADD | bsd.EV_ONESHOT, bsd.NOTE_EXIT)
+    except ProcessLookupError:
+        if not ps.exists(pid):
+            raise no_such_process(pid) from None
+        # macOS, NetBSD, OpenBSD.
+        raise os_error(EAGAIN, "kevent", pid, "exiting, or a zombie") from None
+
+
+def change(queue: "Any", pid: int, flags: int, fflags: int) -> int:
+    event = calls.get("kevent")(pid, table().filter_proc, flags, fflags)
     # With no room for events, an error is one of the call, and nothing is taken from the
     # kqueue: FreeBSD and DragonFly have the exit of a zombie there at once.
     queue.control([event], 0, 0)
+    return fflags
+
+
+def told(event: "Any") -> "int | None":
+    """The exit code that the event of an exit carries."""
+    system = table()
+    if system.status_flag and not event.fflags & system.status_flag:
+        return None
+    if event.data == 0 and system.told_since_waitid and not _probe.works(ps.check_waitid):
+        return None
+    return from_status(event.data)
+
+
+def ask_child(pid: int, reap: bool) -> "Any":
+    """What waitid(2), or to reap it waitpid(2), tells of our child whose exit was told.
+
+    None where it is somebody else's, or there is no waitid; RUNNING if it is not ready.
+    """
+    found: "list[Any]" = []
+
+    def look() -> bool:
+        found[:] = [(ps.reap_child if reap else ps.look_at_child)(pid)]
+        return found[0] is not RUNNING
+
+    # The event can come before our child can be reaped: seen on macOS (libuv#3521);
+    # on FreeBSD it fires early for who is exiting.
+    try:
+        _polling.poll(look, Deadline(_GRACE))
+    except OSError:
+        return None
+    return found[0]
 
 
 def check() -> None:
     """Look for a process that can't be, and watch this very one."""
-    system = _system()
+    system = table()
     if not hasattr(select, "poll"):
         raise OSError(ENOSYS, "the select module has no poll")
     _compare(system)
@@ -255,7 +286,7 @@ def check() -> None:
         if handle._poll(Deadline(0)):
             raise OSError(ENOSYS, "poll takes a running process for an exited one")
         try:
-            _register(handle._queue, NOBODY, bsd.NOTE_EXIT)
+            change(handle._queue, NOBODY, bsd.EV_ADD, bsd.NOTE_EXIT)
         except ProcessLookupError:
             return
         raise OSError(ENOSYS, "kevent watches a process that can't be")
@@ -268,7 +299,10 @@ def _compare(system: "bsd.System") -> None:
     for name, number in (
         ("KQ_FILTER_PROC", system.filter_proc),
         ("KQ_FILTER_TIMER", system.filter_timer),
+        ("KQ_FILTER_READ", system.filter_read),
         ("KQ_EV_ADD", bsd.EV_ADD),
+        ("KQ_EV_DELETE", bsd.EV_DELETE),
+        ("KQ_EV_ENABLE", bsd.EV_ENABLE),
         ("KQ_EV_ONESHOT", bsd.EV_ONESHOT),
         ("KQ_EV_ERROR", bsd.EV_ERROR),
         ("KQ_NOTE_EXIT", bsd.NOTE_EXIT),
@@ -279,7 +313,9 @@ def _compare(system: "bsd.System") -> None:
 
 
 def many(shared: bool) -> "Any":
-    raise OSError(ENOSYS, "many at once are not built for kqueue yet")
+    from . import kqueues
+
+    return kqueues.Many(shared)
 
 
 # What the probe shows: name, the call it goes through, what asks for it.

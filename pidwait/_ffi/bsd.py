@@ -22,6 +22,8 @@ PROTOTYPES = {
 
 # Of struct kevent, flags: what to do, and what has happened
 EV_ADD = 0x0001
+EV_DELETE = 0x0002
+EV_ENABLE = 0x0004
 EV_ONESHOT = 0x0010
 EV_ERROR = 0x4000
 
@@ -68,6 +70,7 @@ class System:
 
     __slots__ = (
         "filter_proc",
+        "filter_read",
         "filter_timer",
         "kevents",
         "status_flag",
@@ -80,14 +83,14 @@ class System:
         self,
         kevents: "tuple[Kevent, ...]",
         waitid: WaitId,
-        filters: "tuple[int, int]" = (-5, -7),
+        filters: "tuple[int, int, int]" = (-5, -7, -1),
         timespec: str = "@ql0q",
         status_flag: int = 0,
         told_since_waitid: bool = False,
     ) -> None:
         self.kevents = kevents
         self.waitid = waitid
-        self.filter_proc, self.filter_timer = filters
+        self.filter_proc, self.filter_timer, self.filter_read = filters
         self.timespec = timespec
         self.status_flag = status_flag  # of fflags: without it, data is not the wait status
         self.told_since_waitid = told_since_waitid  # without waitid(), neither
@@ -113,7 +116,7 @@ SYSTEMS = {
             Kevent("__kevent50", "@PIIIqP0q", "size_t"),
         ),
         WaitId(1, 32 | 1 | 0x10000, "unsigned int", (4, _UNION, _UNION + 8)),
-        filters=(4, 6),  # unsigned
+        filters=(4, 6, 0),  # unsigned
         told_since_waitid=True,
     ),
     "openbsd": System(

@@ -22,7 +22,8 @@ c = ctypes
 _EVENT = ("ident", "filter", "flags", "fflags", "data", "udata")
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000
-EV_ADD, EV_ONESHOT, EV_EOF, EV_ERROR = 0x1, 0x10, 0x8000, 0x4000
+EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
+EV_EOF, EV_ERROR = 0x8000, 0x4000
 PIDFD_OPEN = 434
 PIDFD_GET_INFO = 0xC040FF0B
 
@@ -98,7 +99,7 @@ class System:
         waits,
         symbol="kevent",
         counts=c.c_int,
-        filters=(-5, -7),
+        filters=(-5, -7, -1),
         zombies=False,
         status_flag=0,
         more_flags=0,
@@ -111,7 +112,7 @@ class System:
         self.p_pid, self.wexited, self.wnowait = waits
         self.symbol = symbol
         self.counts = counts
-        self.filter_proc, self.filter_timer = filters
+        self.filter_proc, self.filter_timer, self.filter_read = filters
         self.zombies = zombies  # who has exited can still be watched
         self.status_flag = status_flag
         self.more_flags = more_flags
@@ -123,7 +124,7 @@ _NETBSD = {
     "info": _NETBSD_INFO,
     "waits": (1, 0x20, 0x10000),
     "counts": c.c_size_t,
-    "filters": (4, 6),
+    "filters": (4, 6, 0),
 }
 SYSTEMS = {
     "freebsd12": System(
@@ -188,44 +189,70 @@ class Queue:
         self._epoll = select.epoll()
         self.fd = self._epoll.fileno()
         os.set_inheritable(self.fd, kernel.system.platform != "darwin")
-        self._notes = []
+        self._notes = {}
 
     def close(self):
         self._epoll.close()
-        for note in self._notes:
+        for note in self._notes.values():
             note.close()
 
-    def add(self, note):
-        for old in self._notes:
-            if (old.filter, old.ident) == (note.filter, note.ident):
-                self._drop(old)
-        self._epoll.register(note.fd, select.EPOLLIN)
-        self._notes.append(note)
+    def change(self, change):
+        """An EV_ADD for what is there already only changes it, and so does one without EV_ADD."""
+        key = change.filter, change.ident
+        note = self._notes.get(key)
+        if note is None and not change.flags & EV_ADD:
+            raise OSError(errno.ENOENT, "kevent")
+        if change.flags & EV_DELETE:
+            self._drop(key)
+        elif note is None:
+            note = self._kernel.note(change)
+            self._epoll.register(note.fd, select.EPOLLIN)
+            self._notes[key] = note
+        else:
+            note.fflags = change.fflags
 
-    def _drop(self, note):
-        self._notes.remove(note)
+    def _drop(self, key):
+        note = self._notes.pop(key)
         self._epoll.unregister(note.fd)
         note.close()
 
     def take(self, room):
-        events = []
-        for note in list(self._notes):
-            if len(events) < room and note.is_active():
-                events.append(note.event())
-                self._drop(note)
+        ready = [fd for fd, _ in self._epoll.poll(0)]
+        found = [note for note in self._notes.values() if note.fd in ready][:room]
+        # Before it is gone: the code may be told by the zombie.
+        events = [note.event() for note in found]
+        for note, event in zip(found, events):
+            if event.flags & EV_ONESHOT:
+                self._drop((note.filter, note.ident))
         return events
 
 
 class Note:
-    def is_active(self):
-        return bool(select.select([self.fd], [], [], 0)[0])
+    """What is looked for, in a kqueue."""
+
+    def __init__(self, change):
+        self.filter, self.ident, self.fflags = change.filter, change.ident, change.fflags
+
+    def close(self):
+        pass
+
+
+class Readable(Note):
+    """There until it is deleted."""
+
+    def __init__(self, change):
+        super().__init__(change)
+        self.fd = change.ident
+
+    def event(self):
+        return Event(self.ident, self.filter, EV_EOF, 0, 0)
 
 
 class Timer(Note):
     """It has fired as soon as it is there."""
 
     def __init__(self, kernel, change):
-        self.filter, self.ident = change.filter, change.ident
+        super().__init__(change)
         self.fd = kernel.ready
         if "timer" in kernel.denied:
             raise OSError(kernel.denied["timer"], "denied")
@@ -233,15 +260,11 @@ class Timer(Note):
     def event(self):
         return Event(self.ident, self.filter, EV_ONESHOT, 0, 1)
 
-    def close(self):
-        pass
-
 
 class Process(Note):
     def __init__(self, kernel, change):
+        super().__init__(change)
         self._kernel = kernel
-        self.filter, self.ident = change.filter, change.ident
-        self._fflags = change.fflags
         self.fd = pidfd_open(kernel.passed_on.get(change.ident, change.ident))
         try:
             self._check()
@@ -253,21 +276,21 @@ class Process(Note):
         kernel, system = self._kernel, self._kernel.system
         if self.ident in kernel.denied:
             raise OSError(kernel.denied[self.ident], "denied")
-        if not system.zombies and self.is_active():
+        if not system.zombies and select.select([self.fd], [], [], 0)[0]:
             raise OSError(errno.ESRCH, "a zombie")
-        if self._fflags & system.status_flag and not is_child(self.ident):
+        if self.fflags & system.status_flag and not is_child(self.ident):
             raise OSError(errno.EACCES, "not a child")
 
     def event(self):
         system = self._kernel.system
         told = self._kernel.tells_status and not system.status_flag
-        told = told or self._fflags & system.status_flag
+        told = told or self.fflags & system.status_flag
         flags = EV_ONESHOT | EV_EOF | system.more_flags
         return Event(
             self.ident,
             self.filter,
             flags,
-            self._fflags & (NOTE_EXIT | system.status_flag),
+            self.fflags & (NOTE_EXIT | system.status_flag),
             wait_status(self.fd, self.ident) if told else 0,
         )
 
@@ -389,7 +412,7 @@ class Kernel:
         errors = []
         for change in changes:
             try:
-                queue.add(self._note(change))
+                queue.change(change)
             except OSError as error:
                 if not room:
                     raise
@@ -397,13 +420,13 @@ class Kernel:
                 errors.append(Event(change.ident, change.filter, flags, change.fflags, error.errno))
         return errors or queue.take(room)
 
-    def _note(self, change):
-        if not change.flags & EV_ADD:
-            raise OSError(errno.ENOENT, "kevent")
+    def note(self, change):
         if change.filter == self.system.filter_proc:
             return Process(self, change)
         if change.filter == self.system.filter_timer:
             return Timer(self, change)
+        if change.filter == self.system.filter_read:
+            return Readable(change)
         raise OSError(errno.EINVAL, "kevent")
 
     def waitid(self, idtype, id_, options):
@@ -556,7 +579,10 @@ def _install_select(kernel, patch):
         ("kevent", kevent),
         ("KQ_FILTER_PROC", system.filter_proc),
         ("KQ_FILTER_TIMER", system.filter_timer),
+        ("KQ_FILTER_READ", system.filter_read),
         ("KQ_EV_ADD", EV_ADD),
+        ("KQ_EV_DELETE", EV_DELETE),
+        ("KQ_EV_ENABLE", EV_ENABLE),
         ("KQ_EV_ONESHOT", EV_ONESHOT),
         ("KQ_EV_ERROR", EV_ERROR),
         ("KQ_NOTE_EXIT", NOTE_EXIT),

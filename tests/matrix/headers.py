@@ -180,7 +180,11 @@ class Target:
         yield from layout("struct timespec", TIME, types.SimpleNamespace(fields=fields, size=size))
         yield "EVFILT_PROC", system.filter_proc
         yield "EVFILT_TIMER", system.filter_timer
-        for constant in ("EV_ADD", "EV_ONESHOT", "EV_ERROR", "NOTE_EXIT", "CLD_EXITED"):
+        yield "EVFILT_READ", system.filter_read
+        for constant in (
+            *("EV_ADD", "EV_DELETE", "EV_ENABLE", "EV_ONESHOT", "EV_ERROR"),
+            *("NOTE_EXIT", "CLD_EXITED"),
+        ):
             yield constant, getattr(bsd, constant)
         if system.status_flag:
             yield "NOTE_EXITSTATUS", system.status_flag
