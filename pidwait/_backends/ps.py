@@ -205,9 +205,11 @@ class Polled:
 
     def _collect(self, reap: bool) -> "int | None":
         # What was asked by number counts if the number has not changed hands.
-        stat = read_stat(self.pid)
-        if stat is not None and self._stat is not None and stat.is_other(self._stat):
-            return None
+        stat = None
+        if self._stat is not None:
+            stat = read_stat(self.pid)
+            if stat is not None and stat.is_other(self._stat):
+                return None
         code = None
         try:
             code = (reap_child if reap else look_at_child)(self.pid)
@@ -217,8 +219,11 @@ class Polled:
             if reap:
                 raise NotYet
             code = None
+        if code is not None:
+            return code
+        stat = stat or read_stat(self.pid)
         # 0 may be that nothing is told.
-        if code is None and stat is not None and stat.exited and stat.status:
+        if stat is not None and stat.exited and stat.status:
             code = from_status(stat.status)
         return code
 

@@ -10,8 +10,10 @@ headers by tests/matrix/headers.py.
 import contextlib
 import ctypes
 import errno
+import fcntl
 import importlib
 import os
+import resource
 import select
 import struct
 import sys
@@ -26,6 +28,7 @@ EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
 EV_EOF, EV_ERROR = 0x8000, 0x4000
 PIDFD_OPEN = 434
 PIDFD_GET_INFO = 0xC040FF0B
+F_DUPFD_CLOEXEC = 1030
 
 
 def event_type(*types, ext=False, pack=None):
@@ -265,7 +268,7 @@ class Process(Note):
     def __init__(self, kernel, change):
         super().__init__(change)
         self._kernel = kernel
-        self.fd = pidfd_open(kernel.passed_on.get(change.ident, change.ident))
+        self.fd = moved_up(pidfd_open, kernel.passed_on.get(change.ident, change.ident))
         try:
             self._check()
         except OSError:
@@ -276,7 +279,7 @@ class Process(Note):
         kernel, system = self._kernel, self._kernel.system
         if self.ident in kernel.denied:
             raise OSError(kernel.denied[self.ident], "denied")
-        if not system.zombies and select.select([self.fd], [], [], 0)[0]:
+        if not system.zombies and has_exited(self.fd):
             raise OSError(errno.ESRCH, "a zombie")
         if self.fflags & system.status_flag and not is_child(self.ident):
             raise OSError(errno.EACCES, "not a child")
@@ -307,10 +310,29 @@ def pidfd_open(pid):
     return fd
 
 
+def moved_up(open_, *args):
+    """A file descriptor that is not one of the process': as the kernel's own would be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = soft if soft < hard else min(hard // 2, 4096)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        fd = open_(*args)
+        try:
+            return fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+        finally:
+            os.close(fd)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def has_exited(fd):
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll.poll(0) != []
+
+
 def wait_status(fd, pid):
     """Of who has exited: of a zombie, or kept by the pidfd."""
-    import fcntl
-
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
