@@ -815,7 +815,8 @@ def test_strangers(variant, keeper):
     else:
         pids = [keeper.start(*exiting(code, 0.1)) for code in (3, 4)]
     exited, alive = pidwait.wait_procs(pids, 30)
-    assert sorted(exited) == sorted(zip(pids, (3, 4))) and alive == []
+    codes = (None, None) if "kqueue-darwin" in variant else (3, 4)
+    assert sorted(exited) == sorted(zip(pids, codes)) and alive == []
 
 
 # File descriptors

@@ -50,9 +50,13 @@ class Many:
         # A file descriptor that is always ready; it rings while the kqueue has it.
         self._bell: "Any" = None
         self._queue: "Any" = calls.get("kqueue")()
-        if shared:
-            self._bell, writer = map(own, os.pipe())
-            writer.close()
+        try:
+            if shared:
+                self._bell, writer = map(own, os.pipe())
+                writer.close()
+        except BaseException:
+            self._queue.close()
+            raise
 
     def forked(self) -> "Many":
         self.close()
@@ -119,8 +123,11 @@ class Many:
         self._update_bell()
 
     def recover(self) -> None:
-        if self._taking:
-            self._take()
+        try:
+            if self._taking:
+                self._take()
+        except OSError as error:  # somebody else has closed it: take() says so
+            log("kevent: %s", error)
 
     def _take(self) -> None:
         """Have all events that there are taken from the kqueue."""

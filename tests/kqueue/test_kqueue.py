@@ -17,8 +17,6 @@ from .. import pidwait
 from ..faults.test_fds import fds_left
 from ..processes import become_gone, become_zombie, exiting, run_python, sleeping, state
 
-ffi = importlib.import_module(pidwait.__name__ + "._ffi")
-probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
@@ -26,29 +24,6 @@ ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
 
 SYSTEMS = sorted(kqueues.SYSTEMS)
 BINDINGS = ["own", "ctypes", "cffi"]
-
-
-@pytest.fixture
-def on():
-    """on(system, binding) makes this process one on that system; return its kernel."""
-    patches, kernels = pytest.MonkeyPatch(), []
-
-    def on(system, binding="own"):
-        reason = None if binding == "own" else ffi.missing(binding)
-        if reason:
-            pytest.skip(str(reason))
-        kernels.append(kqueues.use(system, patches))
-        patches.setenv("PIDWAIT_BACKEND", "kqueue")
-        patches.setenv("PIDWAIT_FFI", "auto" if binding == "own" else binding)
-        on.patch = patches
-        return kernels[-1]
-
-    yield on
-    gc.collect()
-    patches.undo()
-    probe.forget()
-    for kernel in kernels:
-        kernel.close()
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

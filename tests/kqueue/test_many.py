@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once, on one kqueue: what is peculiar to it, on the stand-in."""
+
+import errno
+import gc
+import importlib
+import io
+import logging
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from .. import kqueue as kqueues
+from .. import pidwait
+from ..faults.test_fds import fds_left
+from ..processes import become_zombie, eventually, exiting, sleeping
+from .test_kqueue import BINDINGS, SYSTEMS, late
+
+kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
+many = importlib.import_module(pidwait.__name__ + "._backends.kqueues")
+
+FIRE_FOR_ZOMBIES = [name for name in SYSTEMS if kqueues.SYSTEMS[name].zombies]
+
+
+class Job:
+    """What stands for a process: so one process can be in a set more than once."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+
+def everything(waiting):
+    seen = []
+    while len(waiting):
+        seen += waiting.wait(30)
+    return seen
+
+
+def end(*children):
+    for child in children:
+        child.kill()
+        become_zombie(child.pid)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_one_kqueue_for_all(on, start, system, binding):
+    kernel = on(system, binding)
+    children = [start(*sleeping(60)) for _ in range(8)]
+    pids = [child.pid for child in children]
+    with pidwait.WaitSet(pids) as waiting:
+        assert list(kernel.queues) == [waiting.fileno()]
+        assert not waiting._slow
+        for number, child in enumerate(children):
+            child.send_signal(number + 1)
+        assert sorted(everything(waiting)) == sorted(zip(pids, range(-1, -9, -1)))
+    assert not kernel.queues
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_events_do_not_fit_into_one_batch(on, start, system):
+    on(system, "ctypes")
+    on.patch.setattr(many, "_BATCH", 2)
+    children = [start(*sleeping(60)) for _ in range(5)]
+    with pidwait.WaitSet([child.pid for child in children]) as waiting:
+        end(*children)
+        assert len(waiting.wait()) == 5
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_number_that_was_passed_on(on, start, sleeper, system):
+    """The event of who had it is still in the kqueue: the next one is not taken for that one."""
+    kernel = on(system)
+    on.patch.setattr(many, "_BATCH", 2)
+    children = [start(*sleeping(60)) for _ in range(4)]
+    first = children[-1]
+    with pidwait.WaitSet([child.pid for child in children]) as waiting:
+        end(*children)
+        kernel.passed_on[first.pid] = sleeper.pid
+        job = Job(first.pid)
+        waiting.add(job)
+        assert len(waiting.wait()) == 4
+        assert waiting.wait(0.01) == [] and list(waiting) == [job]
+        sleeper.kill()
+        assert waiting.wait()[0][0] is job
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_several_with_one_number(on, start, system):
+    on(system)
+    child = start(*sleeping(60))
+    jobs = [Job(child.pid) for _ in range(3)]
+    with pidwait.WaitSet(jobs) as waiting:
+        waiting.discard(jobs[0])
+        child.kill()
+        become_zombie(child.pid)
+        assert everything(waiting) == [(job, -9) for job in jobs[1:]]
+
+
+def test_zombie_that_is_added_wakes_who_waits(on, start, sleeper):
+    on("openbsd")
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    seen = []
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        thread = threading.Thread(target=lambda: seen.extend(waiting.wait()))
+        thread.start()
+        eventually(lambda: waiting._waiting)
+        waiting.add(child.pid)
+        thread.join()
+    assert seen == [(child.pid, 3)]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_discarded_while_its_event_is_there(on, start, sleeper, system):
+    on(system)
+    child = start(*sleeping(60))
+    with pidwait.WaitSet([child.pid, sleeper.pid]) as waiting:
+        end(child)
+        assert kqueues_readable(waiting)
+        waiting.discard(child.pid)
+        assert not kqueues_readable(waiting)
+        assert waiting.wait(0.01) == []
+
+
+def kqueues_readable(waiting):
+    return kqueues.has_exited(waiting.fileno())
+
+
+@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_our_zombies_are_not_polled(on, start, system, code):
+    on(system)
+    children = [start(*exiting(code)) for _ in range(3)]
+    for child in children:
+        become_zombie(child.pid)
+    with pidwait.WaitSet([child.pid for child in children]) as waiting:
+        assert not waiting._slow
+        assert kqueues_readable(waiting)
+        assert sorted(waiting.wait()) == sorted((child.pid, code) for child in children)
+        assert not kqueues_readable(waiting)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_zombies_of_somebody_else(on, keeper, system):
+    on(system)
+    pid = keeper.start(*exiting(7))
+    become_zombie(pid)
+    with pidwait.WaitSet([pid]) as waiting:
+        assert bool(waiting._slow) is (system not in FIRE_FOR_ZOMBIES)
+        assert waiting.wait() == [(pid, 7)]
+    keeper.reap(pid)
+
+
+@pytest.mark.parametrize("system", ["darwin", "netbsd10"])
+def test_of_somebody_else(on, keeper, system):
+    """macOS denies NOTE_EXITSTATUS."""
+    on(system)
+    pids = [keeper.start(*sleeping(60)) for _ in range(3)]
+    with pidwait.WaitSet(pids) as waiting:
+        assert not waiting._slow
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        code = None if system == "darwin" else -signal.SIGTERM
+        assert sorted(everything(waiting)) == [(pid, code) for pid in sorted(pids)]
+    for pid in pids:
+        keeper.reap(pid)
+
+
+def test_one_that_is_forbidden(on, keeper, sleeper):
+    """It is polled, the others are not."""
+    kernel = on("netbsd11")
+    pid = keeper.start(*sleeping(60))
+    kernel.denied[pid] = errno.EACCES
+    with pidwait.WaitSet([pid, sleeper.pid]) as waiting:
+        assert [owner.pid for owner in waiting._slow] == [pid]
+        with pytest.raises(io.UnsupportedOperation):
+            waiting.fileno()
+        os.kill(pid, signal.SIGKILL)
+        assert waiting.wait() == [(pid, -9)]
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -9)]
+    keeper.reap(pid)
+
+
+def test_event_before_the_child_can_be_reaped(on, start):
+    """Its Popen's poll() finds nothing: the set asks it again."""
+    on("darwin")
+    child = start(*sleeping(60))
+    with pidwait.WaitSet([child]) as waiting:
+        end(child)
+        late(on.patch.setattr, 3)
+        assert waiting.wait() == [(child, -9)]
+        assert child.returncode == -9
+
+
+def test_event_before_the_child_can_be_looked_at(on, start):
+    kernel = on("netbsd10")
+    kernel.tells_status = False
+    child = start(*exiting(5, after=0.05))
+    with pidwait.WaitSet([child.pid]) as waiting:
+        on.patch.setattr(kqueue, "told", lambda event: None)
+        become_zombie(child.pid)
+        late(on.patch.setattr, 3)
+        assert waiting.wait() == [(child.pid, 5)]
+
+
+class OnPurpose(Exception):
+    pass
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_events_that_a_signal_handler_has_swallowed(on, start, sleeper, system, binding):
+    """They are gone from the kqueue, and so are their processes: those of the others are not."""
+    on(system, binding)
+    children = [start(*exiting(code, after=0.05)) for code in (3, 4, 5)]
+    with pidwait.WaitSet([child.pid for child in children] + [sleeper.pid]) as waiting:
+        for child in children:
+            become_zombie(child.pid)
+
+        def told(event):
+            raise OnPurpose
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kqueue, "told", told)
+            with pytest.raises(OnPurpose):
+                waiting.wait()
+        assert not kqueues_readable(waiting)
+        seen = waiting.wait() + waiting.wait(0)
+        assert sorted(seen) == sorted((c.pid, code) for c, code in zip(children, (3, 4, 5)))
+        assert list(waiting) == [sleeper.pid]
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -9)]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_no_file_descriptor_left(on, start, caplog, binding, left):
+    """For the kqueue, or its bell: all are polled."""
+    on("freebsd12", binding)
+    assert pidwait.probe()["backend"] == "kqueue"
+    caplog.set_level(logging.INFO)
+    child = start(*exiting(7, after=0.1))
+    with fds_left(left):
+        with pidwait.WaitSet([child.pid]) as waiting:
+            assert len(waiting._slow) == 1
+            assert "all are polled: [Errno %d]" % errno.EMFILE in caplog.text
+            assert waiting.wait() == [(child.pid, 7)]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_in_a_forked_child(on, start, sleeper, caplog, binding):
+    """Where there is no such kqueue: the set polls, and the number is left alone."""
+    on("freebsd12", binding)
+    caplog.set_level(logging.INFO)
+    waiting = pidwait.WaitSet([sleeper.pid])
+    number = waiting.fileno()
+    bell = waiting._many._bell.fileno()
+    assert not os.get_inheritable(number) and not os.get_inheritable(bell)
+    pid = os.fork()
+    if pid == 0:
+        status = 9
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), number)
+            alive = waiting.wait(0.01) == [] and list(waiting) == [sleeper.pid]
+            told = "all are polled: a fork has closed the kqueue" in caplog.text
+            waiting.close()
+            del waiting
+            gc.collect()
+            os.fstat(number)
+            with pytest.raises(OSError):
+                os.fstat(bell)
+            status = 0 if alive and told else 8
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    sleeper.kill()
+    assert waiting.wait() == [(sleeper.pid, -9)]
+    waiting.close()
+
+
+def test_set_that_a_forked_child_only_drops(on, sleeper):
+    on("freebsd12")
+    waiting = pidwait.WaitSet([sleeper.pid])
+    number = waiting.fileno()
+    pid = os.fork()
+    if pid == 0:
+        status = 9
+        try:
+            os.dup2(2, number)
+            del waiting
+            gc.collect()
+            os.fstat(number)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    waiting.close()
+
+
+def test_closed_by_somebody_else(on, sleeper):
+    kernel = on("dragonfly", "ctypes")
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        kernel.queues.pop(waiting.fileno()).close()
+        with pytest.raises(OSError):
+            waiting.wait(30)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_bell(on, sleeper, system):
+    """It wakes every thread, until it is taken away; what is waited for rings on."""
+    on(system)
+    done = start_and_reap()
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        threads = [threading.Thread(target=waiting.wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(waiting._waiting) == 3)
+        waiting.add(done)
+        eventually(lambda: len(waiting._waiting) == 2)
+        waiting.discard(sleeper.pid)
+        for thread in threads:
+            thread.join()
+        assert not kqueues_readable(waiting)
+
+
+def start_and_reap():
+    child = subprocess.Popen(exiting(3))
+    child.wait()
+    return child
