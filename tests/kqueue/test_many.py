@@ -245,11 +245,10 @@ def test_no_file_descriptor_left(on, start, caplog, binding, left):
     assert pidwait.probe()["backend"] == "kqueue"
     caplog.set_level(logging.INFO)
     child = start(*exiting(7, after=0.1))
-    with fds_left(left):
-        with pidwait.WaitSet([child.pid]) as waiting:
-            assert len(waiting._slow) == 1
-            assert "all are polled: [Errno %d]" % errno.EMFILE in caplog.text
-            assert waiting.wait() == [(child.pid, 7)]
+    with fds_left(left), pidwait.WaitSet([child.pid]) as waiting:
+        assert len(waiting._slow) == 1
+        assert "all are polled: [Errno %d]" % errno.EMFILE in caplog.text
+        assert waiting.wait() == [(child.pid, 7)]
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
