@@ -41,11 +41,11 @@ class WaitSet:
     """Processes of which each is reported once, when it has exited.
 
     What wait() takes can be in it: numbers, Popens, our own Processes, in any mixture,
-    up to tens of thousands. Each object is in it once. From Linux 5.3 on they are
-    waited for by one epoll(7), and the cost of an exit does not grow with their
-    number; their pidfds are above the soft RLIMIT_NOFILE, if the hard one lets them
-    be. On Windows each 63 after the first 61 have a thread. Who can't be waited for so
-    is looked at again and again, which takes 5 % of a core at most.
+    up to tens of thousands. Each object is in it once. They are waited for by one
+    epoll(7), from Linux 5.3 on, or one kqueue(2), and the cost of an exit does not grow
+    with their number. Pidfds are above the soft RLIMIT_NOFILE, if the hard one lets them
+    be. On Windows each 63 after the first 61 have a thread. What can't be waited for is
+    looked at again and again, which takes 5 % of a core at most.
 
     It may be used from several threads, and changed while another one waits. close()
     gives the system's resources back; a ``with`` block does it at its end.

@@ -551,7 +551,7 @@ MUTANTS = [
     Mutant(
         "event of who is discarded",
         "_backends/kqueues.py",
-        "            if not entry.owners and self._entries.get(owner.pid) is entry:\n",
+        "            if not entry.owners and self._entries.get(entry.pid) is entry:\n",
         "            if False:\n",
         "tests/kqueue/test_many.py::test_discarded_while_its_event_is_there[netbsd11]",
     ),

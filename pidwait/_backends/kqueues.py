@@ -29,11 +29,12 @@ _BATCH = 256
 
 
 class _Entry:
-    """A process in the kqueue: who waits for it, and what for."""
+    """A process in the kqueue: who waits for it, and what was asked for."""
 
-    __slots__ = ("fflags", "owners")
+    __slots__ = ("fflags", "owners", "pid")
 
-    def __init__(self, owner: "Owner") -> None:
+    def __init__(self, pid: int, owner: "Owner") -> None:
+        self.pid = pid
         self.owners = [owner]
         self.fflags = bsd.NOTE_EXIT
 
@@ -78,11 +79,12 @@ class Many:
             # That one may have exited and been reaped, and another one have the number.
             # EV_ADD would only change the entry that there is: kevent(2).
             self._take()
-        entry = owner.ticket = self._entries.get(pid)
-        if entry is not None:
-            entry.owners.append(owner)
+        known = self._entries.get(pid)
+        if known is not None:
+            owner.ticket = known
+            known.owners.append(owner)
             return
-        entry = owner.ticket = _Entry(owner)
+        entry = owner.ticket = _Entry(pid, owner)
         try:
             self._entries[pid] = entry
             entry.fflags = kqueue.register(self._queue, pid)
@@ -103,8 +105,8 @@ class Many:
         entry = owner.ticket
         if entry is not None and owner in entry.owners:
             entry.owners.remove(owner)
-            if not entry.owners and self._entries.get(owner.pid) is entry:
-                self._forget(owner.pid)
+            if not entry.owners and self._entries.get(entry.pid) is entry:
+                self._forget(entry.pid)
 
     def poll(self, milliseconds: "float | None") -> None:
         if not self._ready:

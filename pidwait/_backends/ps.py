@@ -210,7 +210,7 @@ class Polled:
             stat = read_stat(self.pid)
             if stat is not None and stat.is_other(self._stat):
                 return None
-        code = None
+        code: "int | None" = None
         try:
             code = (reap_child if reap else look_at_child)(self.pid)
         except OSError:  # somebody else's, or there is no waitid
