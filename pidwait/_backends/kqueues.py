@@ -102,7 +102,7 @@ class Many:
             raise
 
     def discard(self, owner: "Owner") -> None:
-        entry = owner.ticket
+        entry: "_Entry | None" = owner.ticket
         if entry is not None and owner in entry.owners:
             entry.owners.remove(owner)
             if not entry.owners and self._entries.get(entry.pid) is entry:
