@@ -64,6 +64,9 @@ class Abi:
         """The offset and the size of each field, and the size of all."""
         fields, end = [], 0
         for count, code in re.findall(r"(\d*)([a-zA-Z])", layout):
+            if code == "x":
+                end += int(count or 1)
+                continue
             size = self._sizes[code]
             if layout[0] == "@":
                 alignment = self._alignment if size == 8 else size
@@ -82,6 +85,9 @@ class Abi:
 
             def unpack(self, buffer):
                 return (0,) * len(self.fields)
+
+            def pack(self, *numbers):
+                return bytes(self.size)
 
         module = types.ModuleType("struct")
         module.Struct = Struct
@@ -157,10 +163,10 @@ class Target:
         yield "_IOC(_IOC_READ | _IOC_WRITE, 0xFF, 11, 64)", linux.PIDFD_GET_INFO
         yield "_IOC_NR(PIDFD_GET_INFO)", 11
         yield "_IOC_TYPE(PIDFD_GET_INFO)", 0xFF
-        yield "PIDFD_INFO_SIZE_VER0", linux.PIDFD_INFO_SIZE
+        yield "PIDFD_INFO_SIZE_VER0", linux.PIDFD_INFO.size
         yield "PIDFD_INFO_EXIT", linux.PIDFD_INFO_EXIT
-        yield "offsetof(struct pidfd_info, pid)", linux.PIDFD_INFO_PID
-        yield "offsetof(struct pidfd_info, exit_code)", linux.PIDFD_INFO_STATUS
+        for name, (at, _) in zip(PIDFD_INFO, linux.PIDFD_INFO.fields):
+            yield "offsetof(struct pidfd_info, %s)" % name, at
         yield from self.spawn("linux")
 
     def bsd(self, name):
@@ -229,6 +235,7 @@ EVENT = (
     "ext[2]",
     "ext[3]",
 )
+PIDFD_INFO = ("mask", "pid", "tgid", "ppid", "exit_code")
 TIME = ("tv_sec", "tv_nsec")
 
 
