@@ -584,6 +584,20 @@ MUTANTS = [
         "tests/kqueue/test_many.py::test_events_that_a_signal_handler_has_swallowed[freebsd12-own]",
     ),
     Mutant(
+        "what the events of the others are to tell",
+        "_backends/kqueues.py",
+        "self._queue, pid, bsd.EV_ENABLE, entry.fflags)",
+        "self._queue, pid, bsd.EV_ENABLE, bsd.NOTE_EXIT)",
+        "tests/kqueue/test_many.py::test_events_that_a_signal_handler_has_swallowed[darwin-own]",
+    ),
+    Mutant(
+        "zombies in a set without a bell",
+        "_backends/kqueues.py",
+        "        if not self._ready:\n",
+        "        if True:\n",
+        "tests/kqueue/test_many.py::test_our_zombies_of_a_private_set",
+    ),
+    Mutant(
         "set closed though its kqueue is not there",
         "_backends/kqueues.py",
         "        except OSError as error:  # somebody else has closed it: take() says so\n",

@@ -100,6 +100,16 @@ def test_several_with_one_number(on, start, system):
         assert everything(waiting) == [(job, -9) for job in jobs[1:]]
 
 
+def test_our_zombies_of_a_private_set(on, start):
+    """It has no bell."""
+    on("openbsd")
+    children = [start(*exiting(code)) for code in (3, 4)]
+    for child in children:
+        become_zombie(child.pid)
+    pids = [child.pid for child in children]
+    assert pidwait.wait_procs(pids) == (list(zip(pids, (3, 4))), [])
+
+
 def test_zombie_that_is_added_wakes_who_waits(on, start, sleeper):
     on("openbsd")
     child = start(*exiting(3))
