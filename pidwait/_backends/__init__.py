@@ -44,7 +44,8 @@ all else with the lock.
     ring(on)        while it is on, poll() returns at once, in every thread, and fileno()
                     is readable
     fileno()        readable when take() would have something; UnsupportedOperation
-    forked()        what takes its place in a forked child; the parent's stays as it is
+    forked()        what takes its place in a forked child; the parent's stays as it is;
+                    OSError if nothing can, and all are polled there
     close()
 """
 

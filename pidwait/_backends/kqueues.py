@@ -9,6 +9,7 @@ next one that has the number.
 import os
 import select
 from collections import deque
+from errno import EBADF
 
 from .._errors import log
 from .._exitcodes import RUNNING
@@ -61,7 +62,7 @@ class Many:
 
     def forked(self) -> "Many":
         self.close()
-        raise OSError("a fork has closed the kqueue")
+        raise OSError(EBADF, "a fork has closed the kqueue")
 
     def add(self, owners: "Sequence[Owner]") -> "list[tuple[Owner, OSError]]":
         failed = []
