@@ -15,7 +15,7 @@ except ImportError:
     pass
 
 from . import pidwait
-from .processes import WINDOWS, Keeper, exiting_when_told, patience_with_wine, sleeping
+from .processes import WINDOWS, Herd, Keeper, exiting_when_told, patience_with_wine, sleeping
 
 if os.environ.get("KQUEUE_STANDIN"):
     from . import kqueue
@@ -43,6 +43,7 @@ VARIANTS = {
 
 # With this set, the suite runs on the stand-in for the kqueues of those systems: see kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
+not_on_kqueue = pytest.mark.skipif(bool(STANDIN), reason="kqueue has no fd for each process")
 if STANDIN:
     EVENT, CALL, OWN = "kqueue", "kqueue", "select"
     VARIANTS = {
@@ -212,3 +213,10 @@ def starts(monkeypatch):
 
     monkeypatch.setattr(core, "start", counted)
     return requests
+
+
+@pytest.fixture
+def herd():
+    herd = Herd()
+    yield herd
+    herd.close()

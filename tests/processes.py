@@ -3,14 +3,20 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
+
+
+class OnPurpose(Exception):
+    """What a callback or a signal handler raises."""
 
 
 def not_on_windows(reason):
@@ -229,3 +235,43 @@ def run_python(code, *args, **kwargs):
 
 def kill(pid, sig=9):
     os.kill(pid, sig)
+
+
+HERD = 8 if WINDOWS else 60
+
+
+class Herd:
+    """Children that are forks: cheap, and they end when told, or by themselves."""
+
+    def __init__(self):
+        self.pids = []
+
+    def fork(self, code, after=None):
+        if WINDOWS:
+            child = subprocess.Popen(exiting(code, 60 if after is None else after))
+            self.children = getattr(self, "children", []) + [child]
+            self.pids.append(child.pid)
+            return child.pid
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+            pid = os.fork()
+        if pid == 0:
+            try:
+                time.sleep(60 if after is None else after)
+            finally:
+                os._exit(code)
+        self.pids.append(pid)
+        return pid
+
+    def close(self):
+        if WINDOWS:
+            for child in getattr(self, "children", []):
+                child.kill()
+                child.wait()
+            return
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass

@@ -16,7 +16,7 @@ import pytest
 from .. import kqueue as kqueues
 from .. import pidwait
 from ..faults.test_fds import fds_left
-from ..processes import become_zombie, eventually, exiting, sleeping
+from ..processes import OnPurpose, become_zombie, eventually, exiting, sleeping
 from .test_kqueue import BINDINGS, SYSTEMS, late
 
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
@@ -216,10 +216,6 @@ def test_event_before_the_child_can_be_looked_at(on, start):
         become_zombie(child.pid)
         late(on.patch.setattr, 3)
         assert waiting.wait() == [(child.pid, 5)]
-
-
-class OnPurpose(Exception):
-    pass
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once: WaitSet."""
+
+import copy
+import gc
+import importlib
+import io
+import os
+import pickle
+import select
+import signal
+import threading
+import time
+import warnings
+
+import pytest
+
+from . import pidwait
+from .conftest import STANDIN, not_on_kqueue
+from .processes import (
+    HERD,
+    WINDOWS,
+    OnPurpose,
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    not_on_windows,
+)
+
+EVENTS = "_backends.polling" if WINDOWS else "_backends.epoll"
+if STANDIN:
+    EVENTS = "_backends.kqueues"
+HAVE_FILENO = "pidfd", "kqueue"
+
+
+def test_set(variant, start, sleeper):
+    one, other = start(*exiting(1, after=0.05)), start(*exiting(2, after=0.1))
+    with pidwait.WaitSet([one, sleeper]) as waiting:
+        waiting.add(other)
+        waiting.add(other)
+        assert len(waiting) == 3 and one in waiting and 1 not in waiting
+        assert set(waiting) == {one, sleeper, other}
+        seen = []
+        while len(waiting) > 1:
+            batch = waiting.wait(30)
+            assert batch
+            seen += batch
+        assert sorted(seen, key=lambda exit: exit[1]) == [(one, 1), (other, 2)]
+        assert one not in waiting
+        assert waiting.wait(0.01) == [] == waiting.wait(0)
+        waiting.discard(sleeper)
+        waiting.discard(one)
+        assert waiting.wait() == [] and len(waiting) == 0
+        waiting.add(one)  # it was forgotten when it was reported
+        assert waiting.wait() == [(one, 1)]
+
+
+def test_nothing_is_added_if_one_is_wrong(variant, sleeper):
+    with pidwait.WaitSet() as waiting:
+        with pytest.raises(TypeError):
+            waiting.add("x")
+        assert len(waiting) == 0
+    with pytest.raises(TypeError):
+        pidwait.WaitSet([sleeper, "x"])
+
+
+def test_closed_set(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    assert "1 processes, open" in repr(waiting)
+    waiting.close()
+    waiting.close()
+    for use in (
+        waiting.wait,
+        waiting.fileno,
+        lambda: waiting.add(sleeper),
+        lambda: waiting.discard(sleeper),
+    ):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert "closed" in repr(waiting)
+
+
+def test_forgotten_close_of_a_set_warns(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    with pytest.warns(ResourceWarning, match="1 processes"):
+        del waiting
+        gc.collect()
+
+
+def test_set_is_not_copied(variant):
+    with pidwait.WaitSet() as waiting:
+        for make in (pickle.dumps, copy.copy):
+            with pytest.raises(TypeError, match="handle"):
+                make(waiting)
+
+
+class Waiter(threading.Thread):
+    """A thread in WaitSet.wait()."""
+
+    def __init__(self, waiting, timeout=None):
+        super().__init__()
+        self.waiting, self.timeout = waiting, timeout
+        self.start()
+        # The main thread may have been told of exits before.
+        eventually(lambda: len(waiting._waiting) > 0 or not self.is_alive())
+
+    def run(self):
+        self.exits = self.waiting.wait(self.timeout)
+
+    def result(self):
+        self.join()
+        return self.exits
+
+
+def test_add_while_another_thread_waits(variant, start, sleeper):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        waiter = Waiter(waiting)
+        child = start(*exiting(3, after=0.05))
+        waiting.add(child)
+        assert waiter.result() == [(child, 3)]
+        # One that has its code already, and one that is not there.
+        for proc, code in (child, 3), (gone_pid(), None):
+            waiter = Waiter(waiting)
+            waiting.add(proc)
+            assert waiter.result() == [(proc, code)]
+
+
+def test_discard_while_another_thread_waits(variant, start, sleeper):
+    child = start(*exiting(3, after=0.2))
+    with pidwait.WaitSet([sleeper, child]) as waiting:
+        waiter = Waiter(waiting)
+        waiting.discard(child)
+        become_zombie(child.pid)
+        assert waiting.wait(0.05) == []
+        waiting.discard(sleeper)  # nothing is left to wait for
+        assert waiter.result() == []
+
+
+def test_each_exit_goes_to_one_thread(variant, herd):
+    codes = {herd.fork(number, after=0.1 + number % 7 / 50.0): number for number in range(HERD)}
+    seen = []
+
+    def run():
+        while True:
+            batch = waiting.wait()
+            if not batch:
+                return
+            seen.extend(batch)
+
+    with pidwait.WaitSet(codes) as waiting:
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(seen) == sorted(codes.items())
+
+
+def test_close_leaves_the_wait_of_a_set_intact(variant, start):
+    child = start(*exiting(4, after=0.2))
+    waiting = pidwait.WaitSet([child])
+    waiter = Waiter(waiting)
+    waiting.close()
+    with pytest.raises(ValueError, match="closed"):
+        waiting.add(child)
+    assert waiter.result() == [(child, 4)]
+
+
+@not_on_windows("fork")
+def test_add_and_discard_under_load(variant, herd):
+    """One thread waits, others add what exits at once, and discard what does not."""
+    errors, seen, expected = [], [], []
+    with pidwait.WaitSet([herd.fork(0)]) as waiting:
+
+        def churn(number):
+            try:
+                for round in range(25):
+                    pid = herd.fork(number, after=round % 3 / 500.0)
+                    other = herd.fork(0)
+                    waiting.add(pid)
+                    waiting.add(other)
+                    waiting.discard(other)
+                    expected.append((pid, number))
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=churn, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(seen) < 100 and not errors:
+            seen += waiting.wait(60)
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert waiting.wait(0) == []
+    assert sorted(seen) == sorted(expected)
+
+
+@not_on_windows("pidfds")
+@not_on_kqueue
+def test_event_of_who_was_discarded(use_variant, start, sleeper):
+    """Another thread has its event in hand, and its pidfd's number goes to the next one."""
+    use_variant("pidfd-ctypes")
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        events = waiting._many.poll(0)
+        ((fd, _),) = events
+        waiting.discard(child.pid)
+        waiting.add(sleeper.pid)
+        assert list(waiting._many._owners) == [fd]
+        with waiting._lock:
+            waiting._many.take(events, waiting._due.append)
+        assert waiting.wait(0) == []
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -signal.SIGKILL)]
+
+
+@not_on_windows("signals")
+def test_storm_of_signals(variant, herd):
+    codes = {herd.fork(number, after=0.1 + number % 9 / 40.0): number for number in range(HERD)}
+    count = []
+    old = signal.signal(signal.SIGALRM, lambda *args: count.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        exited, alive = pidwait.wait_procs(codes)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert sorted(exited) == sorted(codes.items())
+    assert alive == [] and count
+
+
+@not_on_windows("signals")
+def test_exceptions_of_signal_handlers_lose_nothing(variant, herd):
+    pidwait.wait_procs([os.getpid()], 0)  # which loads all of it
+    codes = {herd.fork(number, after=0.1 + number / 200.0): number for number in range(HERD)}
+
+    # Where it can be caught: not between the return of wait() and our having the result,
+    # nor where a file of /proc is open, which would leak.
+    names = ["%s.%s" % (pidwait.__name__, name) for name in ("_waitset", EVENTS)]
+    modules = map(importlib.import_module, names)
+    files = [module.__file__ for module in modules]
+
+    def handler(signum, frame):
+        if frame.f_code.co_filename in files and frame.f_code.co_name != "wait":
+            raise OnPurpose
+        if armed:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001)
+
+    seen, armed, raised = [], [], 0
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pidwait.WaitSet(codes) as waiting:
+            while len(waiting):
+                batch = []
+                try:
+                    if raised < 500:
+                        armed.append(True)
+                        signal.setitimer(signal.ITIMER_REAL, 0.002)
+                    batch = waiting.wait(15)  # pytest's limit needs the timer, too
+                    armed.clear()
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    assert batch
+                except OnPurpose:
+                    raised += 1
+                seen += batch
+            armed.clear()
+    finally:
+        armed.clear()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert sorted(seen) == sorted(codes.items())
+    assert raised
+
+
+@not_on_windows("signals")
+def test_handler_that_changes_the_set_that_its_thread_waits_on(variant, start, sleeper):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.WaitSet([sleeper]) as waiting:
+
+        def handler(*args):
+            waiting.discard(sleeper)
+            waiting.add(child)
+
+        old = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            assert waiting.wait() == [(child, 3)]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+
+
+def test_callbacks_that_change_and_close_the_set(variant, start):
+    first, second = start(*exiting(1)), start(*exiting(2))
+    seen = []
+    waiting = pidwait.WaitSet([first])
+
+    def callback(proc, code):
+        seen.append(code)
+        waiting.add(second)
+        waiting.discard(first)
+
+    while len(waiting):
+        for proc, code in waiting.wait():
+            if seen:
+                waiting.close()
+                seen.append(code)
+            else:
+                callback(proc, code)
+    assert seen == [1, 2]
+
+
+def is_readable(file, timeout=0):
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return poll.poll(timeout * 1000) != []
+
+
+def test_fileno_of_a_set(variant, backend, start, sleeper):
+    child = start(*exiting(3, after=0.1))
+    with pidwait.WaitSet([child, sleeper]) as waiting:
+        if backend not in HAVE_FILENO:
+            with pytest.raises(io.UnsupportedOperation):
+                waiting.fileno()
+            return
+        assert not os.get_inheritable(waiting.fileno())
+        assert not is_readable(waiting)
+        assert is_readable(waiting, 30)
+        assert waiting.wait(0) == [(child, 3)]
+        assert not is_readable(waiting)
+        waiting.add(child)
+        assert is_readable(waiting)
+        assert waiting.wait() == [(child, 3)]
+        assert not is_readable(waiting)
+
+
+@not_on_windows("lock that Popen.poll() takes")
+def test_popen_that_can_not_be_reaped_yet(variant, backend, start, herd):
+    """It keeps nobody waiting, and is reported once it has been reaped."""
+    child = start(*exiting(4))
+    become_zombie(child.pid)
+    child._waitpid_lock.acquire()
+    try:
+        with pidwait.WaitSet([child]) as waiting:
+            assert waiting.wait(0.05) == []
+            if backend in HAVE_FILENO:
+                assert is_readable(waiting)
+            pid = herd.fork(5, after=0.05)
+            waiting.add(pid)
+            assert waiting.wait() == [(pid, 5)]
+            threading.Timer(0.05, child._waitpid_lock.release).start()
+            assert waiting.wait() == [(child, 4)]
+    finally:
+        if child._waitpid_lock.locked():
+            child._waitpid_lock.release()
+        child.wait()
+
+
+@not_on_windows("fork")
+def test_forked_copy_of_a_set(variant, herd):
+    pids = {herd.fork(code, after=0.3): code for code in (1, 2, 3)}
+    with pidwait.WaitSet(pids) as waiting:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                # Not its children, so that a code may be unknown.
+                seen = []
+                while len(waiting):
+                    seen += waiting.wait()
+                right = all(code in (pids[one], None) for one, code in seen)
+                status = 0 if right and len(seen) == 3 else 2
+                waiting.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        seen = []
+        while len(waiting):
+            seen += waiting.wait(30)
+        assert sorted(seen) == sorted(pids.items())
+
+
+@not_on_windows("fork")
+def test_copies_in_a_forked_child_do_not_wake_anybody(variant, herd):
+    """A closed pidfd of which a child has a copy would stay in the epoll, and be ready."""
+    pids = [herd.fork(code, after=0.1) for code in (1, 2)]
+    with pidwait.WaitSet(pids) as waiting:
+        copy = herd.fork(0)
+        waiting.discard(pids[0])
+        assert waiting.wait() == [(pids[1], 2)]
+        become_zombie(pids[0])
+        waiting.add(copy)
+        before = time.process_time()
+        assert waiting.wait(0.5) == []
+        assert time.process_time() - before < 0.25
+
+
+@not_on_windows("fork")
+def test_fork_while_a_thread_waits_on_a_set(variant, sleeper):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        waiter = Waiter(waiting)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+            with waiting._lock:
+                pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                waiting._lock = held_by_a_thread_that_is_not_here()
+                status = 0 if waiting.wait(0.01) == [] and len(waiting) == 1 else 2
+                waiting.close()
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        waiting.discard(sleeper)
+        assert waiter.result() == []
+
+
+def held_by_a_thread_that_is_not_here():
+    lock = threading.RLock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    return lock
