@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 
 import pytest
 
@@ -252,9 +251,7 @@ class Herd:
             self.children = getattr(self, "children", []) + [child]
             self.pids.append(child.pid)
             return child.pid
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
-            pid = os.fork()
+        pid = os.fork()
         if pid == 0:
             try:
                 time.sleep(60 if after is None else after)

@@ -223,8 +223,7 @@ def test_fork_while_another_thread_waits(variant, sleeper):
     waiter = threading.Thread(target=lambda: process.wait())
     waiter.start()
     eventually(lambda: process._guard._users == 1)
-    with process._guard._lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+    with process._guard._lock:
         pid = os.fork()
         if pid == 0:
             status = 1

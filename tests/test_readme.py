@@ -68,7 +68,6 @@ def handles(pid):
 
 
 @pytest.mark.skipif(WINDOWS, reason="Windows has no pseudo-terminals that Python can open")
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("presses", [0, 1, 2])
 def test_soft_shutdown(tmp_path, presses):
     fifo = tmp_path / "fifo"

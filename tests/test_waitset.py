@@ -11,7 +11,6 @@ import select
 import signal
 import threading
 import time
-import warnings
 
 import pytest
 
@@ -403,10 +402,8 @@ def test_copies_in_a_forked_child_do_not_wake_anybody(variant, herd):
 def test_fork_while_a_thread_waits_on_a_set(variant, sleeper):
     with pidwait.WaitSet([sleeper]) as waiting:
         waiter = Waiter(waiting)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
-            with waiting._lock:
-                pid = os.fork()
+        with waiting._lock:
+            pid = os.fork()
         if pid == 0:
             status = 1
             try:

@@ -127,9 +127,7 @@ class Forker:
             self._asked.clear()
             if self._over:
                 return
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
-                pid = faults.fork(self._use)
+            pid = faults.fork(self._use)
             self.codes.append(os.waitpid(pid, 0)[1])
             self._done.set()
 

@@ -49,7 +49,6 @@ def test_threads_through_faults(backend, monkeypatch):
     assert "unknown" in run("faults", 200000)
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 def test_threads_on_a_handle_that_is_closed(variant):
     """Eight threads wait on each process, while another closes the handle."""
     wrong = []
