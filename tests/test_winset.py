@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from . import pidwait
+from .conftest import open_handles
 from .processes import eventually
 from .test_windows import calls, in_a_console, toolhelp
 
@@ -136,6 +137,21 @@ def is_closed(handle):
     except OSError:
         return True
     return False
+
+
+def test_closed_set_leaves_no_handle(variant, small, herd):
+    children = herd(5)
+
+    def use():
+        waiting = pidwait.WaitSet(children)
+        assert waiting.wait(0) == []
+        waiting.close()
+        return waiting
+
+    kept = [use()]  # what is opened once and kept
+    before = open_handles()
+    kept += [use() for _ in range(10)]
+    eventually(lambda: open_handles() == before)
 
 
 def test_several_threads_wait(variant, small, herd):

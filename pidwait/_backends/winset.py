@@ -32,10 +32,11 @@ _NOW = Deadline(0)
 class _Event:
     """It ends one wait, and is reset then."""
 
-    __slots__ = ("handle",)
+    __slots__ = ("_close", "handle")
 
     def __init__(self) -> None:
         self.handle = 0
+        self._close = calls.get("CloseHandle")  # not to be looked up at the interpreter's end
         self.handle = calls.get("CreateEventW")(0, False, False, 0)
 
     def set(self) -> None:
@@ -43,7 +44,7 @@ class _Event:
 
     def __del__(self) -> None:
         if self.handle:
-            calls.get("CloseHandle")(self.handle)
+            self._close(self.handle)
 
 
 class _Group:
@@ -61,6 +62,13 @@ class _Group:
         self.owners: "dict[Handle, Owner]" = {}
         self._sleepers: "list[_Event]" = []
         self._idle = [_Event()]
+        self._is_open = True
+
+    def close(self) -> None:
+        self._is_open = False
+        self.owners.clear()
+        self._idle.clear()
+        self.wake()
 
     def wake(self) -> None:
         for event in list(self._sleepers):
@@ -96,7 +104,8 @@ class _Group:
                 sleep(LONGEST)
         finally:
             self._sleepers.remove(event)
-            self._idle.append(event)
+            if self._is_open:
+                self._idle.append(event)
         return exited
 
     def _drop_closed(self, handles: "Sequence[Handle]") -> int:
@@ -214,6 +223,5 @@ class Many:
         for group in groups:
             for owner in list(group.owners.values()):
                 owner.ticket = None
-            group.owners.clear()
-            group.wake()
+            group.close()
         self._exited.clear()
