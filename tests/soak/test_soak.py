@@ -28,8 +28,12 @@ def test_twenty_thousand_starts():
     run("starts", 20000)
 
 
-def test_a_hundred_thousand_through_one_set(variant):
+def test_a_hundred_thousand_through_one_set():
     run("many", 100000)
+
+
+def test_ten_thousand_through_one_set(variant):
+    run("many", 10000)
 
 
 def tells_every_exit():
