@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # How many are registered at a time, with the limit of file descriptors raised.
 _CHUNK = 64
-_SHARE = 25  # looking takes one part of so many of the time: less than 5 %
+_SHARE = 30  # looking takes one part of so many of the time: less than 5 %
 _NOW = Deadline(0)
 _FOREVER = Deadline(None)
 
