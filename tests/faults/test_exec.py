@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from .. import faults, pidwait
-from ..faults import LONG, Stranger, ctypes, libc
+from ..faults import LONG, Stranger
+from ..faults.system import ctypes, libc
 from ..processes import eventually, state
 
 pytest.importorskip("ctypes")

@@ -9,18 +9,10 @@ import subprocess
 import pytest
 
 from .. import faults, pidwait
-from ..faults import (
-    LONG,
-    Child,
-    Stranger,
-    at_line,
-    calls,
-    limit_becomes_zero,
-    limit_is_zero,
-    raises,
-    times_out,
-)
+from ..faults import LONG, Child, Stranger, at_line, calls, raises, times_out
+from ..faults.system import limit_becomes_zero, limit_is_zero
 from ..processes import run_python
+from . import system
 
 pytest.importorskip("ctypes")
 
@@ -169,7 +161,7 @@ def received():
     """A pidfd that came from elsewhere needs no other fd."""
     pidwait.probe()
     child = Child()
-    fd = faults.pidfd_open(child.pid)
+    fd = system.pidfd_open(child.pid)
     with fds_left(0), pidwait.Process.from_fd(fd) as process:
         times_out(process.wait, 0)
         child.end(7)

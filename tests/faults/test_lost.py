@@ -14,6 +14,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, at_line, calls, exit_code, times_out
+from . import system
 
 pytest.importorskip("ctypes")
 
@@ -22,7 +23,7 @@ def certain_here(backend, has_info=True):
     """Whether a code is always known; PIDFD_GET_INFO can be taken away."""
     pidwait.probe()
     if not has_info:
-        faults.forbid({"ioctl": errno.ENOTTY})
+        system.forbid({"ioctl": errno.ENOTTY})
         faults.probe.forget()
     return backend == "pidfd" and has_info and faults.kernel_tells()
 
@@ -63,7 +64,7 @@ def ignored(backend, has_info):
         child.forget()
     popen = Popen(7)
     times_out(lambda timeout: pidwait.wait(popen, timeout), 0)
-    fd = faults.pidfd_open(popen.pid)  # to see its end, which poll() would reap
+    fd = system.pidfd_open(popen.pid)  # to see its end, which poll() would reap
     popen.end()
     select.select([fd], [], [], LONG)
     os.close(fd)
@@ -90,8 +91,8 @@ def ignored(backend, has_info):
 
 @pytest.mark.parametrize("has_info", [True, False])
 def test_sigchld_is_ignored(has_info):
-    if not has_info and faults.why_no_policy():
-        pytest.skip(faults.why_no_policy())
+    if not has_info and system.why_no_policy():
+        pytest.skip(system.why_no_policy())
     faults.run_on_each_backend(ignored, has_info)
 
 
@@ -224,8 +225,8 @@ class Owner:
 @pytest.mark.parametrize("has_info", [True, False])
 @pytest.mark.parametrize("scenario", [stolen_between_poll_and_waitid, stolen_at_any_line])
 def test_stolen(scenario, has_info):
-    if not has_info and faults.why_no_policy():
-        pytest.skip(faults.why_no_policy())
+    if not has_info and system.why_no_policy():
+        pytest.skip(system.why_no_policy())
     faults.run_on_each_backend(scenario, has_info)
 
 
@@ -257,8 +258,8 @@ def reaped_at_any_line(backend, has_info):
 
 @pytest.mark.parametrize("has_info", [True, False])
 def test_reaped_at_any_line(has_info):
-    if not has_info and faults.why_no_policy():
-        pytest.skip(faults.why_no_policy())
+    if not has_info and system.why_no_policy():
+        pytest.skip(system.why_no_policy())
     faults.run_on_each_backend(reaped_at_any_line, has_info)
 
 
@@ -291,7 +292,7 @@ def reaped_in_the_window():
     certain = certain_here("pidfd")
     real, via = calls.resolve("ioctl")
     asked = []
-    stranger = Stranger(faults.not_dumpable)
+    stranger = Stranger(system.not_dumpable)
 
     def ioctl(*args):
         if not asked:
@@ -301,7 +302,7 @@ def reaped_in_the_window():
         return real(*args)
 
     if os.getuid() == 0:
-        faults.become(65432)
+        system.become(65432)
     with pidwait.Process(stranger.pid) as process:
         stranger.become_zombie(7)
         calls._resolved["ioctl"] = ioctl, via

@@ -13,6 +13,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, raises, times_out
+from . import system
 
 ERRORS = {
     "pidfd_open": ("EPERM", "EACCES", "ENOSYS", "EINVAL", "ENODEV", "ENFILE"),
@@ -24,7 +25,7 @@ ERRORS = {
 
 @pytest.fixture(autouse=True)
 def possible():
-    reason = faults.why_no_policy() or faults.why_no_pidfd()
+    reason = system.why_no_policy() or faults.why_no_pidfd()
     if reason:
         pytest.skip(reason)
 
@@ -41,10 +42,10 @@ def under_policy(rules, ffi="auto", backend=""):
 
 def everything(rules, asked, expected, certain):
     child = Child()
-    fd = faults.pidfd_open(child.pid)
+    fd = system.pidfd_open(child.pid)
     if asked:
         pidwait.probe()
-    faults.forbid(rules)
+    system.forbid(rules)
     child_of_ours(0 if asked else -signal.SIGKILL)
     child_of_others(6 if asked else 0, certain)
     handles(expected)
@@ -161,7 +162,7 @@ def told(asked):
     if asked:
         pidwait.probe()
         assert records == []
-    faults.forbid({"pidfd_open": errno.EPERM})
+    system.forbid({"pidfd_open": errno.EPERM})
     child = Child()
     with pidwait.Process(child.pid) as process:
         assert process.backend == "polling"

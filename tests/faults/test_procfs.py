@@ -8,6 +8,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, raises, times_out
+from . import system
 
 CLONE_NEWPID = 0x20000000
 
@@ -17,18 +18,18 @@ pytest.importorskip("ctypes")
 @pytest.fixture
 def namespaces():
     try:
-        return faults.namespaces()
+        return system.namespaces()
     except OSError as error:
         pytest.skip(str(error))
 
 
 def hide(how):
     if how == "tmpfs":
-        faults.mount("tmpfs", "/proc")
+        system.mount("tmpfs", "/proc")
     else:
-        faults.mount("proc", "/proc", how)
+        system.mount("proc", "/proc", how)
     # With them, nothing is hidden; and who has them can't be hidden from.
-    faults.drop_capabilities()
+    system.drop_capabilities()
 
 
 def hidden(backend, how):
@@ -39,11 +40,11 @@ def hidden(backend, how):
 
 def processes(how, asked, has_handle):
     received = Child()
-    fd = faults.pidfd_open(received.pid)
+    fd = system.pidfd_open(received.pid)
     if asked:
         pidwait.probe()
     hide(how)
-    for prepare in (None, faults.not_dumpable):
+    for prepare in (None, system.not_dumpable):
         child_of_ours(prepare)
         child_of_others(prepare, has_handle, visible=how != "tmpfs" and prepare is None)
     if has_handle:
@@ -113,7 +114,7 @@ def foreign(backend):
 def in_another_namespace(asked, has_handle):
     if asked:
         pidwait.probe()
-    faults.call("unshare", CLONE_NEWPID)
+    system.call("unshare", CLONE_NEWPID)
     faults.forked(under_the_old_proc, has_handle)
 
 
@@ -122,7 +123,7 @@ def under_the_old_proc(has_handle):
     child_of_ours(None)
     child_of_others(None, has_handle, visible=False)
     child = Child()
-    with pidwait.Process.from_fd(faults.pidfd_open(child.pid)) as process:
+    with pidwait.Process.from_fd(system.pidfd_open(child.pid)) as process:
         assert process.pid in (child.pid, None)
         child.end(7)
         assert process.wait(LONG) == 7
@@ -131,7 +132,7 @@ def under_the_old_proc(has_handle):
 
 def twins(backend):
     """A process has the same number in both namespaces, so that /proc/self looks right."""
-    faults.next_pid(5000)
+    system.next_pid(5000)
     other = Child()
     assert other.pid == 5000
     other.become_zombie(3)
@@ -140,19 +141,19 @@ def twins(backend):
 
 
 def twin_in_another_namespace():
-    faults.call("unshare", CLONE_NEWPID)
-    faults.next_pid(1000)
+    system.call("unshare", CLONE_NEWPID)
+    system.next_pid(1000)
     faults.forked(first_of_its_namespace)
 
 
 def first_of_its_namespace():
-    faults.next_pid(1001)
+    system.next_pid(1001)
     faults.forked(is_its_own_twin)
 
 
 def is_its_own_twin():
     assert os.getpid() == 1001 and os.readlink("/proc/self") == "1001"
-    faults.next_pid(5000)
+    system.next_pid(5000)
     child = Child()
     assert child.pid == 5000
     # In /proc, that is another one: a zombie.

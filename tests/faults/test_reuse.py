@@ -16,6 +16,7 @@ import pytest
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, at_line, raises, times_out
 from ..processes import eventually, state
+from . import system
 
 pytest.importorskip("ctypes")
 
@@ -26,7 +27,7 @@ OLD, NEW = 3, 9  # exit codes
 @pytest.fixture
 def namespaces():
     try:
-        return faults.namespaces()
+        return system.namespaces()
     except OSError as error:
         pytest.skip(str(error))
 
@@ -65,7 +66,7 @@ class Number:
         self.old = None
         # Without a handle, processes are told apart by these ticks.
         eventually(lambda: int(time.clock_gettime(CLOCK_BOOTTIME) * 100) > self._started)
-        faults.next_pid(self.pid)
+        system.next_pid(self.pid)
         self.new = Child()
         assert self.new.pid == self.pid
         if zombie:
@@ -117,7 +118,7 @@ def received(backend):
     certain = use(backend)
     for asked in (False, True):
         number = Number()
-        fds = [faults.pidfd_open(number.pid) for _ in range(2)]
+        fds = [system.pidfd_open(number.pid) for _ in range(2)]
         number.end()
         if not asked:
             number.pass_on()
@@ -164,7 +165,7 @@ def during_a_wait(backend, rules=()):
     certain = use(backend)
     if rules:
         certain = False
-        faults.forbid(dict.fromkeys(rules, errno.EPERM))
+        system.forbid(dict.fromkeys(rules, errno.EPERM))
 
     def check(number, line):
         number.end()
@@ -316,7 +317,7 @@ def popen_that_has_its_code(backend):
     use(backend)
     popen = subprocess.Popen(["sh", "-c", "exit %d" % OLD])
     popen.wait()
-    faults.next_pid(popen.pid)
+    system.next_pid(popen.pid)
     new = Child()
     assert new.pid == popen.pid
     assert pidwait.wait(popen, 0) == OLD
@@ -327,13 +328,13 @@ def popen_that_has_its_code(backend):
 def without_fds(rules):
     """The fall back to the number notices that it has passed on."""
     certain = use("pidfd") and not rules
-    faults.forbid(rules)
+    system.forbid(rules)
     for make in (Child, Stranger):
         number = Number(make)
         with pidwait.Process(number.pid) as process:
             number.end()
             number.pass_on()
-            with faults.limit_is_zero():
+            with system.limit_is_zero():
                 assert process.exited()
                 assert process.wait(LONG) in ((OLD,) if certain else (OLD, None))
                 raises(ProcessLookupError, process.kill)
@@ -363,13 +364,13 @@ def test_with_a_pidfd(namespaces, pidfd, scenario):
 
 @pytest.mark.parametrize("calls", ["ioctl", "ioctl pidfd_send_signal waitid"])
 def test_under_a_policy(namespaces, pidfd, calls):
-    if faults.why_no_policy():
-        pytest.skip(faults.why_no_policy())
+    if system.why_no_policy():
+        pytest.skip(system.why_no_policy())
     faults.run(during_a_wait, "pidfd", calls.split(), within=namespaces)
 
 
 @pytest.mark.parametrize("calls", ["", "pidfd_send_signal"])
 def test_without_fds(namespaces, pidfd, calls):
-    if calls and faults.why_no_policy():
-        pytest.skip(faults.why_no_policy())
+    if calls and system.why_no_policy():
+        pytest.skip(system.why_no_policy())
     faults.run(without_fds, dict.fromkeys(calls.split(), errno.EPERM), within=namespaces)

@@ -11,6 +11,7 @@ import pytest
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, calls, raises, times_out
 from ..processes import eventually, state
+from . import system
 
 pytest.importorskip("ctypes")
 
@@ -21,8 +22,8 @@ PTRACE_O_TRACEEXIT = 1 << 6
 
 
 def ptrace(request, pid, data=0):
-    faults.libc.ptrace.restype = faults.ctypes.c_long
-    faults.call("ptrace", *map(faults.ctypes.c_long, (request, pid, 0, data)))
+    system.libc.ptrace.restype = system.ctypes.c_long
+    system.call("ptrace", *map(system.ctypes.c_long, (request, pid, 0, data)))
 
 
 class Tracer:
@@ -76,7 +77,7 @@ class Tracer:
 
 def let_be_traced():
     try:
-        faults.prctl(faults.PR_SET_PTRACER, faults.ctypes.c_ulong(-1).value)
+        system.prctl(system.PR_SET_PTRACER, system.ctypes.c_ulong(-1).value)
     except OSError:  # there is no Yama
         pass
 

@@ -8,6 +8,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Stranger, raises, times_out
+from . import system
 
 pytest.importorskip("ctypes")
 
@@ -17,12 +18,12 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become t
 
 
 def become_them():
-    faults.become(THEM)
+    system.become(THEM)
 
 
 def of_another_user(backend, how=None):
     if how is not None:
-        faults.mount("proc", "/proc", how)
+        system.mount("proc", "/proc", how)
     strangers = [Stranger(become_them) for _ in range(3)]
     give_up_root()
     # Hidden is that a zombie is one: then only its reaping ends a wait that polls.
@@ -34,7 +35,7 @@ def of_another_user(backend, how=None):
 def give_up_root():
     pidwait.probe()  # loads modules, which another user may not be allowed to
     faults.kernel_tells()
-    faults.become(US)
+    system.become(US)
 
 
 def not_ours(stranger, code, notices, refused=None):
@@ -70,7 +71,7 @@ def test_of_another_user():
 @needs_root
 def test_of_another_user_and_hidden():
     within = "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"
-    if faults.command_fails(within):
+    if system.command_fails(within):
         pytest.skip("this root may not make namespaces")
     faults.run_on_each_backend(of_another_user, "hidepid=2", within=within)
 
@@ -78,7 +79,7 @@ def test_of_another_user_and_hidden():
 def not_dumpable(backend):
     give_up_root()
     for code in (7, 0, -signal.SIGKILL):
-        not_ours(Stranger(faults.not_dumpable), code, True)
+        not_ours(Stranger(system.not_dumpable), code, True)
 
 
 def test_not_dumpable():
@@ -90,7 +91,7 @@ def own_children_of_who_gave_up_root(backend):
     give_up_root()
     for code in (7, 0):
         child = faults.Child()
-        fd = faults.pidfd_open(child.pid)
+        fd = system.pidfd_open(child.pid)
         with pidwait.Process(child.pid) as process:
             times_out(process.wait, 0.005)
             process.send_signal(0)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What makes the system fail: system calls, policies, limits, namespaces, capabilities."""
+
+import importlib
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+
+from .. import pidwait
+
+try:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+except ImportError:  # who needs it skips
+    ctypes = libc = None
+
+linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
+
+
+# System calls that Python has no function for, or not everywhere
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+PR_SET_SECCOMP = 22
+PR_SET_PTRACER = 0x59616D61
+
+
+def call(name, *args):
+    """A function of the C library, which sets errno."""
+    result = getattr(libc, name)(*args)
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, "%s: %s" % (name, os.strerror(code)))
+    return result
+
+
+def prctl(option, *args):
+    return call("prctl", option, *map(ctypes.c_ulong, (args + (0, 0, 0, 0))[:4]))
+
+
+def pidfd_open(pid, flags=0):
+    return call("syscall", *map(ctypes.c_long, (linux.number("pidfd_open"), pid, flags)))
+
+
+def pidfd_info(fd):
+    """The mask and the wait status of PIDFD_GET_INFO, without pidwait."""
+    import fcntl
+
+    info = bytearray(64)
+    struct.pack_into("=Q", info, 0, 8)
+    fcntl.ioctl(fd, linux.PIDFD_GET_INFO, info, True)
+    return struct.unpack_from("=Q", info, 0)[0], struct.unpack_from("=i", info, 60)[0]
+
+
+# A policy
+
+# machine: (AUDIT_ARCH, numbers of the system calls that are not the same everywhere)
+_ARCHITECTURES = {
+    "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16}),
+    "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29}),
+}
+_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_NUMBER, _ARCH, _SECOND_ARGUMENT = 0, 4, 24  # in struct seccomp_data
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+
+
+def why_no_policy():
+    machine = os.uname().machine
+    if machine not in _ARCHITECTURES or sys.maxsize < 2**32:
+        return "the test has no system call numbers for %s" % machine
+    if libc is None:
+        return "this interpreter has no ctypes"
+    return None
+
+
+def forbid(rules):
+    """From now on, system calls answer with an error: {"pidfd_open": errno.EPERM}.
+
+    Of ioctl only PIDFD_GET_INFO. For good, and for all children, too: seccomp(2).
+    """
+    arch, numbers = _ARCHITECTURES[os.uname().machine]
+    program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]
+    program.append((_LOAD, 0, 0, _NUMBER))
+    for name, code in rules.items():
+        number = numbers.get(name) or linux.number(name)
+        answer = (_RETURN, 0, 0, _ERRNO | code)
+        if name == "ioctl":
+            program.append((_JUMP_IF_EQUAL, 0, 4, number))
+            program.append((_LOAD, 0, 0, _SECOND_ARGUMENT))
+            program.append((_JUMP_IF_EQUAL, 0, 1, linux.PIDFD_GET_INFO))
+            program.append(answer)
+            program.append((_LOAD, 0, 0, _NUMBER))
+        else:
+            program.append((_JUMP_IF_EQUAL, 0, 1, number))
+            program.append(answer)
+    program.append((_RETURN, 0, 0, _ALLOW))
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code)
+    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    header = ctypes.create_string_buffer(header)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_SECCOMP, 2, ctypes.addressof(header))
+
+
+# No file descriptors
+
+
+class limit_is_zero:
+    """In the block, none can be opened, and poll(2) answers EINVAL."""
+
+    def __enter__(self):
+        self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.start()
+
+    def start(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limits[1]))
+
+    def __exit__(self, *exc_info):
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+
+
+class limit_becomes_zero(limit_is_zero):
+    """It is zero from a call of start() on, to the end of the block."""
+
+    def __enter__(self):
+        self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return self
+
+
+# Namespaces
+
+
+def namespaces():
+    """What starts a command in user, PID and mount namespaces of its own, as their root.
+
+    OSError with the reason where that is not allowed.
+    """
+    if not _namespaces:
+        _namespaces.append(_find_namespaces())
+    if isinstance(_namespaces[0], str):
+        raise OSError(_namespaces[0])
+    return _namespaces[0]
+
+
+_namespaces = []
+
+
+def _find_namespaces():
+    reasons = []
+    for user in (("--user", "--map-root-user"), ()):
+        command = ("unshare",) + user + ("--pid", "--fork", "--kill-child", "--mount-proc")
+        try:
+            done = subprocess.run(
+                command + ("true",),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+            )
+        except OSError as error:
+            return str(error)
+        if done.returncode == 0:
+            return command
+        reasons.append(done.stderr.strip())
+    return "no namespaces of our own: " + "; ".join(reasons)
+
+
+def command_fails(within):
+    return subprocess.call(within + ("true",), stderr=subprocess.DEVNULL) != 0
+
+
+def mount(kind, target, options=""):
+    call("mount", b"none", target.encode(), kind.encode(), ctypes.c_ulong(0), options.encode())
+
+
+def become(uid):
+    """Root gives up everything, to be that user; others stay who they are."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it was cleared by that
+
+
+def not_dumpable():
+    """Nobody may look into this process from now on, not even the same user."""
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities():
+    """What root may do by them is over; it still owns its files and processes."""
+    version_3 = 0x20080522
+    call("capset", struct.pack("=Ii", version_3, 0), bytes(24))
+
+
+def next_pid(pid):
+    """The next process that is made in this PID namespace gets that number."""
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(pid - 1))
