@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Take each guard out, one at a time, and see its test go red.
 
-python -m tests.matrix.mutants [NAME...]: the list is tests/mutants.py. Each mutant is made in a
+python -m tests.matrix.mutants [NAME...]: the list is tests/mutants. Each mutant is made in a
 copy of the tree; first all the tests named there have to pass on one without any.
 """
 

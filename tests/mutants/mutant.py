@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a mutant is."""
+
+from collections import namedtuple
+
+# The guard ``old``, which is in the file once, becomes ``new``, and the test goes red.
+Mutant = namedtuple("Mutant", "name file old new test")

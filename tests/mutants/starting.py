@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starting processes."""
+
+from .mutant import Mutant
+
+MUTANTS = [
+    Mutant(
+        "file descriptor above the limit, without closefrom",
+        "_spawn.py",
+        "if highest >= limit:",
+        "if False:",
+        "tests/test_posix_spawn.py::test_fd_above_the_limit[fell]",
+    ),
+    Mutant(
+        "error of cwd, not of the program",
+        "_spawn.py",
+        'caught = _missing(os.path.join(request.cwd, b"."))',
+        "caught = 0",
+        "tests/test_posix_spawn.py::test_failures_are_those_of_subprocess[new-ctypes-cwd missing]",
+    ),
+    Mutant(
+        "standard file descriptor overwritten before its turn",
+        "_spawn.py",
+        "if 0 <= source <= 2 and (",
+        "if False and (",
+        "tests/test_posix_spawn.py::test_standard_fds_in_any_order",
+    ),
+    Mutant(
+        "environment of objects that change",
+        "_spawn.py",
+        "if {type(value) for value in built.snapshot.values()} <= {str, bytes}:",
+        "if True:",
+        "tests/test_posix_spawn.py::test_environment_that_changes_unseen",
+    ),
+    Mutant(
+        "forbidden posix_spawn",
+        "_spawn.py",
+        "if error not in _OF_THE_PROGRAM:",
+        "if False:",
+        "tests/test_posix_spawn.py::test_forced_by_policy_goes_to_the_standard_library",
+    ),
+    Mutant(
+        "Child that another thread reaped",
+        "spawning.py",
+        "            if not self.reaped:\n",
+        "            if True:\n",
+        "tests/test_spawn.py::test_reaped_by_another_thread",
+    ),
+    Mutant(
+        "child of the parent, in a forked child",
+        "_backends/pidfd.py",
+        "        except OSError as error:\n            # ECHILD may be",
+        "        except ZeroDivisionError as error:\n            # ECHILD may be",
+        "tests/test_spawn.py::test_waited_for_in_a_fork[pidfd-ctypes]",
+    ),
+    Mutant(
+        "child that was reaped before there was a handle",
+        "spawning.py",
+        "    except ProcessLookupError:\n        handle = Gone(pid)\n",
+        "    except ZeroDivisionError:\n        handle = Gone(pid)\n",
+        "tests/test_spawn.py::test_sigchld_ignored",
+    ),
+]
