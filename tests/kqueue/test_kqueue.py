@@ -12,17 +12,17 @@ import time
 
 import pytest
 
-from .. import kqueue as kqueues
 from .. import pidwait
 from ..faults.test_fds import fds_left
 from ..processes import become_gone, become_zombie, exiting, run_python, sleeping, state
+from . import systems
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
 ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
 
-SYSTEMS = sorted(kqueues.SYSTEMS)
+SYSTEMS = sorted(systems.SYSTEMS)
 BINDINGS = ["own", "ctypes", "cffi"]
 
 
@@ -275,7 +275,7 @@ def test_wrong_numbers(on, sleeper, binding):
 def test_wrong_layout(on):
     kernel = on("openbsd", "ctypes")
     on.patch.setenv("PIDWAIT_BACKEND", "auto")
-    on.patch.setattr(kernel.system, "event", kqueues.SYSTEMS["freebsd12"].event)
+    on.patch.setattr(kernel.system, "event", systems.SYSTEMS["freebsd12"].event)
     answer = pidwait.probe()
     assert answer["backend"] == "polling"
     assert "64 bytes, not 32" in answer["backends"]["kqueue"]["reason"]
@@ -287,7 +287,7 @@ def test_select_that_is_not_whole(on):
     assert pidwait.probe()["calls"]["kqueue"]["via"] in ("ctypes", "cffi")
 
 
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if kqueues.SYSTEMS[name].zombies])
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if systems.SYSTEMS[name].zombies])
 def test_several_events(on, start, system):
     """Their stride is that of the system's struct."""
     on(system, "ctypes")

@@ -13,16 +13,17 @@ import threading
 
 import pytest
 
-from .. import kqueue as kqueues
 from .. import pidwait
 from ..faults.test_fds import fds_left
 from ..processes import OnPurpose, become_zombie, eventually, exiting, sleeping
+from . import systems
+from .kernel import has_exited
 from .test_kqueue import BINDINGS, SYSTEMS, late
 
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
 many = importlib.import_module(pidwait.__name__ + "._backends.kqueues")
 
-FIRE_FOR_ZOMBIES = [name for name in SYSTEMS if kqueues.SYSTEMS[name].zombies]
+FIRE_FOR_ZOMBIES = [name for name in SYSTEMS if systems.SYSTEMS[name].zombies]
 
 
 class Job:
@@ -137,7 +138,7 @@ def test_discarded_while_its_event_is_there(on, start, sleeper, system):
 
 
 def kqueues_readable(waiting):
-    return kqueues.has_exited(waiting.fileno())
+    return has_exited(waiting.fileno())
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a kernel with kqueues does, over pidfd and epoll."""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import resource
+import select
+import struct
+
+from .systems import (
+    EV_ADD,
+    EV_DELETE,
+    EV_EOF,
+    EV_ERROR,
+    EV_ONESHOT,
+    EVENT,
+    INTS,
+    NOTE_EXIT,
+    SYSTEMS,
+)
+
+c = ctypes
+PIDFD_OPEN = 434
+PIDFD_GET_INFO = 0xC040FF0B
+F_DUPFD_CLOEXEC = 1030
+
+
+class Event:
+    """select.kevent."""
+
+    def __init__(self, ident, filter=-1, flags=EV_ADD, fflags=0, data=0, udata=0):
+        self.ident, self.filter, self.flags = ident, filter, flags
+        self.fflags, self.data, self.udata = fflags, data, udata
+
+
+class Queue:
+    """A kqueue: readable while it has an event that nobody has taken."""
+
+    def __init__(self, kernel):
+        self._kernel = kernel
+        self._epoll = select.epoll()
+        self.fd = self._epoll.fileno()
+        os.set_inheritable(self.fd, kernel.system.platform != "darwin")
+        self._notes = {}
+
+    def close(self):
+        self._epoll.close()
+        for note in self._notes.values():
+            note.close()
+
+    def change(self, change):
+        """An EV_ADD for what is there already only changes it, and so does one without EV_ADD."""
+        key = change.filter, change.ident
+        note = self._notes.get(key)
+        if note is None and not change.flags & EV_ADD:
+            raise OSError(errno.ENOENT, "kevent")
+        if change.flags & EV_DELETE:
+            self._drop(key)
+        elif note is None:
+            note = self._kernel.note(change)
+            self._epoll.register(note.fd, select.EPOLLIN)
+            self._notes[key] = note
+        else:
+            note.fflags = change.fflags
+
+    def _drop(self, key):
+        note = self._notes.pop(key)
+        self._epoll.unregister(note.fd)
+        note.close()
+
+    def take(self, room):
+        ready = [fd for fd, _ in self._epoll.poll(0)]
+        found = [note for note in self._notes.values() if note.fd in ready][:room]
+        # Before it is gone: the code may be told by the zombie.
+        events = [note.event() for note in found]
+        for note, event in zip(found, events):
+            if event.flags & EV_ONESHOT:
+                self._drop((note.filter, note.ident))
+        return events
+
+
+class Note:
+    """What is looked for, in a kqueue."""
+
+    def __init__(self, change):
+        self.filter, self.ident, self.fflags = change.filter, change.ident, change.fflags
+
+    def close(self):
+        pass
+
+
+class Readable(Note):
+    """There until it is deleted."""
+
+    def __init__(self, change):
+        super().__init__(change)
+        self.fd = change.ident
+
+    def event(self):
+        return Event(self.ident, self.filter, EV_EOF, 0, 0)
+
+
+class Timer(Note):
+    """It has fired as soon as it is there."""
+
+    def __init__(self, kernel, change):
+        super().__init__(change)
+        self.fd = kernel.ready
+        if "timer" in kernel.denied:
+            raise OSError(kernel.denied["timer"], "denied")
+
+    def event(self):
+        return Event(self.ident, self.filter, EV_ONESHOT, 0, 1)
+
+
+class Process(Note):
+    def __init__(self, kernel, change):
+        super().__init__(change)
+        self._kernel = kernel
+        self.fd = moved_up(pidfd_open, kernel.passed_on.get(change.ident, change.ident))
+        try:
+            self._check()
+        except OSError:
+            os.close(self.fd)
+            raise
+
+    def _check(self):
+        kernel, system = self._kernel, self._kernel.system
+        if self.ident in kernel.denied:
+            raise OSError(kernel.denied[self.ident], "denied")
+        if not system.zombies and has_exited(self.fd):
+            raise OSError(errno.ESRCH, "a zombie")
+        if self.fflags & system.status_flag and not is_child(self.ident):
+            raise OSError(errno.EACCES, "not a child")
+
+    def event(self):
+        system = self._kernel.system
+        told = self._kernel.tells_status and not system.status_flag
+        told = told or self.fflags & system.status_flag
+        flags = EV_ONESHOT | EV_EOF | system.more_flags
+        return Event(
+            self.ident,
+            self.filter,
+            flags,
+            self.fflags & (NOTE_EXIT | system.status_flag),
+            wait_status(self.fd, self.ident) if told else 0,
+        )
+
+    def close(self):
+        os.close(self.fd)
+
+
+def pidfd_open(pid):
+    fd = _libc.syscall(c.c_long(PIDFD_OPEN), c.c_long(pid), c.c_long(0))
+    if fd < 0:
+        code = ctypes.get_errno()
+        # A thread's ID is nobody's.
+        raise OSError(errno.ESRCH if code in (errno.EINVAL, errno.ENOENT) else code, "pidfd_open")
+    return fd
+
+
+def moved_up(open_, *args):
+    """A file descriptor that is not one of the process': as the kernel's own would be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = soft if soft < hard else min(hard // 2, 4096)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        fd = open_(*args)
+        try:
+            return fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+        finally:
+            os.close(fd)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def has_exited(fd):
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll.poll(0) != []
+
+
+def wait_status(fd, pid):
+    """Of who has exited: of a zombie, or kept by the pidfd."""
+    info = bytearray(64)
+    struct.pack_into("=Q", info, 0, 8)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
+        "/proc/%d/stat" % pid, "rb"
+    ) as file:
+        status = int(file.read().rpartition(b")")[2].split()[49])
+    fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
+    if struct.unpack_from("=Q", info)[0] & 8:
+        return struct.unpack_from("=i", info, 60)[0]
+    return status
+
+
+def is_child(pid):
+    try:
+        _waitid(pid, os.WNOHANG | 0x01000004)  # WEXITED | WNOWAIT
+    except ChildProcessError:
+        return False
+    return True
+
+
+class timespec(c.Structure):
+    _fields_ = [("tv_sec", c.c_int64), ("tv_nsec", c.c_long)]
+
+
+class _LinuxInfo(c.Structure):
+    _fields_ = INTS + [("pad", c.c_int), ("si_pid", c.c_int), ("si_uid", c.c_uint)]
+    _fields_ += [("si_status", c.c_int), ("rest", c.c_char * 100)]
+
+
+def _waitid(pid, options):
+    info = _LinuxInfo()
+    if _libc.waitid(1, pid, c.byref(info), options):
+        code = ctypes.get_errno()
+        raise OSError(code, "waitid")
+    return info
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Kernel:
+    """The calls of a system. Each has a form for C and one for Python."""
+
+    def __init__(self, name):
+        self.system = SYSTEMS[name]
+        self.queues = {}
+        self.denied = {}  # pid, or "timer": errno
+        self.passed_on = {}  # pid: who has the number now
+        self.tells_status = True
+        self.failures = []
+        self.calls = []
+        self.ready, end = os.pipe()
+        os.close(end)
+        system = self.system
+        waitid_id = c.c_int64 if system.platform in ("freebsd", "dragonfly") else c.c_uint32
+        pointer = c.c_void_p
+        self.symbols = {
+            "kqueue": self._c(self._c_kqueue),
+            system.symbol: self._c(
+                self._c_kevent, c.c_int, pointer, system.counts, pointer, system.counts, pointer
+            ),
+            "waitid": self._c(self._c_waitid, c.c_uint, waitid_id, pointer, c.c_int),
+        }
+
+    def _c(self, function, *types):
+        def call(*args):
+            try:
+                return function(*args)
+            except OSError as error:
+                ctypes.set_errno(error.errno)
+                return -1
+            except BaseException as error:
+                self.failures.append(error)
+                raise
+
+        return c.CFUNCTYPE(c.c_int, *types, use_errno=True)(call)
+
+    def close(self):
+        os.close(self.ready)
+        if self.failures:
+            raise self.failures[0]
+        assert not self.queues
+
+    def close_fd(self, fd):
+        """close(2) of one that may be a kqueue."""
+        queue = self.queues.pop(fd, None)
+        if queue is None:
+            return False
+        queue.close()
+        return True
+
+    def kqueue(self):
+        queue = Queue(self)
+        self.queues[queue.fd] = queue
+        return queue.fd
+
+    def kevent(self, fd, changes, room):
+        self.calls.append((fd, len(changes), room))
+        try:
+            queue = self.queues[fd]
+        except KeyError:
+            raise OSError(errno.EBADF, "kevent") from None
+        errors = []
+        for change in changes:
+            try:
+                queue.change(change)
+            except OSError as error:
+                if not room:
+                    raise
+                flags = change.flags | EV_ERROR | self.system.more_flags
+                errors.append(Event(change.ident, change.filter, flags, change.fflags, error.errno))
+        return errors or queue.take(room)
+
+    def note(self, change):
+        if change.filter == self.system.filter_proc:
+            return Process(self, change)
+        if change.filter == self.system.filter_timer:
+            return Timer(self, change)
+        if change.filter == self.system.filter_read:
+            return Readable(change)
+        raise OSError(errno.EINVAL, "kevent")
+
+    def waitid(self, idtype, id_, options):
+        """struct siginfo_t; si_pid is 0 where there is nothing to tell."""
+        system = self.system
+        assert idtype == system.p_pid
+        assert options == system.wexited | system.wnowait | os.WNOHANG
+        info = _waitid(id_, os.WNOHANG | 0x01000004)
+        status = info.si_status
+        if info.si_code == 1:
+            status |= 0x700  # what nobody but the caller of _exit() knows
+        elif not system.tells_signal:
+            status = 0
+        return system.info(
+            si_signo=info.si_signo, si_code=info.si_code, si_pid=info.si_pid, si_status=status
+        )
+
+    # as C calls them
+
+    def _c_kqueue(self):
+        return self.kqueue()
+
+    def _c_kevent(self, fd, changes, count, events, room, timeout):
+        wait = timespec.from_address(timeout)
+        assert (wait.tv_sec, wait.tv_nsec) == (0, 0)
+        kind = self.system.event
+        given = [
+            Event(*(getattr(change, name) or 0 for name in EVENT))
+            for change in (kind * count).from_address(changes)
+        ]
+        taken = self.kevent(fd, given, room)
+        written = (kind * len(taken)).from_address(events)
+        for place, event in zip(written, taken):
+            values = {name: getattr(event, name) for name in EVENT}
+            c.memmove(c.byref(place), c.byref(kind(**values)), c.sizeof(kind))
+        return len(taken)
+
+    def _c_waitid(self, idtype, id_, info, options):
+        answer = self.waitid(idtype, id_, options)
+        c.memmove(info, c.byref(answer), c.sizeof(answer))
+        return 0
