@@ -14,6 +14,7 @@ import pytest
 from . import pidwait
 from .processes import (
     WINDOWS,
+    become_zombie,
     codes,
     eventually,
     exiting,
@@ -25,8 +26,6 @@ from .processes import (
 
 # What the processes of exiting() and of sleeping() are called.
 SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
-# When the command has certainly seen who it waits for; Windows forgets the name at the exit.
-LATER = 2 if WINDOWS else 0.2
 COMMAND = [sys.executable, "-m", pidwait.__name__]
 
 
@@ -41,6 +40,24 @@ def run(*args, **kwargs):
     )
 
 
+def run_told(start, children, *args):
+    """The exit status and the lines of the command, for children that exit meanwhile.
+
+    Each is told to when there is a line for the one before it. The first line of all is for a
+    process that had exited, and by then the names of all are known, which Windows forgets.
+    """
+    exited = start(*exiting(0))
+    become_zombie(exited.pid)
+    pids = [str(child.pid) for child in children[::-1] + [exited]]
+    command = start(*COMMAND + pids + list(args), stdout=subprocess.PIPE, universal_newlines=True)
+    lines = []
+    for child in children:
+        lines.append(command.stdout.readline())
+        child.stdin.close()
+    lines += command.stdout
+    return command.wait(), lines[1:]
+
+
 def test_waits(variant, start):
     child = start(*sleeping(0.2))
     done = run(child.pid)
@@ -48,26 +65,26 @@ def test_waits(variant, start):
     assert state(child.pid) == "Z"
 
 
-def test_verbose(start):
-    children = [start(*exiting(code, LATER)) for code in codes(0, 3, -signal.SIGTERM, -40)]
-    done = run("-v", *[child.pid for child in children])
-    assert done.returncode == 0
+def test_verbose(start, start_told):
+    children = [start_told(code) for code in codes(0, 3, -signal.SIGTERM, -40)]
+    status, lines = run_told(start, children, "-v")
+    assert status == 0
     ends = ["exited with 0", "exited with 3", "killed by SIGTERM", "killed by signal 40"]
-    lines = done.stdout.splitlines()
     assert len(lines) == len(children)
-    for child, end in zip(children, ends):
-        pattern = r"%d \(%s\): %s after \d+\.\d{3} s" % (child.pid, SH, end)
-        assert any(re.match(pattern + "$", line) for line in lines), (pattern, lines)
+    for line, child, end in zip(lines, children, ends):
+        assert re.match(r"%d \(%s\): %s after \d+\.\d{3} s$" % (child.pid, SH, end), line)
 
 
-def test_json(start, sleeper):
-    child = start(*exiting(3, LATER))
-    done = run("--json", "-t", "2s", child.pid, sleeper.pid)
+def test_json(start, start_told, sleeper):
+    child = start_told(3)
+    status, lines = run_told(start, [child], "--json")
+    (one,) = map(json.loads, lines)
+    assert status == 0
+    assert 0 <= one.pop("seconds") <= 60
+    assert one == {"pid": child.pid, "name": SH, "exited": True, "exitcode": 3}
+    done = run("--json", "-t", "0", sleeper.pid)
     assert done.returncode == 124
-    first, second = map(json.loads, done.stdout.splitlines())
-    assert 0 <= first.pop("seconds") <= 60
-    assert first == {"pid": child.pid, "name": SH, "exited": True, "exitcode": 3}
-    assert second == {
+    assert json.loads(done.stdout) == {
         "pid": sleeper.pid,
         "name": SLEEP,
         "exited": False,
@@ -95,7 +112,7 @@ def test_bad_durations(sleeper, timeout):
     assert "is not a duration" in done.stderr
 
 
-def test_no_such_process(start):
+def test_no_such_process(start, start_told):
     gone = gone_pid()
     done = run(gone)
     assert done.returncode == 1
@@ -103,10 +120,10 @@ def test_no_such_process(start):
     done = run("-e", gone)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     # The others are waited for all the same.
-    child = start(*exiting(2, LATER))
-    done = run("-v", gone, child.pid)
-    assert done.returncode == 1
-    assert done.stdout.startswith("%d (%s): exited with 2" % (child.pid, SH))
+    child = start_told(2)
+    status, (line,) = run_told(start, [child], "-v", str(gone))
+    assert status == 1
+    assert line.startswith("%d (%s): exited with 2" % (child.pid, SH))
 
 
 @pytest.mark.parametrize(
@@ -140,24 +157,25 @@ def test_given_twice(start):
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_reported_as_they_exit(variant, start):
-    children = [start(*exiting(code, LATER + after)) for code, after in ((1, 1.5), (2, 0))]
-    done = run("-v", *[child.pid for child in children])
-    first, second = done.stdout.splitlines()
-    assert "exited with 2 after" in first and "exited with 1 after" in second
+def test_reported_as_they_exit(variant, start, start_told):
+    children = [start_told(code) for code in (1, 2)]
+    status, lines = run_told(start, children, "-v")
+    assert status == 0
+    assert [line.split()[0] for line in lines] == [str(child.pid) for child in children]
 
 
 @pytest.mark.parametrize("option", [("--any",), ("-c", "1"), ("--count=1",)])
 def test_any(start, sleeper, option):
-    child = start(*exiting(3, LATER))
+    child = start(*exiting(3))
     done = run("-v", sleeper.pid, child.pid, *option)
     assert done.returncode == 0
-    assert re.match(r"%d \(%s\): exited with 3 after \S+ s\n\Z" % (child.pid, SH), done.stdout)
+    name = r"( \(%s\))?" % SH  # it may have exited before its name was looked up
+    assert re.match(r"%d%s: exited with 3 after \S+ s\n\Z" % (child.pid, name), done.stdout)
     assert run("-e", sleeper.pid, gone_pid(), *option).returncode == 0  # one has exited
 
 
 def test_count(start, sleeper):
-    children = [start(*exiting(0, LATER)) for _ in range(2)]
+    children = [start(*exiting(0)) for _ in range(2)]
     pids = [child.pid for child in children] + [sleeper.pid]
     assert run("-c", "2", *pids).returncode == 0
     assert run("-t", "0", "-c", "3", *pids).returncode == 124
