@@ -22,6 +22,7 @@ GIB = 2**30
 TRUE = ["/bin/true"]
 CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
 THREADS = (1, 4, 16, 64, 256)
+STARTS = 1500  # of each variant, or five rounds if that is more
 
 
 def ours(**options):
@@ -64,7 +65,7 @@ def hide_closefrom():
 
 
 def measure(names, heap, threads, count, hidden):
-    """{name: (CPU, wall)} in microseconds, the medians of as many rounds as it takes."""
+    """{name: (CPU, wall)} in microseconds, the medians over rounds."""
     if hidden:
         hide_closefrom()
     ballast = bytearray(heap)
@@ -81,7 +82,7 @@ def measure(names, heap, threads, count, hidden):
             return one_round
 
         variants = {name: rounds(VARIANTS[name]()) for name in names}
-        results = core.in_turns(variants, 5)
+        results = core.in_turns(variants, max(5, STARTS // count))
     return {
         name: [core.median(column) for column in zip(*result)] for name, result in results.items()
     }
