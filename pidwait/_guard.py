@@ -36,7 +36,7 @@ class Guard:
     def _locked(self) -> "Any":
         # In a forked child the lock may be held, and the resource used, by
         # threads that there are only in the parent.
-        if self.is_copy():
+        if self._pid != os.getpid():
             self._start()
         return self._lock
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # As in the standard library's subprocess.
 _PIPE, _STDOUT, _DEVNULL = -1, -2, -3
 _INHERIT = -1
+_NOW = Deadline(0)
 # How long a `with` block that Ctrl-C ends waits for the child, which got it, too.
 _AFTER_CTRL_C = 0.25
 
@@ -55,7 +56,7 @@ class Child(Process):
         # before it reaped.
         if self.reaped:
             return True
-        if not super()._look(handle, deadline, False):
+        if self._exitcode is None and not self._see(handle, deadline, False):
             return False
         if not reap or self._reap(handle):
             return True
@@ -65,7 +66,7 @@ class Child(Process):
         with self._reaping:
             if not self.reaped:
                 try:
-                    code = handle.wait(Deadline(0), True)
+                    code = handle.wait(_NOW, True)
                 except _exitcodes.NotYet:  # a tracer holds it
                     return False
                 if self._exitcode is None:
@@ -84,7 +85,7 @@ class Child(Process):
 
     def _leave(self) -> None:
         with self._guard as handle:
-            if self._look(handle, Deadline(0), False) and self._reap(handle):
+            if self._look(handle, _NOW, False) and self._reap(handle):
                 return
             try:
                 _left.append(_backends.open_handle(handle.pid))
@@ -146,7 +147,7 @@ def _reap_left() -> None:
         except IndexError:  # another thread was quicker
             return
         try:
-            running = handle.wait(Deadline(0), True) is RUNNING
+            running = handle.wait(_NOW, True) is RUNNING
         except _exitcodes.NotYet:
             running = True
         if running:
