@@ -20,12 +20,12 @@ class Guard:
     # the handle that its own thread is about to use must neither deadlock nor
     # close it twice.
 
-    __slots__ = ("_closed", "_lock", "_open", "_pid", "_users", "resource")
+    __slots__ = ("_lock", "_open", "_pid", "_users", "closed", "resource")
 
     def __init__(self, resource: "Any") -> None:
         self.resource = resource
         self._open = [True]
-        self._closed = False
+        self.closed = False
         self._start()
 
     def _start(self) -> None:
@@ -47,7 +47,7 @@ class Guard:
     def __enter__(self) -> "Any":
         with self._locked():
             self._users += 1
-        if self._closed:
+        if self.closed:
             self.__exit__()
             raise ValueError("the handle is closed")
         return self.resource
@@ -55,14 +55,14 @@ class Guard:
     def __exit__(self, *exc_info: object) -> None:
         with self._locked():
             self._users = max(0, self._users - 1)
-            last = self._closed and self._users == 0
+            last = self.closed and self._users == 0
         if last:
             self._close()
 
     def close(self) -> None:
         """Close it now, or after the last use."""
         with self._locked():
-            self._closed = True
+            self.closed = True
             last = self._users == 0
         if last:
             self._close()
@@ -73,7 +73,3 @@ class Guard:
         except IndexError:
             return
         self.resource.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._closed

@@ -79,7 +79,7 @@ class Child(Process):
 
         All but the attributes is a ValueError from then on.
         """
-        if not self._guard.closed and not self._guard.is_copy() and not self.reaped:
+        if not self.reaped and not self._guard.closed and not self._guard.is_copy():
             self._leave()
         super().close()
 

@@ -21,7 +21,7 @@ _resolved: "dict[str, tuple[Callable[..., Any], str]]" = {}
 
 def get(name: str) -> "Callable[..., Any]":
     """The function; OSError ENOSYS with the reason where there is none."""
-    return resolve(name)[0]
+    return (_resolved.get(name) or resolve(name))[0]
 
 
 def resolve(name: str) -> "tuple[Callable[..., Any], str]":
