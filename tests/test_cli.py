@@ -49,7 +49,7 @@ def run_told(start, children, *args):
     exited = start(*exiting(0))
     become_zombie(exited.pid)
     pids = [str(child.pid) for child in children[::-1] + [exited]]
-    command = start(*COMMAND + pids + list(args), stdout=subprocess.PIPE, universal_newlines=True)
+    command = start(*COMMAND + list(args) + pids, stdout=subprocess.PIPE, universal_newlines=True)
     lines = []
     for child in children:
         lines.append(command.stdout.readline())
