@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import errno
 import gc
 import importlib
 import os
@@ -21,11 +22,17 @@ if os.environ.get("KQUEUE_STANDIN"):
     from . import kqueue
 
 _probe = sys.modules[pidwait.__name__ + "._probe"]
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
-collect_ignore = ["test_posix_spawn.py"] if WINDOWS else ["test_windows.py", "test_winset.py"]
+collect_ignore = (
+    ["test_posix_spawn.py", "test_spawn_failures.py"]
+    if WINDOWS
+    else ["test_windows.py", "test_winset.py"]
+)
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.
 EVENT, CALL, OWN = (
@@ -40,6 +47,17 @@ VARIANTS = {
     "polling": ("polling", "auto"),
 }
 
+
+CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
+CHDIR = "posix_spawn_file_actions_addchdir_np"
+# What a library lacks: id: (names that it has not got, flags that it does not know)
+LIBRARIES = {
+    "new": ((), 0),
+    "before closefrom": ((CLOSEFROM,), 0),
+    "before chdir": ((CLOSEFROM, CHDIR), 0),
+    "before setsid": ((CLOSEFROM, CHDIR), 0x80),
+    "without posix_spawn": (("posix_spawn",), 0),
+}
 
 # With this set, the suite runs on the stand-in for the kqueues of those systems: see kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
@@ -220,3 +238,55 @@ def herd():
     herd = Herd()
     yield herd
     herd.close()
+
+
+@pytest.fixture(params=["ctypes", "cffi"])
+def binding(request, monkeypatch):
+    reason = ffi.missing(request.param)
+    if reason:
+        pytest.skip(str(reason))
+    monkeypatch.setenv("PIDWAIT_FFI", request.param)
+    _probe.forget()
+    yield request.param
+    monkeypatch.undo()
+    _probe.forget()
+
+
+@pytest.fixture
+def hide(monkeypatch):
+    """Make the system's library one that lacks some of its functions and flags.
+
+    The limit of file descriptors is what systems with such a library have.
+    """
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def hide(names, flags=0):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
+
+        def missing(binding, name):
+            raise ImportError("the system's library has no " + name)
+
+        for name in names:
+            monkeypatch.setitem(calls._CALLS, name, (None, missing))
+        _probe.forget()
+        name = "posix_spawnattr_setflags"
+        if flags:
+            own, via = calls.resolve(name)
+
+            def setflags(attributes, wanted):
+                return errno.EINVAL if wanted & flags else own(attributes, wanted)
+
+            calls._resolved[name] = (setflags, via)
+
+    yield hide
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    monkeypatch.undo()
+    _probe.forget()
+
+
+@pytest.fixture(params=sorted(LIBRARIES))
+def library(request, binding, hide):
+    hide(*LIBRARIES[request.param])
+    return request.param

@@ -5,92 +5,22 @@ import errno
 import importlib
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from . import pidwait
-from .processes import (
-    PYTHON,
-    exiting,
-    run_python,
-    sleeping,
-)
+from .conftest import CHDIR, CLOSEFROM, LIBRARIES
+from .processes import PYTHON, exiting, run_python, sleeping
 
 spawning = importlib.import_module(pidwait.__name__ + ".spawning")
 core = importlib.import_module(pidwait.__name__ + "._spawn")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
-
-CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
-CHDIR = "posix_spawn_file_actions_addchdir_np"
-# What a library lacks: id: (names that it has not got, flags that it does not know)
-LIBRARIES = {
-    "new": ((), 0),
-    "before closefrom": ((CLOSEFROM,), 0),
-    "before chdir": ((CLOSEFROM, CHDIR), 0),
-    "before setsid": ((CLOSEFROM, CHDIR), 0x80),
-    "without posix_spawn": (("posix_spawn",), 0),
-}
-
-
-@pytest.fixture(params=["ctypes", "cffi"])
-def binding(request, monkeypatch):
-    reason = ffi.missing(request.param)
-    if reason:
-        pytest.skip(str(reason))
-    monkeypatch.setenv("PIDWAIT_FFI", request.param)
-    _probe.forget()
-    yield request.param
-    monkeypatch.undo()
-    _probe.forget()
-
-
-@pytest.fixture
-def hide(monkeypatch):
-    """Make the system's library one that lacks some of its functions and flags.
-
-    The limit of file descriptors is what systems with such a library have.
-    """
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def hide(names, flags=0):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
-
-        def missing(binding, name):
-            raise ImportError("the system's library has no " + name)
-
-        for name in names:
-            monkeypatch.setitem(calls._CALLS, name, (None, missing))
-        _probe.forget()
-        name = "posix_spawnattr_setflags"
-        if flags:
-            own, via = calls.resolve(name)
-
-            def setflags(attributes, wanted):
-                return errno.EINVAL if wanted & flags else own(attributes, wanted)
-
-            calls._resolved[name] = (setflags, via)
-
-    yield hide
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    monkeypatch.undo()
-    _probe.forget()
-
-
-@pytest.fixture(params=sorted(LIBRARIES))
-def library(request, binding, hide):
-    hide(*LIBRARIES[request.param])
-    return request.param
-
 
 # What a child finds.
 REPORT = """if True:
@@ -356,115 +286,6 @@ def test_path_of_the_child(library, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
     with pytest.raises(FileNotFoundError):
         pidwait.spawn(["program"])
-
-
-def outcome(start, *args, **options):
-    """The exit code, or what the error tells."""
-    try:
-        child = start(*args, **options)
-    except OSError as error:
-        # Python 3.13 tells a path as a str where it is by posix_spawn itself.
-        return type(error), error.errno, error.filename and os.fspath(error.filename)
-    except (TypeError, ValueError) as error:
-        return type(error)
-    return child.wait()
-
-
-def not_executable(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("")
-    return {"args": [str(path)]}
-
-
-def no_format(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("exit 3\n")
-    path.chmod(0o755)
-    return {"args": [str(path)]}
-
-
-def no_interpreter(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("#!/nonesuch\n")
-    path.chmod(0o755)
-    return {"args": [path]}
-
-
-def cwd_is_a_file(tmp_path):
-    (tmp_path / "file").write_text("")
-    return {"args": ["true"], "cwd": str(tmp_path / "file")}
-
-
-def loop(tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    return {"args": [str(tmp_path / "loop")]}
-
-
-FAILURES = {
-    "missing": lambda tmp: {"args": ["/nonesuch"]},
-    "missing path": lambda tmp: {"args": [Path("/nonesuch")]},
-    "missing bytes": lambda tmp: {"args": [b"/nonesuch", "x"]},
-    "missing in PATH": lambda tmp: {"args": ["nonesuch"]},
-    "no PATH": lambda tmp: {"args": ["nonesuch"], "env": {"PATH": ""}},
-    "empty name": lambda tmp: {"args": [""]},
-    "below a file": lambda tmp: {"args": ["/etc/passwd/x"]},
-    "directory": lambda tmp: {"args": ["/etc"]},
-    "not executable": not_executable,
-    "no format": no_format,
-    "no interpreter": no_interpreter,
-    "loop": loop,
-    "long name": lambda tmp: {"args": ["/" + "x" * 5000]},
-    "cwd missing": lambda tmp: {"args": ["true"], "cwd": "/nonesuch"},
-    "cwd missing path": lambda tmp: {"args": ["true"], "cwd": Path("/nonesuch")},
-    "cwd is a file": cwd_is_a_file,
-    "cwd and program missing": lambda tmp: {"args": ["/nonesuch"], "cwd": "/nonesuch"},
-    "program missing in cwd": lambda tmp: {"args": ["./nonesuch"], "cwd": "/"},
-    "arguments too long": lambda tmp: {"args": ["true", "x" * 200000]},
-    "environment too long": lambda tmp: {"args": ["true"], "env": {"X": "x" * 3000000}},
-    "NUL in the program": lambda tmp: {"args": ["tr\0ue"]},
-    "NUL in an argument": lambda tmp: {"args": ["true", "\0"]},
-    "NUL in cwd": lambda tmp: {"args": ["true"], "cwd": "/\0"},
-    "NUL in the environment": lambda tmp: {"args": ["true"], "env": {"A": "\0"}},
-    "= in a name": lambda tmp: {"args": ["true"], "env": {"A=B": ""}},
-    "number as argument": lambda tmp: {"args": ["true", 1]},
-    "number in the environment": lambda tmp: {"args": ["true"], "env": {"A": 1}},
-    "number as cwd": lambda tmp: {"args": ["true"], "cwd": 3},
-    "closed stdin": lambda tmp: {"args": ["true"], "stdin": 987},
-    "closed pass_fds": lambda tmp: {"args": ["true"], "pass_fds": [987]},
-}
-
-
-@pytest.mark.parametrize("name", sorted(FAILURES))
-def test_failures_are_those_of_subprocess(library, name, tmp_path):
-    options = FAILURES[name](tmp_path)
-    expected = outcome(subprocess.Popen, **options)
-    assert outcome(pidwait.spawn, **options) == expected
-    assert expected != 0 or name == "closed pass_fds"
-
-
-def test_cwd_that_may_not_be_entered(binding):
-    code = """if True:
-        import os, subprocess, sys
-        import {} as pidwait
-        subprocess.call(["true"])  # and with it what the other user could not import
-        pidwait.spawn(["true"]).wait()
-        if os.getuid() == 0:
-            os.setuid(65534)
-        for start in subprocess.Popen, pidwait.spawn:
-            try:
-                start(["/bin/true"], cwd=sys.argv[1])
-            except OSError as error:
-                print(error.errno, error.filename)
-    """
-    folder = tempfile.mkdtemp()  # which others may enter, unlike pytest's
-    try:
-        os.chmod(folder, 0o755)
-        locked = os.path.join(folder, "locked")
-        os.mkdir(locked, 0o600)
-        done = run_python(code.format(pidwait.__name__), locked)
-        assert done.stdout.splitlines() == ["%d %s" % (errno.EACCES, locked)] * 2, done
-    finally:
-        shutil.rmtree(folder)
 
 
 def test_group_that_is_not_there(binding):

@@ -16,7 +16,7 @@ MUTANTS = [
         "_spawn.py",
         'caught = _missing(os.path.join(request.cwd, b"."))',
         "caught = 0",
-        "tests/test_posix_spawn.py::test_failures_are_those_of_subprocess[new-ctypes-cwd missing]",
+        "tests/test_spawn_failures.py::test_failures_of_subprocess[new-ctypes-cwd missing]",
     ),
     Mutant(
         "standard file descriptor overwritten before its turn",

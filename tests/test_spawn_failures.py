@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""spawn that fails, as subprocess would: the same exceptions, errno and filename."""
+
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from . import pidwait
+from .processes import run_python
+
+
+def outcome(start, *args, **options):
+    """The exit code, or what the error tells."""
+    try:
+        child = start(*args, **options)
+    except OSError as error:
+        # Python 3.13 tells a path as a str where it is by posix_spawn itself.
+        return type(error), error.errno, error.filename and os.fspath(error.filename)
+    except (TypeError, ValueError) as error:
+        return type(error)
+    return child.wait()
+
+
+def not_executable(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    return {"args": [str(path)]}
+
+
+def no_format(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("exit 3\n")
+    path.chmod(0o755)
+    return {"args": [str(path)]}
+
+
+def no_interpreter(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("#!/nonesuch\n")
+    path.chmod(0o755)
+    return {"args": [path]}
+
+
+def cwd_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    return {"args": ["true"], "cwd": str(tmp_path / "file")}
+
+
+def loop(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    return {"args": [str(tmp_path / "loop")]}
+
+
+FAILURES = {
+    "missing": lambda tmp: {"args": ["/nonesuch"]},
+    "missing path": lambda tmp: {"args": [Path("/nonesuch")]},
+    "missing bytes": lambda tmp: {"args": [b"/nonesuch", "x"]},
+    "missing in PATH": lambda tmp: {"args": ["nonesuch"]},
+    "no PATH": lambda tmp: {"args": ["nonesuch"], "env": {"PATH": ""}},
+    "empty name": lambda tmp: {"args": [""]},
+    "below a file": lambda tmp: {"args": ["/etc/passwd/x"]},
+    "directory": lambda tmp: {"args": ["/etc"]},
+    "not executable": not_executable,
+    "no format": no_format,
+    "no interpreter": no_interpreter,
+    "loop": loop,
+    "long name": lambda tmp: {"args": ["/" + "x" * 5000]},
+    "cwd missing": lambda tmp: {"args": ["true"], "cwd": "/nonesuch"},
+    "cwd missing path": lambda tmp: {"args": ["true"], "cwd": Path("/nonesuch")},
+    "cwd is a file": cwd_is_a_file,
+    "cwd and program missing": lambda tmp: {"args": ["/nonesuch"], "cwd": "/nonesuch"},
+    "program missing in cwd": lambda tmp: {"args": ["./nonesuch"], "cwd": "/"},
+    "arguments too long": lambda tmp: {"args": ["true", "x" * 200000]},
+    "environment too long": lambda tmp: {"args": ["true"], "env": {"X": "x" * 3000000}},
+    "NUL in the program": lambda tmp: {"args": ["tr\0ue"]},
+    "NUL in an argument": lambda tmp: {"args": ["true", "\0"]},
+    "NUL in cwd": lambda tmp: {"args": ["true"], "cwd": "/\0"},
+    "NUL in the environment": lambda tmp: {"args": ["true"], "env": {"A": "\0"}},
+    "= in a name": lambda tmp: {"args": ["true"], "env": {"A=B": ""}},
+    "number as argument": lambda tmp: {"args": ["true", 1]},
+    "number in the environment": lambda tmp: {"args": ["true"], "env": {"A": 1}},
+    "number as cwd": lambda tmp: {"args": ["true"], "cwd": 3},
+    "closed stdin": lambda tmp: {"args": ["true"], "stdin": 987},
+    "closed pass_fds": lambda tmp: {"args": ["true"], "pass_fds": [987]},
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAILURES))
+def test_failures_of_subprocess(library, name, tmp_path):
+    options = FAILURES[name](tmp_path)
+    expected = outcome(subprocess.Popen, **options)
+    assert outcome(pidwait.spawn, **options) == expected
+    assert expected != 0 or name == "closed pass_fds"
+
+
+def test_cwd_that_may_not_be_entered(binding):
+    code = """if True:
+        import os, subprocess, sys
+        import {} as pidwait
+        subprocess.call(["true"])  # and with it what the other user could not import
+        pidwait.spawn(["true"]).wait()
+        if os.getuid() == 0:
+            os.setuid(65534)
+        for start in subprocess.Popen, pidwait.spawn:
+            try:
+                start(["/bin/true"], cwd=sys.argv[1])
+            except OSError as error:
+                print(error.errno, error.filename)
+    """
+    folder = tempfile.mkdtemp()  # which others may enter, unlike pytest's
+    try:
+        os.chmod(folder, 0o755)
+        locked = os.path.join(folder, "locked")
+        os.mkdir(locked, 0o600)
+        done = run_python(code.format(pidwait.__name__), locked)
+        assert done.stdout.splitlines() == ["%d %s" % (errno.EACCES, locked)] * 2, done
+    finally:
+        shutil.rmtree(folder)
