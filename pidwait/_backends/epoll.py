@@ -149,7 +149,10 @@ class Many:
                     continue
             report((owner, code))
             del owners[fd]
-            _close(owner.ticket)
+            try:
+                owner.ticket.close()
+            except OSError as error:
+                log("close: %s", error)
         if self._fading:
             self._give_up(report)
 
