@@ -125,11 +125,12 @@ def test_add_while_another_thread_waits(variant, start, sleeper):
             assert waiter.result() == [(proc, code)]
 
 
-def test_discard_while_another_thread_waits(variant, start, sleeper):
-    child = start(*exiting(3, after=0.2))
+def test_discard_while_another_thread_waits(variant, start_told, sleeper):
+    child = start_told(3)
     with pidwait.WaitSet([sleeper, child]) as waiting:
         waiter = Waiter(waiting)
         waiting.discard(child)
+        child.stdin.close()
         become_zombie(child.pid)
         assert waiting.wait(0.05) == []
         waiting.discard(sleeper)  # nothing is left to wait for
@@ -319,8 +320,8 @@ def is_readable(file, timeout=0):
     return poll.poll(timeout * 1000) != []
 
 
-def test_fileno_of_a_set(variant, backend, start, sleeper):
-    child = start(*exiting(3, after=0.1))
+def test_fileno_of_a_set(variant, backend, start_told, sleeper):
+    child = start_told(3)
     with pidwait.WaitSet([child, sleeper]) as waiting:
         if backend not in HAVE_FILENO:
             with pytest.raises(io.UnsupportedOperation):
@@ -328,6 +329,7 @@ def test_fileno_of_a_set(variant, backend, start, sleeper):
             return
         assert not os.get_inheritable(waiting.fileno())
         assert not is_readable(waiting)
+        child.stdin.close()
         assert is_readable(waiting, 30)
         assert waiting.wait(0) == [(child, 3)]
         assert not is_readable(waiting)

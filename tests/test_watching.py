@@ -56,12 +56,13 @@ def test_watch(variant, start, sleeper, told):
     assert told.get() == (children[0], 1)
 
 
-def test_watched_twice(variant, start, told):
-    child = start(*exiting(3, after=0.2))
+def test_watched_twice(variant, start_told, told):
+    child = start_told(3)
     first = pidwait.watch(child.pid, told.callback)
     pidwait.watch(child.pid, told.callback)
     pidwait.watch(child.pid, told.callback)
     first.cancel()
+    child.stdin.close()
     assert [told.get(), told.get()] == [(child.pid, 3)] * 2
     eventually(lambda: not threads())
     assert told.empty()
@@ -76,9 +77,10 @@ def test_watch_of_what_has_exited(variant, start, told):
     assert told.get() == (gone, None)
 
 
-def test_cancelled(variant, start, told):
-    child = start(*exiting(4, after=0.2))
+def test_cancelled(variant, start_told, told):
+    child = start_told(4)
     pidwait.watch(child, told.callback).cancel()
+    child.stdin.close()
     become_zombie(child.pid)
     eventually(lambda: not threads())
     assert told.empty()
@@ -87,19 +89,22 @@ def test_cancelled(variant, start, told):
 @pytest.mark.parametrize(
     "error", [ValueError("on purpose"), KeyboardInterrupt("on purpose"), SystemExit()]
 )
-def test_callback_that_raises(variant, start, told, monkeypatch, error):
+def test_callback_that_raises(variant, start_told, told, monkeypatch, error):
     raised = []
     if hasattr(threading, "excepthook"):
         monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_value))
     else:
         monkeypatch.setattr(sys, "excepthook", lambda type_, value, tb: raised.append(value))
 
+    children = start_told(1), start_told(2)
+
     def callback(proc, code):
+        children[1].stdin.close()
         raise error
 
-    children = start(*exiting(1, after=0.1)), start(*exiting(2, after=0.2))
     pidwait.watch(children[0], callback)
     pidwait.watch(children[1], told.callback)
+    children[0].stdin.close()
     assert told.get() == (children[1], 2)
     assert raised == ([] if isinstance(error, SystemExit) else [error])
 

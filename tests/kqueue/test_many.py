@@ -208,12 +208,13 @@ def test_event_before_the_child_can_be_reaped(on, start):
         assert child.returncode == -9
 
 
-def test_event_before_the_child_can_be_looked_at(on, start):
+def test_event_before_the_child_can_be_looked_at(on, start_told):
     kernel = on("netbsd10")
     kernel.tells_status = False
-    child = start(*exiting(5, after=0.05))
+    child = start_told(5)
     with pidwait.WaitSet([child.pid]) as waiting:
         on.patch.setattr(kqueue, "told", lambda event: None)
+        child.stdin.close()
         become_zombie(child.pid)
         late(on.patch.setattr, 3)
         assert waiting.wait() == [(child.pid, 5)]
@@ -221,12 +222,13 @@ def test_event_before_the_child_can_be_looked_at(on, start):
 
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_events_that_a_signal_handler_has_swallowed(on, start, sleeper, system, binding):
+def test_events_that_a_signal_handler_has_swallowed(on, start_told, sleeper, system, binding):
     """They are gone from the kqueue, and so are their processes: those of the others are not."""
     on(system, binding)
-    children = [start(*exiting(code, after=0.05)) for code in (3, 4, 5)]
+    children = [start_told(code) for code in (3, 4, 5)]
     with pidwait.WaitSet([child.pid for child in children] + [sleeper.pid]) as waiting:
         for child in children:
+            child.stdin.close()
             become_zombie(child.pid)
 
         def told(event):
