@@ -3,6 +3,7 @@ import errno
 import gc
 import importlib
 import os
+import signal
 import subprocess
 import sys
 
@@ -25,6 +26,9 @@ _probe = sys.modules[pidwait.__name__ + "._probe"]
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 
+# In the background of a shell it is ignored, which children inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()

@@ -229,12 +229,7 @@ def test_reader_that_has_gone(start):
 
 @not_on_windows("signals")
 def test_interrupt(start, sleeper):
-    # In the background of a shell SIGINT is ignored, which a child inherits.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
     eventually(lambda: state(waiter.pid) == "S" and holds_a_handle(waiter.pid))
     waiter.send_signal(signal.SIGINT)
     assert waiter.wait() == -signal.SIGINT
