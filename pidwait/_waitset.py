@@ -191,7 +191,9 @@ class WaitSet:
         ``timeout`` seconds, or there is none left to wait for. Of several threads
         that wait, each exit goes to one.
         """
-        deadline = _FOREVER if timeout is None else Deadline(timeout)
+        return self._wait(_FOREVER if timeout is None else Deadline(timeout))
+
+    def _wait(self, deadline: Deadline) -> "Exits":
         # Written to do little between the kernel's waking us and the return: see
         # pidfd.Handle.wait().
         me = object()
@@ -255,7 +257,7 @@ class WaitSet:
         exits: "list[tuple[Owner, int | None]]" = []
         while self._members:
             if self._due or self._slow or self._pid != os.getpid():
-                batch = self.wait(deadline.remaining())
+                batch = self._wait(deadline)
                 if not batch:
                     return
                 yield from batch
