@@ -132,6 +132,7 @@ def test_event_before_the_child_can_be_looked_at(on, start):
     kernel = on("netbsd10")
     child = start(*exiting(5, after=0.05))
     kernel.denied["timer"] = errno.ENOMEM
+    on.patch.setattr(kqueue, "_GRACE", 30)
     late(on.patch.setattr, 3)
     assert pidwait.wait(child.pid, 30) == 5
 
