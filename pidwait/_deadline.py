@@ -63,3 +63,7 @@ def _seconds(timeout: "Any") -> float:
     if seconds != seconds:
         raise ValueError("timeout must not be NaN")
     return seconds
+
+
+# For one look.
+NOW = Deadline(0)

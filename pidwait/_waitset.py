@@ -10,7 +10,7 @@ from time import monotonic
 
 from . import _backends, _owners, _polling
 from ._backends import polling
-from ._deadline import Deadline
+from ._deadline import NOW, Deadline
 from ._errors import log
 from ._exitcodes import RUNNING
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # How many are registered at a time, with the limit of file descriptors raised.
 _CHUNK = 64
 _SHARE = 30  # looking takes one part of so many of the time: less than 5 %
-_NOW = Deadline(0)
 _FOREVER = Deadline(None)
 
 
@@ -285,7 +284,7 @@ class WaitSet:
         if not expired and (self._looker is not me or start < self._next_look):
             return
         for owner, handle in list(self._slow.items()):
-            code = handle.wait(_NOW, False)
+            code = handle.wait(NOW, False)
             if code is not RUNNING:
                 with self._lock:
                     if owner in self._slow:
@@ -302,7 +301,7 @@ class WaitSet:
             owner, code = one = due[0]
             if type(owner) is not _owners.Owner:
                 unsettled = _owners.Unsettled(owner, code)
-                code = unsettled.wait(_NOW, False)
+                code = unsettled.wait(NOW, False)
                 if code is RUNNING:
                     # Not yet: inside of a tracer, or of a wait in another thread.
                     self._slow[owner] = unsettled
@@ -327,7 +326,7 @@ class WaitSet:
                 if self._many.add([owner]):
                     return
                 # The number was its own if it has not exited since.
-                if handle.wait(_NOW, False) is RUNNING:
+                if handle.wait(NOW, False) is RUNNING:
                     del self._slow[owner]
                 else:
                     self._many.discard(owner)

@@ -6,7 +6,7 @@ from _thread import RLock
 from io import UnsupportedOperation
 
 from . import _backends, _exitcodes, _owners, _polling
-from ._deadline import Deadline
+from ._deadline import NOW, Deadline
 from ._errors import log, no_such_process
 from ._exitcodes import RUNNING
 from .process import Process
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 # As in the standard library's subprocess.
 _PIPE, _STDOUT, _DEVNULL = -1, -2, -3
 _INHERIT = -1
-_NOW = Deadline(0)
 # How long a `with` block that Ctrl-C ends waits for the child, which got it, too.
 _AFTER_CTRL_C = 0.25
 
@@ -66,7 +65,7 @@ class Child(Process):
         with self._reaping:
             if not self.reaped:
                 try:
-                    code = handle.wait(_NOW, True)
+                    code = handle.wait(NOW, True)
                 except _exitcodes.NotYet:  # a tracer holds it
                     return False
                 if self._exitcode is None:
@@ -85,7 +84,7 @@ class Child(Process):
 
     def _leave(self) -> None:
         with self._guard as handle:
-            if self._look(handle, _NOW, False) and self._reap(handle):
+            if self._look(handle, NOW, False) and self._reap(handle):
                 return
             try:
                 _left.append(_backends.open_handle(handle.pid))
@@ -147,7 +146,7 @@ def _reap_left() -> None:
         except IndexError:  # another thread was quicker
             return
         try:
-            running = handle.wait(_NOW, True) is RUNNING
+            running = handle.wait(NOW, True) is RUNNING
         except _exitcodes.NotYet:
             running = True
         if running:

@@ -17,7 +17,15 @@ except ImportError:
     pass
 
 from . import pidwait
-from .processes import WINDOWS, Herd, Keeper, exiting_when_told, patience_with_wine, sleeping
+from .processes import (
+    WINDOWS,
+    Herd,
+    Keeper,
+    exiting_when_told,
+    is_open,
+    patience_with_wine,
+    sleeping,
+)
 
 if os.environ.get("KQUEUE_STANDIN"):
     from . import kqueue
@@ -127,16 +135,8 @@ def backend(variant):
 
 
 def open_fds():
+    # That of the folder itself is not open any more.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
-
-
-def is_open(fd):
-    """Whether it still is: that of the folder itself is not."""
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def open_handles():

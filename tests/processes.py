@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -111,6 +112,22 @@ def gone_pid():
         del child  # which closes the handle
         become_gone(pid)
     return pid
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def held_by_a_thread_that_is_not_here():
+    lock = threading.RLock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    return lock
 
 
 def patience_with_wine():

@@ -20,6 +20,8 @@ from .processes import (
     eventually,
     exiting,
     gone_pid,
+    held_by_a_thread_that_is_not_here,
+    is_open,
     not_on_windows,
     sleeping,
     state,
@@ -238,19 +240,3 @@ def test_fork_while_another_thread_waits(variant, sleeper):
     sleeper.kill()
     waiter.join()
     process.close()
-
-
-def held_by_a_thread_that_is_not_here():
-    lock = threading.RLock()
-    thread = threading.Thread(target=lock.acquire)
-    thread.start()
-    thread.join()
-    return lock
-
-
-def is_open(fd):
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True

@@ -24,6 +24,7 @@ from .processes import (
     eventually,
     exiting,
     gone_pid,
+    held_by_a_thread_that_is_not_here,
     not_on_windows,
 )
 
@@ -417,11 +418,3 @@ def test_fork_while_a_thread_waits_on_a_set(variant, sleeper):
         assert os.waitpid(pid, 0)[1] == 0
         waiting.discard(sleeper)
         assert waiter.result() == []
-
-
-def held_by_a_thread_that_is_not_here():
-    lock = threading.RLock()
-    thread = threading.Thread(target=lock.acquire)
-    thread.start()
-    thread.join()
-    return lock

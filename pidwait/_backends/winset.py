@@ -11,7 +11,7 @@ from errno import EAGAIN
 from io import UnsupportedOperation
 from time import sleep
 
-from .._deadline import Deadline
+from .._deadline import NOW
 from .._errors import log
 from .._exitcodes import RUNNING
 from .._ffi import calls, win32
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .._owners import Owner
 
     Report = Callable[[tuple[Owner, int | None]], object]  # novm
-
-_NOW = Deadline(0)
 
 
 class _Event:
@@ -194,7 +192,7 @@ class Many:
             # Another thread may have taken or discarded it since.
             if owner is None or owner.ticket is None:
                 continue
-            code = owner.ticket[0].wait(_NOW, False)
+            code = owner.ticket[0].wait(NOW, False)
             if code is not RUNNING:
                 report((owner, code))
                 self._forget(owner)

@@ -18,7 +18,7 @@ import traceback
 import types
 
 from .. import pidwait
-from ..processes import eventually, state
+from ..processes import eventually, is_open, state
 from . import system
 
 probe = importlib.import_module(pidwait.__name__ + "._probe")
@@ -112,14 +112,6 @@ class nothing_left:
 
 def open_fds():
     return [fd for fd in range(200) if is_open(fd)]
-
-
-def is_open(fd):
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def raises(kind, function, *args, **kwargs):

@@ -13,6 +13,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, raises, times_out
+from ..processes import is_open
 from . import system
 
 ERRORS = {
@@ -105,7 +106,7 @@ def received(child, fd):
         child.end(8)
         assert process.wait(LONG) == 8
         assert child.reap() == 8
-    assert not faults.is_open(fd)
+    assert not is_open(fd)
 
 
 def each_error(call, backend):

@@ -9,7 +9,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger, at_line, calls, linux
-from ..processes import eventually
+from ..processes import eventually, is_open
 
 pytest.importorskip("ctypes")
 
@@ -155,7 +155,7 @@ def fork_at_any_line(backend, of_ours):
             assert handle.wait(LONG) in (7, None)  # not the child's child
             assert handle.exited()
             handle.close()
-        assert not any(map(faults.is_open, others))
+        assert not any(map(is_open, others))
         opened = faults.open_fds()
         assert pidwait.wait(process.pid, LONG) in (7, None)
         assert faults.open_fds() == opened
@@ -197,7 +197,7 @@ def forked_copies(backend):
         faults.raises(ValueError, closed.exited)
         fd = os.open(os.devnull, os.O_RDONLY)  # gets the number that was closed's
         closed.close()
-        assert faults.is_open(fd)
+        assert is_open(fd)
         os.close(fd)
         used.send_signal(9)
         # A zombie of somebody else's, whose code may be hidden.
