@@ -253,7 +253,7 @@ def kill(pid, sig=9):
     os.kill(pid, sig)
 
 
-HERD = 8 if WINDOWS else 60
+HERD = 8 if WINDOWS else 30
 
 
 class Herd:
