@@ -2,6 +2,7 @@
 """spawn that fails, as subprocess would: the same exceptions, errno and filename."""
 
 import errno
+import functools
 import os
 import shutil
 import subprocess
@@ -90,10 +91,21 @@ FAILURES = {
 }
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """original(name): the options of that failure, and what becomes of it without us."""
+
+    @functools.lru_cache(maxsize=None)
+    def original(name):
+        options = FAILURES[name](tmp_path_factory.mktemp("failure"))
+        return options, outcome(subprocess.Popen, **options)
+
+    return original
+
+
 @pytest.mark.parametrize("name", sorted(FAILURES))
-def test_failures_of_subprocess(library, name, tmp_path):
-    options = FAILURES[name](tmp_path)
-    expected = outcome(subprocess.Popen, **options)
+def test_failures_of_subprocess(library, name, original):
+    options, expected = original(name)
     assert outcome(pidwait.spawn, **options) == expected
     assert expected != 0 or name == "closed pass_fds"
 

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -45,10 +46,7 @@ PATH=/bin:/usr/bin
 read -r pid name state parent group session rest < /proc/$$/stat
 [ $group = $pid ] && echo "group leader"
 [ $session = $pid ] && echo "session leader"
-grep -E '^(Uid|Gid|Groups|SigBlk)' /proc/self/status
-# glibc ignores its own signals, 32 and 33, in whom posix_spawn starts.
-ignored=0x$(grep SigIgn /proc/self/status | cut -f2)
-echo "ignored: $((ignored & ~0x180000000))"
+grep -E '^(Uid|Gid|Groups|SigBlk|SigIgn)' /proc/self/status
 for fd in /proc/$$/fd/*; do [ ${fd##*/} -lt 200 ] && echo "fd ${fd##*/}"; done
 echo error >&2
 exit 3
@@ -65,7 +63,16 @@ def outcome(Popen, **options):
             return type(error), str(error), getattr(error, "errno", None), filename(error)
         told = child.communicate(timeout=30)
         file.seek(0)
-        return child.returncode, told, file.read(), child.args is options["args"]
+        told = IGNORED.sub(without_those_of_glibc, repr((told, file.read())))
+        return child.returncode, told, child.args is options["args"]
+
+
+IGNORED = re.compile(r"(?<=SigIgn:\\t)[0-9a-f]+")
+
+
+def without_those_of_glibc(match):
+    """It ignores its own signals, 32 and 33, in whom posix_spawn starts."""
+    return "%x" % (int(match.group(), 16) & ~0x180000000)
 
 
 def filename(error):
