@@ -5,6 +5,7 @@ The code is certain from Linux 6.15 on, else None: never a made up 0.
 """
 
 import errno
+import importlib
 import os
 import select
 import signal
@@ -291,6 +292,7 @@ def reaped_in_the_window():
     """A zombie that we may not look into is reaped while the wait gives it a last moment."""
     certain = certain_here("pidfd")
     real, via = calls.resolve("ioctl")
+    importlib.import_module(pidwait.__name__ + "._backends.pidfd")._GRACE = LONG
     asked = []
     stranger = Stranger(system.not_dumpable)
 
