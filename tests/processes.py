@@ -221,6 +221,11 @@ class Keeper:
             return self._ask("start %r" % (command,))
         return self._ask("start exec " + " ".join(map(shlex.quote, command)))
 
+    def start_told(self, code, fifo):
+        """Run a process that exits with a code once the FIFO has been opened for writing."""
+        os.mkfifo(str(fifo))
+        return self.start("sh", "-c", 'read line < "$0"; ' + exiting(code)[2], str(fifo))
+
     def reap(self, pid):
         """Block until the process has been reaped; return its wait status, or Windows' code."""
         return self._ask("reap %d" % pid)

@@ -38,19 +38,13 @@ def test_probe(on, system, binding):
     assert answer["calls"]["waitid"]["available"] and answer["calls"]["ps"]["available"]
 
 
-def start_told_by(keeper, fifo, code):
-    """Somebody else's child, which exits with a code once the FIFO has been written to."""
-    os.mkfifo(str(fifo))
-    return keeper.start("sh", "-c", 'read line < "$0"; ' + exiting(code)[2], str(fifo))
-
-
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("code", [0, 7, -9])
 def test_somebody_elses_code(on, keeper, tmp_path, system, binding, code):
     """The event carries it, but on macOS: not for who is not our child."""
     on(system, binding)
-    pid = start_told_by(keeper, tmp_path / "fifo", code)
+    pid = keeper.start_told(code, tmp_path / "fifo")
     with pidwait.Process(pid) as process:
         assert process.backend == "kqueue"
         with pytest.raises(pidwait.TimeoutExpired):
@@ -169,7 +163,7 @@ def test_system_that_does_not_tell_the_status(on, keeper, start, tmp_path, syste
     kernel = on(system, "ctypes")
     kernel.tells_status = False
     on.patch.setitem(kernel.symbols, "waitid", None)
-    pid = start_told_by(keeper, tmp_path / "fifo", 3)
+    pid = keeper.start_told(3, tmp_path / "fifo")
     with pidwait.Process(pid) as process:
         assert process.backend == "kqueue"
         keeper.reap_soon(pid)
