@@ -13,6 +13,14 @@ SHORTEST = 0.0001
 LONGEST = 0.04
 
 
+def cpu_time() -> float:
+    """Seconds of a processor that this thread has had."""
+    if hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+        return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+    clock: "Callable[[], float]" = getattr(time, "thread_time", time.process_time)
+    return clock()
+
+
 def intervals() -> "Iterator[float]":
     """Seconds between looks: 0.1 ms at first, doubling to 40 ms."""
     delay = SHORTEST

@@ -280,9 +280,10 @@ class WaitSet:
         return due if milliseconds is None else min(due, milliseconds)
 
     def _look(self, me: object, expired: bool) -> None:
-        start = monotonic()
-        if not expired and (self._looker is not me or start < self._next_look):
+        if not expired and (self._looker is not me or monotonic() < self._next_look):
             return
+        clock = polling.Handle.clock
+        began = clock()
         for owner, handle in list(self._slow.items()):
             code = handle.wait(NOW, False)
             if code is not RUNNING:
@@ -290,9 +291,11 @@ class WaitSet:
                     if owner in self._slow:
                         self._due.append((owner, code))
                         del self._slow[owner]
-        now = monotonic()
+        # Not by the wall clock: a look can stand still for seconds where other threads
+        # have the interpreter, or the machine is stopped, and the next would be minutes away.
+        cost = clock() - began
         self._delay = min(max(self._delay * 2, _polling.SHORTEST), _polling.LONGEST)
-        self._next_look = now + max(self._delay, (now - start) * (_SHARE - 1))
+        self._next_look = monotonic() + max(self._delay, cost * (_SHARE - 1))
 
     def _settle(self, exits: "list[tuple[Owner, int | None]]") -> None:
         """Have their owners reap those that have exited, and report them."""

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from . import pidwait
-from .conftest import STANDIN, not_on_kqueue
+from .conftest import STANDIN, VARIANTS, not_on_kqueue
 from .processes import (
     HERD,
     WINDOWS,
@@ -197,6 +197,32 @@ def test_add_and_discard_under_load(variant, start):
         assert errors == []
         assert waiting.wait(0) == []
     assert sorted(seen) == sorted(expected)
+
+
+def test_look_that_stands_still(use_variant, start_told, monkeypatch):
+    """What other threads take, or a stop of the machine, does not put the next look off."""
+    use_variant([name for name in VARIANTS if name.startswith("polling")][0])
+    module = importlib.import_module(pidwait.__name__ + "._waitset")
+    monkeypatch.setattr(module.polling.Handle, "clock", time.process_time)
+    stops = []
+    monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + 1000 * len(stops))
+
+    class Stopped:
+        def __init__(self, handle):
+            self._handle = handle
+
+        def wait(self, deadline, reap):
+            stops.append(1)
+            return self._handle.wait(deadline, reap)
+
+    child = start_told(3)
+    with pidwait.WaitSet([child]) as waiting:
+        ((owner, handle),) = waiting._slow.items()
+        waiting._slow[owner] = Stopped(handle)
+        assert waiting.wait(0) == []
+        waiting._slow[owner] = handle
+        child.stdin.close()
+        assert waiting.wait() == [(child, 3)]
 
 
 @not_on_windows("pidfds")

@@ -156,6 +156,7 @@ class Polled:
     __slots__ = ("_ask_again", "_is_child", "_stat", "pid")
 
     backend = "polling"
+    clock = staticmethod(monotonic)  # ps is a process of its own
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

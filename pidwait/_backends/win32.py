@@ -173,6 +173,7 @@ class Polled:
     __slots__ = ("_code", "_identity", "pid")
 
     backend = "polling"
+    clock = staticmethod(_polling.cpu_time)
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -19,6 +19,13 @@ MUTANTS = [
         "tests/test_waitset.py::test_copies_in_a_forked_child_do_not_wake_anybody[pidfd-ctypes]",
     ),
     Mutant(
+        "cost of a look by the wall clock",
+        "_waitset.py",
+        "        clock = polling.Handle.clock\n",
+        "        clock = monotonic\n",
+        "tests/test_waitset.py::test_look_that_stands_still",
+    ),
+    Mutant(
         "epoll of the parent in a forked child",
         "_waitset.py",
         "        self._many = _backends.forked_many(self._many)\n",
