@@ -11,7 +11,7 @@ from time import monotonic
 
 from . import _polling
 from ._deadline import Deadline
-from ._errors import TimeoutExpired
+from ._errors import TimeoutExpired, log
 from ._exitcodes import RUNNING
 
 TYPE_CHECKING = False
@@ -122,9 +122,15 @@ class Multiprocessing(Owner):
     __slots__ = ()
 
     def known(self) -> "int | None":
-        # The property looks, and reaps if it can.
+        # The property looks, and reaps if it can; join() does the rest.
         code: "int | None" = self.proc.exitcode
-        return None if self._is_any_signal(code) else code
+        if code is None or self._is_any_signal(code):
+            return None
+        try:
+            self.proc.join(0)
+        except AssertionError:  # in a fork of its parent, where there is nothing to be done
+            log("pid %s is not our child", self.pid)
+        return code
 
     def is_gone(self) -> bool:
         return self._is_any_signal(self.proc.exitcode)

@@ -109,7 +109,7 @@ def test_object_with_a_pid(variant, start):
 
 # In an interpreter of its own: the helpers that multiprocessing keeps end with it.
 MULTIPROCESSING = """if True:
-    import multiprocessing, sys, time
+    import multiprocessing.connection, os, sys, time
     import {package} as pidwait
 
     def exit_with(code):
@@ -132,6 +132,16 @@ MULTIPROCESSING = """if True:
         assert process._popen.returncode == 7  # joined, without another call
         assert process not in multiprocessing.process._children
         assert pidwait.wait(process) == 7
+        early = context.Process(target=sys.exit, args=(8,))
+        early.start()
+        multiprocessing.connection.wait([early.sentinel])
+        assert pidwait.wait(early, 30) == 8
+        assert early not in multiprocessing.process._children
+        if hasattr(os, "fork"):
+            pid = os.fork()
+            if pid == 0:  # which may not join it
+                os._exit(0 if pidwait.wait(early) == 8 else 1)
+            assert os.waitpid(pid, 0)[1] == 0
         sleeper = context.Process(target=time.sleep, args=(60,))
         sleeper.start()
         expect(pidwait.TimeoutExpired, pidwait.wait, sleeper, 0.01)

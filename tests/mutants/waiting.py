@@ -5,6 +5,20 @@ from .mutant import Mutant
 
 MUTANTS = [
     Mutant(
+        "multiprocessing's join of who has exited before the wait",
+        "_owners.py",
+        "self.proc.join(0)",
+        "pass",
+        "tests/test_owners.py::test_multiprocessing[pidfd-ctypes-forkserver]",
+    ),
+    Mutant(
+        "multiprocessing's join in a fork of the parent",
+        "_owners.py",
+        "except AssertionError:",
+        "except ZeroDivisionError:",
+        "tests/test_owners.py::test_multiprocessing[pidfd-ctypes-fork]",
+    ),
+    Mutant(
         "main thread that ended first",
         "_procfs.py",
         'return self.state in (b"Z", b"X") and self.threads <= 1',
