@@ -75,18 +75,21 @@ def test_popen_that_another_thread_is_just_reaping(variant):
     class Popen:
         pid = gone_pid()
         returncode = None
+        left = 1000  # polls until the other thread is done
         _waitpid_lock = threading.Lock()
 
         def poll(self):
-            if not self._waitpid_lock.locked():
+            self.left -= 1
+            if self.left == 0:
                 self.returncode = 4
+                self._waitpid_lock.release()
             return self.returncode
 
     popen = Popen()
     popen._waitpid_lock.acquire()
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(popen, 0)
-    threading.Timer(0.05, popen._waitpid_lock.release).start()
+    popen.left = 3
     assert pidwait.wait(popen, 30) == 4
 
 
