@@ -20,10 +20,10 @@ from ..mutants import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 3
-# A guard that is missing may well mean a hang, which is red, too.
 IGNORED = shutil.ignore_patterns(".*", "__pycache__")
 # By the hash of the source: a mutant may be as long as the original, and of the same second.
 COMPILE = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode=checked-hash", "pidwait"]
+# A guard that is missing may well mean a hang, which is red, too.
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20"]
 
 
