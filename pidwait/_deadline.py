@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Time-outs: checked, and turned into what is left of them, in one place."""
+"""Time-outs: checked, and turned into what is left of them, in one place. And poll()."""
 
+import time
 from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable, Iterator
 
 _FOREVER = float("inf")
 _INT_MAX = 2**31 - 1  # of milliseconds: 24.8 days, the most that poll(2) can take
+
+# Seconds between two looks where no event tells.
+SHORTEST = 0.0001
+LONGEST = 0.04
+
+_SHARE = 30  # looking takes one part of so many of the time: less than 5 %
+
+# How long a wait goes on, in seconds, for the exit code of a process that has exited, when
+# only its reaping, which is due any moment, will tell the code.
+GRACE = 0.01
 
 
 class Deadline:
@@ -65,5 +76,34 @@ def _seconds(timeout: "Any") -> float:
     return seconds
 
 
-# For one look.
+# For one look, and for a wait without a time-out.
 NOW = Deadline(0)
+FOREVER = Deadline(None)
+
+
+def intervals() -> "Iterator[float]":
+    """Seconds between looks: 0.1 ms at first, doubling to 40 ms."""
+    delay = SHORTEST
+    while True:
+        yield delay
+        delay = min(delay * 2, LONGEST)
+
+
+def share(cost: float) -> float:
+    """Seconds to stand still after a look that cost so many: it has 5 % of a core at most."""
+    return cost * (_SHARE - 1)
+
+
+def poll(look: "Callable[[], bool]", deadline: Deadline) -> bool:
+    """Look until ``look()`` is true or the deadline is over; return which.
+
+    There is one look after the deadline, so that a wait is never cut short.
+    """
+    for delay in intervals():
+        expired = deadline.expired()
+        if look():
+            return True
+        if expired:
+            return False
+        time.sleep(deadline.at_most(delay))
+    raise AssertionError("intervals() has no end")

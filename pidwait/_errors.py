@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Errors and messages: made in one place, so that they read alike."""
 
+# signal without its enums, which take longer to load than all of this; warnings' core, so
+# that nothing is imported at the interpreter's end.
+import _signal  # type: ignore[import-not-found]
+import _warnings
 import errno
 import os
 import sys
 
-# What may be different at the next call: never remembered, never a reason to
-# give a backend up for good.
-PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+# Errors that may be gone at the next call: never remembered, never a reason to give a
+# backend up for good.
+TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
 class TimeoutExpired(TimeoutError):
@@ -45,3 +49,21 @@ def log(message: str, *args: object) -> None:
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
     if get_logger is not None:
         get_logger(__package__).info(message, *args)
+
+
+def warn_unclosed(resource: object) -> None:
+    """A ResourceWarning, of a ``__del__``."""
+    _warnings.warn("unclosed %r" % resource, ResourceWarning, 3, resource)
+
+
+def is_of_signal_handler(error: BaseException) -> bool:
+    """Whether a signal handler raised it, in the middle of the code that seems to have."""
+    handlers = [_signal.getsignal(number) for number in range(1, _signal.NSIG)]
+    functions = [getattr(handler, "__func__", handler) for handler in handlers]
+    codes = {getattr(function, "__code__", None) for function in functions} - {None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False

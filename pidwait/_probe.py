@@ -1,116 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What this system offers: asked by the real call, on first need, and remembered."""
+"""The report for people: what this system offers for waiting, and why it does not offer more."""
 
 import os
 import sys
-from errno import ENOSYS
 
-from . import _config, _ffi
-from ._errors import PASSING, log
+from . import _backends, _checks, _ffi
 from ._ffi import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any, Callable
-
-# What a check found: None, or the error that tells the reason.
-_answers: "dict[Callable[[], None], OSError | None]" = {}
-_backend: "list[ModuleType]" = []
-_asked_by: "list[int]" = []
-
-
-def ask(check: "Callable[[], None]") -> "OSError | None":
-    """The error that ``check()`` raises, or None; asked once.
-
-    What passes, such as having no file descriptor left, says nothing about the
-    system: it is not remembered, and counts as available.
-    """
-    _forget_in_forked_child()
-    try:
-        return _answers[check]
-    except KeyError:
-        pass
-    try:
-        check()
-        error = None
-    except OSError as caught:
-        if caught.errno in PASSING:
-            return None
-        error = caught
-        # A traceback would keep the frames of the first caller alive.
-        error.__traceback__ = error.__context__ = error.__cause__ = None
-        log("%s.%s: %s", check.__module__, check.__name__, error)
-    _answers[check] = error
-    return error
-
-
-def _forget_in_forked_child() -> None:
-    # It can be in another PID namespace, under the same /proc.
-    if hasattr(os, "register_at_fork"):  # Python 3.7
-        if not _asked_by:
-            os.register_at_fork(after_in_child=_answers.clear)  # novm
-            _asked_by.append(0)
-    elif _asked_by != [os.getpid()]:
-        _answers.clear()
-        _asked_by[:] = [os.getpid()]
-
-
-def works(check: "Callable[[], None]") -> bool:
-    return ask(check) is None
-
-
-def surely_works(check: "Callable[[], None]") -> bool:
-    """False also where it could not be asked."""
-    return works(check) and check in _answers
-
-
-def still_works(check: "Callable[[], None]") -> bool:
-    """Ask again: a policy may have come since."""
-    _answers.pop(check, None)
-    return surely_works(check)
-
-
-def backend() -> "ModuleType":
-    """The backend for new handles, chosen once."""
-    if _backend:
-        return _backend[0]
-    module = _choose()
-    if module.check in _answers:  # else it could not be asked
-        _backend.append(module)
-    return module
-
-
-def _backends() -> "dict[str, ModuleType]":
-    """All that this system may have, best first."""
-    if os.name == "nt":
-        from ._backends import polling, win32
-
-        return {"win32": win32, "polling": polling}
-    if _ffi.PLATFORM in ("linux", "android"):
-        from ._backends import pidfd, polling
-
-        return {"pidfd": pidfd, "polling": polling}
-    from ._backends import kqueue, polling
-
-    return {"kqueue": kqueue, "polling": polling}
-
-
-def _choose() -> "ModuleType":
-    known = _backends()
-    choice = _config.choice(_config.BACKEND, "pidfd", "kqueue", "win32", "polling")
-    if choice == "auto":
-        return next(module for module in known.values() if works(module.check))
-    error = ask(known[choice].check) if choice in known else OSError(ENOSYS, "not on this system")
-    if error is not None:
-        raise OSError(error.errno, "%s is %s: %s" % (_config.BACKEND, choice, error.strerror))
-    return known[choice]
+    from typing import Any
 
 
 def forget() -> None:
     """Ask again at the next need, as after a change of the environment variables."""
-    _answers.clear()
-    _backend.clear()
+    _checks.forget()
+    _backends.forget()
     calls.forget()
 
 
@@ -126,17 +31,17 @@ def probe() -> "dict[str, Any]":
     """
     from . import _spawn
 
-    known = _backends()
+    known = _backends.known()
     spawn_calls = () if os.name == "nt" else _spawn.CALLS
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
-        "backend": backend().__name__.rpartition(".")[2],
-        "backends": {name: _row(ask(module.check)) for name, module in known.items()},
+        "backend": _backends.backend().name,
+        "backends": {name: _row(_checks.ask(one.check)) for name, one in known.items()},
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
-            name: dict(_row(ask(check)), via=_via(call))
-            for name, call, check in next(iter(known.values())).CALLS + spawn_calls
+            name: dict(_row(_checks.ask(check)), via=_via(call))
+            for name, call, check in next(iter(known.values())).checks + spawn_calls
         },
     }
 

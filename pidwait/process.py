@@ -4,19 +4,21 @@
 # signal without its enums, which take longer to load than all of this.
 import _signal  # type: ignore[import-not-found]
 
-from . import _backends, _exitcodes, _owners, _polling
-from ._backends import pidfd
-from ._deadline import Deadline
-from ._errors import TimeoutExpired, no_such_process
-from ._exitcodes import RUNNING
+from . import _backends
+from ._deadline import NOW, Deadline, poll
+from ._errors import TimeoutExpired, no_such_process, warn_unclosed
 from ._guard import Guard
+from ._outcome import RUNNING, NotYet
+from ._targets import check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ._owners import Proc
+    from ._backends.contract import Handle
+    from ._outcome import Outcome
+    from ._targets import Proc
 
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
@@ -33,52 +35,63 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     not there has exited: None, at once.
 
     Raises TimeoutExpired if the process is still running after ``timeout``, and
-    ValueError or TypeError for arguments that are none.
+    ValueError or TypeError for invalid arguments.
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    owner = None if type(proc) is int else _owners.find(proc)
-    pid = _owners.check_pid(proc, "proc") if owner is None else owner.pid
+    # The life of a target: see _targets.
+    target = None if type(proc) is int else find(proc)
+    pid = check_pid(proc, "proc") if target is None else target.pid
     if pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
     deadline = Deadline(timeout)
-    if owner is not None:
-        code = owner.known()
-        if code is not None:
-            return code
-    try:
-        handle = _backends.open_handle(pid)
-    except ProcessLookupError:
-        code = None
-    else:
+    code = RUNNING if target is None else target.known()
+    if code is RUNNING:
         try:
-            # Who has the number now need not be who is meant: that one may have
-            # been reaped before the handle was opened.
-            code = None if owner is None else owner.known()
-            if code is None and not (owner is not None and owner.is_gone()):
-                code = handle.wait(deadline, reap)
-        except _exitcodes.NotYet:
-            code = _wait_for_tracer(handle, deadline)
-        finally:
-            handle.close()
+            handle = _backends.open_handle(pid)
+        except ProcessLookupError:
+            code = None
+        else:
+            try:
+                if target is not None:
+                    code = target.confirm()
+                if code is RUNNING:
+                    code = _wait(handle, deadline, reap)
+            finally:
+                handle.close()
+    if target is not None and code is not RUNNING:
+        seen, code = code, target.settle(code)
+        if code is RUNNING:
+            settled: "list[Outcome]" = [RUNNING]
+
+            def settle() -> bool:
+                settled[0] = target.settle(seen)
+                return settled[0] is not RUNNING
+
+            poll(settle, deadline)
+            code = settled[0]
     if code is RUNNING:
         raise TimeoutExpired(pid, timeout)
-    return code if owner is None else owner.settle(code, deadline)
+    return code
 
 
-def _wait_for_tracer(handle: "Any", deadline: Deadline) -> "Any":
-    # A tracer is told of the exit first, and our child can't be reaped before
-    # the tracer has been: ptrace(2). No event tells of that.
-    code: "list[int | None]" = []
+def _wait(handle: "Handle", deadline: Deadline, reap: bool) -> "Outcome":
+    try:
+        return handle.wait(deadline, reap)
+    except NotYet:
+        # A tracer is told of the exit first, and our child can't be reaped before the tracer
+        # has been: ptrace(2). No event tells of that.
+        code: "list[Outcome]" = [RUNNING]
 
-    def reaped() -> bool:
-        try:
-            code.append(handle.wait(Deadline(0), True))
-        except _exitcodes.NotYet:
-            return False
-        return True
+        def reaped() -> bool:
+            try:
+                code[0] = handle.wait(NOW, True)
+            except NotYet:
+                return False
+            return True
 
-    return code[0] if _polling.poll(reaped, deadline) else RUNNING
+        poll(reaped, deadline)
+        return code[0]
 
 
 class Process:
@@ -86,7 +99,7 @@ class Process:
 
     ``pid`` is its number, ``backend`` how it is waited for: "pidfd",
     "kqueue", "win32" or "polling".
-    Raises ProcessLookupError where there is no such process; a thread's ID is none.
+    Raises ProcessLookupError where there is no such process; a thread's ID does not count.
 
     It may be used from several threads. close() gives the system's resources back,
     once the waits that are under way have ended; a ``with`` block does it at its
@@ -98,7 +111,8 @@ class Process:
     _guard: "Guard"
 
     def __init__(self, pid: int) -> None:
-        self._start(_backends.open_handle(_owners.check_pid(pid)))
+        instead = "" if isinstance(pid, (str, float)) else ": wait() takes objects with a pid"
+        self._start(_backends.open_handle(check_pid(pid, instead=instead)))
 
     def _start(self, handle: "Any") -> None:
         self._exited = False
@@ -114,8 +128,10 @@ class Process:
         has been reaped, or is in another PID namespace. ValueError if ``fd`` is not
         the pidfd of a process, OSError where pidfds can't be used.
         """
+        from ._backends.pidfd import PidfdHandle
+
         process = cls.__new__(cls)
-        process._start(pidfd.Handle.from_fd(fd))
+        process._start(PidfdHandle.from_fd(fd))
         return process
 
     @property
@@ -130,39 +146,46 @@ class Process:
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code, once exited() or wait() has seen it; until then, None."""
+        """The exit code, once has_exited() or wait() has seen it; until then, None."""
         return self._exitcode
 
-    def exited(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether it has exited: all its threads have ended, reaped or not."""
+        if self._exited and self._guard.closed:
+            return True
         with self._guard as handle:
-            return self._look(handle, Deadline(0), False)
+            return self._look(handle, NOW, False)
 
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
-        """Wait until it has exited; return the exit code, as the function wait() does."""
+        """Wait until it has exited; return the exit code, as the function wait() does.
+
+        Closed, it still answers if it has seen the exit, and has nothing to reap.
+        """
         deadline = Deadline(timeout)
+        if self._guard.closed and self._is_done(reap):
+            return self._exitcode
         with self._guard as handle:
             if not self._look(handle, deadline, reap):
                 raise TimeoutExpired(self.pid, timeout)
             return self._exitcode
 
-    def _look(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
+    def _is_done(self, reap: bool) -> bool:
+        return self._exited and not reap
+
+    def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         """Whether it has exited by the deadline; its exit code is remembered."""
         if self._exitcode is None and not self._see(handle, deadline, False):
             return False
         # Only now: of two threads that reap, the second finds nobody to look at.
         return not reap or self._see(handle, deadline, True)
 
-    def _see(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
-        try:
-            code = handle.wait(deadline, reap)
-        except _exitcodes.NotYet:
-            code = _wait_for_tracer(handle, deadline)
+    def _see(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
+        code = _wait(handle, deadline, reap)
         if code is RUNNING:
             return False
-        self._exited = True
         if code is not None:
             self._exitcode = code
+        self._exited = True
         return True
 
     def send_signal(self, sig: int) -> None:
@@ -181,7 +204,7 @@ class Process:
             raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
         with self._guard as handle:
             # Until it is reaped, a zombie takes every signal without an error.
-            if self._look(handle, Deadline(0), False):
+            if self._look(handle, NOW, False):
                 raise no_such_process(self.pid)
             handle.send_signal(sig)
 
@@ -203,7 +226,8 @@ class Process:
             return fd
 
     def close(self) -> None:
-        """Give the handle back. All but the attributes is a ValueError from then on."""
+        """Give the handle back. From then on, all but the attributes is a ValueError, and wait()
+        and has_exited() if they have seen the exit."""
         self._guard.close()
 
     def __enter__(self) -> "Process":
@@ -223,9 +247,7 @@ class Process:
             return
         try:
             if not guard.is_copy():
-                import warnings
-
-                warnings.warn("unclosed %r" % self, ResourceWarning, stacklevel=2, source=self)
+                warn_unclosed(self)
         finally:
             self.close()
 
@@ -259,7 +281,7 @@ def pid_exists(pid: int) -> bool:
     A thread's ID is not a process.
     """
     try:
-        _backends.open_handle(_owners.check_pid(pid)).close()
+        _backends.open_handle(check_pid(pid)).close()
     except ProcessLookupError:
         return False
     return True

@@ -5,20 +5,24 @@ import os
 import sys
 from _thread import RLock
 
-from ._waitset import WaitSet, key_of
+from ._deadline import FOREVER
+from ._targets import find
+from .waiting import WaitSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
-    from ._owners import Proc
+    from ._engine import Exits
+    from ._targets import Proc
 
 
 def watch(proc: "Proc", callback: "Callable[[Any, int | None], object]") -> "Watch":
     """Have ``callback(proc, exitcode)`` called once the process has exited.
 
-    ``proc`` is what wait() takes, and the exit code what it would return. One that
-    has exited already, or is not there, is told of at once. The callbacks are called
+    ``proc`` is what wait() takes, and the exit code what it would return. For one that
+    has exited already, or is not there, it is called at once. The callbacks are called
     by one thread, one after the other; it is started with the first watch, is gone
     after the last, and does not keep the interpreter from ending. What a callback
     raises goes to threading.excepthook(), before Python 3.8 to sys.excepthook().
@@ -29,106 +33,130 @@ def watch(proc: "Proc", callback: "Callable[[Any, int | None], object]") -> "Wat
     """
     if not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
-    if not _watchers or not _watchers[0].is_ours():
-        _watchers[:] = [_Watcher()]
-    watch = Watch(_watchers[0], proc, callback)
-    _watchers[0].add(watch)
+    watch = Watch(_watcher(), proc, callback)
+    watch._watcher.add(watch)
     return watch
 
 
 class Watch:
     """What watch() returns: ``proc``, and a way to cancel it."""
 
-    __slots__ = ("_watcher", "callback", "proc")
+    __slots__ = ("_is_cancelled", "_watcher", "callback", "proc")
 
     def __init__(self, watcher: "_Watcher", proc: "Any", callback: "Callable[..., object]") -> None:
         self._watcher = watcher
+        self._is_cancelled = False
         self.proc = proc
         self.callback = callback
 
     def cancel(self) -> None:
         """Do not call the callback any more; one that is running is not waited for."""
-        if self._watcher.is_ours():
-            self._watcher.remove(self)
+        self._is_cancelled = True
+        self._watcher.remove(self)
+
+    def _call(self, exitcode: "int | None") -> None:
+        if self._is_cancelled:
+            return
+        try:
+            self.callback(self.proc, exitcode)
+        except SystemExit:
+            pass  # it ends no more than a thread, elsewhere too
+        except BaseException:
+            _report()
+
+
+class _Watches(WaitSet):
+    """A set of watches: each is a member of its own, also of two on one process."""
+
+    _warns = False
+
+    def add_watch(self, watch: Watch) -> None:
+        self._add([find(watch.proc, watch)])
+
+    def discard_watch(self, watch: Watch) -> None:
+        self._discard(watch)
+
+    def wait_for_watches(self) -> "Exits":
+        exits: "Exits" = []
+        self._wait(FOREVER, exits)
+        return exits
 
 
 class _Watcher:
     """The watches of one process, and their thread."""
 
-    def __init__(self) -> None:
-        self._pid = os.getpid()
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._lock = RLock()
-        # What a WaitSet knows a process by: all watches of it.
-        self._watches: "dict[object, list[Watch]]" = {}
-        # None where there is no thread.
-        self._waiting: "WaitSet | None" = None
-
-    def is_ours(self) -> bool:
-        return self._pid == os.getpid()
+        self._watches: "_Watches | None" = None
+        # The thread that takes it is the one that runs; another one ends at once.
+        self._turn = [True]
+        # A thread that has been started, and has not come to take the turn.
+        self._coming: "list[object]" = []
 
     def add(self, watch: Watch) -> None:
         with self._lock:
-            started = self._waiting is None
-            waiting = WaitSet() if self._waiting is None else self._waiting
-            watches = self._watches.setdefault(key_of(watch.proc), [])
-            watches.append(watch)
+            watches = self._watches
+            if watches is None:
+                watches = self._watches = _Watches()
+            watches.add_watch(watch)
             try:
-                waiting.add(watch.proc)
-                if started:
-                    self._start(waiting)
+                if self._turn and not self._coming:
+                    self._start()
             except BaseException:
-                self.remove(watch)
-                if started:
-                    waiting.close()
+                watches.discard_watch(watch)
+                if self._turn:
+                    self._is_needed()
                 raise
-            self._waiting = waiting
 
     def remove(self, watch: Watch) -> None:
+        if self._pid != os.getpid():
+            return
         with self._lock:
-            key = key_of(watch.proc)
-            watches = self._watches.get(key, [])
-            if watch in watches:
-                watches.remove(watch)
-            known = not watches and self._watches.pop(key, None) is not None
-            if known and self._waiting is not None:
-                self._waiting.discard(watch.proc)
+            if self._watches is not None:
+                self._watches.discard_watch(watch)
 
-    def _start(self, waiting: WaitSet) -> None:
+    def _start(self) -> None:
         import threading
 
-        thread = threading.Thread(target=self._run, args=(waiting,), name=__name__)
+        thread = threading.Thread(target=self._run, name=__name__)
+        self._coming.append(thread)
         try:
             thread.daemon = True
             thread.start()
-        except RuntimeError as error:
-            raise RuntimeError("watch() needs a daemon thread: %s" % error) from error
+        except BaseException as error:
+            self._coming.clear()
+            if isinstance(error, RuntimeError):
+                raise RuntimeError("watch() needs a daemon thread: %s" % error) from error
+            raise
 
-    def _run(self, waiting: WaitSet) -> None:
-        with waiting:
-            while True:
-                for proc, exitcode in waiting.wait():
-                    self._tell(proc, exitcode)
-                with self._lock:
-                    if not self._watches:
-                        self._waiting = None
-                        return
+    def _run(self) -> None:
+        try:
+            self._turn.pop()
+        except IndexError:
+            return
+        finally:
+            self._coming.clear()
+        try:
+            while self._is_needed():
+                watches = self._watches
+                if watches is not None:
+                    for target, exitcode in watches.wait_for_watches():
+                        target.key._call(exitcode)  # type: ignore[attr-defined]
+        except BaseException:
+            self._turn[:] = [True]
+            raise
 
-    def _tell(self, proc: "Any", exitcode: "int | None") -> None:
-        key = key_of(proc)
-        while True:
-            with self._lock:
-                watches = self._watches.get(key)
-                watch = watches.pop(0) if watches else None
-                if not watches:
-                    self._watches.pop(key, None)
-            if watch is None:
-                return
-            try:
-                watch.callback(watch.proc, exitcode)
-            except SystemExit:
-                pass  # which ends no more than a thread, elsewhere too
-            except BaseException:
-                _report()
+    def _is_needed(self) -> bool:
+        """Whether the thread is to go on; if not, the turn is free before the next watch comes."""
+        with self._lock:
+            if self._watches:
+                return True
+            if self._watches is not None:
+                self._watches.close()
+            self._watches = None
+            self._turn[:] = [True]
+            return False
 
 
 def _report() -> None:
@@ -142,5 +170,13 @@ def _report() -> None:
         sys.excepthook(*sys.exc_info())
 
 
-# The one of this process.
-_watchers: "list[_Watcher]" = []
+# That of this process, by its pid: a forked child makes another.
+_watchers: "dict[int, _Watcher]" = {}
+
+
+def _watcher() -> _Watcher:
+    pid = os.getpid()
+    for other in set(_watchers) - {pid}:
+        _watchers.pop(other, None)
+    # At once, as a signal handler may come here in the middle of it.
+    return _watchers.setdefault(pid, _Watcher(pid))

@@ -15,23 +15,24 @@ import sys
 from errno import EBADF, EINVAL, ENOENT, ENOSYS
 from io import UnsupportedOperation
 
-from .. import _exitcodes, _probe, _procfs
-from .._deadline import Deadline
+from .. import _checks
+from .._deadline import GRACE, NOW, Deadline
 from .._errors import log, no_such_process, os_error
-from .._fd import opened, own
+from .._fd import close, opened, own, poll
 from .._ffi import calls, linux
-from . import polling
+from .._outcome import RUNNING, NotYet
+from .._sources import exitcodes, procfs
+from . import polled, polled_procfs, polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-# How long a wait goes on for the exit code of a process that has exited, when
-# only its reaping, which is due any moment, will tell the code.
-_GRACE = 0.01
+    from .._outcome import Outcome
+    from .contract import Checks, Handle, Identity
 
 
-class Handle:
+class PidfdHandle:
     """A pidfd."""
 
     def __init__(self, pid: int) -> None:
@@ -42,10 +43,10 @@ class Handle:
         self.fd = fd
         self.pid = pid
         self.is_child = False
-        self._fallback: "polling.Handle | None" = None
+        self._fallback: "Handle | None" = None
 
     @classmethod
-    def from_fd(cls, fd: int) -> "Handle":
+    def from_fd(cls, fd: int) -> "PidfdHandle":
         """Take over a pidfd; the pid is None if it has none here, or none any more."""
         pid = _examine(fd)
         handle = cls.__new__(cls)
@@ -64,12 +65,9 @@ class Handle:
 
     def close(self) -> None:
         self.fd = -1
-        try:
-            self._owner.close()
-        except OSError as error:  # somebody else has closed it; Python >= 3.15 tells
-            log("pid %s, close: %s", self.pid, error)
+        close(self._owner)
 
-    def wait(self, deadline: Deadline, reap: bool) -> "Any":
+    def wait(self, deadline: Deadline, reap: bool) -> "Outcome":
         if self._fallback is not None:
             return self._fallback.wait(deadline, reap)
         # After the sleep the caches are cold, and each name and call costs: tidier
@@ -82,20 +80,20 @@ class Handle:
             if self.is_child and (reap or deadline.timeout is None):
                 info = self._ask_as_parent(waitid, options, deadline)
             if info is None:
-                event = self._poll(ready, deadline)
+                event = poll(fd, ready, deadline)
             if event == ready:
                 info = waitid(idtype, fd, options)
         except OSError as error:
             if event is None:
                 return self._fall_back(error, deadline, reap)
-            code = _exitcodes.without_waitid(error, self.pid, reap)
+            code = exitcodes.without_waitid(error, self.pid, reap)
             return self._code_of_other(False, deadline) if code is None else code
         if info is not None:
             return info.si_status if info.si_code == by_exit else -info.si_status
         if not event:
-            return _exitcodes.RUNNING
+            return RUNNING
         if event == ready and reap:
-            raise _exitcodes.NotYet
+            raise NotYet
         return self._code_of_other(bool(event & select.POLLHUP), deadline)
 
     def _ask_as_parent(self, waitid: "Any", options: int, deadline: Deadline) -> "Any":
@@ -105,30 +103,18 @@ class Handle:
                 options &= ~linux.WNOHANG
             return waitid(linux.P_PIDFD, self.fd, options)
         except OSError as error:
-            # ECHILD may be a running process: that of whom a fork made a brother.
+            # ECHILD does not prove an exit: after a fork it may be our sibling.
             log("pid %s, waitid: %s", self.pid, error)
             return None
 
-    def _poll(self, mask: int, deadline: Deadline) -> int:
-        """What happened to the pidfd; 0 at the deadline."""
-        poll = select.poll()
-        poll.register(self.fd, mask)
-        while True:
-            for _, event in poll.poll(deadline.milliseconds()):
-                if event != mask and event & select.POLLNVAL:
-                    raise os_error(EBADF, "poll", self.pid)  # not an exit: it is not open
-                return event
-            if deadline.expired():
-                return 0
-
-    def _fall_back(self, error: OSError, deadline: Deadline, reap: bool) -> "Any":
+    def _fall_back(self, error: OSError, deadline: Deadline, reap: bool) -> "Outcome":
         """Go on by polling."""
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0; our EBADF.
         log("pid %s is polled: %s", self.pid, error)
         if self.pid is None:
             raise error
         try:
-            fallback = polling.Handle(self.pid)
+            fallback = polling.open_polled(self.pid)
         except ProcessLookupError:
             return self._code_of_other(True, deadline)
         # The number could have gone to another process before the look, so the
@@ -151,23 +137,23 @@ class Handle:
         return False
 
     def _has_no_task(self) -> "bool | None":
-        info = self._get_info()
+        info = self.get_info()
         if info is not None:
             return info[0]
         try:
-            return int(_procfs.fd_info(self.fd)["Pid"]) < 0  # Linux 5.5
+            return int(procfs.fd_info(self.fd)["Pid"]) < 0  # Linux 5.5
         except (OSError, LookupError) as error:
             log("pid %s: %s", self.pid, error)
             return None
 
     def _code_of_other(self, reaped: bool, deadline: Deadline) -> "int | None":
-        """The exit code of who is not our child, or was reaped by somebody else."""
+        """The exit code of a process that is not our child, or was reaped by somebody else."""
         if reaped:
-            return (self._get_info() or (True, None))[1]
+            return (self.get_info() or (True, None))[1]
         # Ready, but not reaped when poll looked. What /proc says of the pid is
         # ours if the pidfd says afterwards that it still is not.
-        code = _exitcodes.from_zombie(self.pid)
-        info = self._get_info()
+        code = exitcodes.from_zombie(self.pid)
+        info = self.get_info()
         if info is None:
             return None if code is None or self._is_reaped() is not False else code
         reaped, status = info
@@ -175,49 +161,47 @@ class Handle:
             return status if reaped else code
         # Not to be seen in /proc: a moment later the parent may have reaped it.
         try:
-            reaped = bool(self._poll(0, Deadline(deadline.at_most(_GRACE))))
+            reaped = bool(poll(self.fd, 0, Deadline(deadline.at_most(GRACE))))
         except OSError as error:
             log("pid %s, poll: %s", self.pid, error)
-        return (self._get_info() or (True, None))[1] if reaped else None
+        return (self.get_info() or (True, None))[1] if reaped else None
 
-    def _get_info(self) -> "tuple[bool, int | None] | None":
-        """Whether it has been reaped, and its code then; None where that is not to be had."""
-        if not _probe.works(check_get_info):
+    def get_info(self) -> "tuple[bool, int | None] | None":
+        """Whether it has been reaped, and its code then; None if the system does not tell."""
+        if not _checks.works(check_get_info):
             return None
         try:
-            return _exitcodes.from_pidfd(self.fd)
+            return exitcodes.from_pidfd(self.fd)
         except OSError as error:  # a policy that came after the probe
             log("PIDFD_GET_INFO: %s", error)
             return None
 
     def send_signal(self, sig: int) -> None:
-        if _probe.works(check_send_signal):
+        if _checks.works(check_send_signal):
             try:
                 calls.get("pidfd_send_signal")(self.fd, sig)
                 return
             except ProcessLookupError:
                 raise
             except OSError as error:
-                if _probe.still_works(check_send_signal):
+                if _checks.still_works(check_send_signal):
                     raise
                 log("pidfd_send_signal: %s", error)  # a policy that came after the probe
-        if self.pid is None or self.wait(Deadline(0), False) is not _exitcodes.RUNNING:
+        if self.pid is None or self.wait(NOW, False) is not RUNNING:
             raise no_such_process(self.pid)
-        # Between the look and kill is a window: it would have to exit, be reaped,
-        # and all other pids be given out.
-        os.kill(self.pid, sig)
+        polled.kill(self.pid, sig)
 
-    def identify(self) -> "tuple[object, ...] | None":
-        if _probe.works(check_pidfs):
+    def identify(self) -> "Identity | None":
+        if _checks.works(check_pidfs):
             return "pidfd", os.fstat(self.fd).st_ino
-        identity = None if self.pid is None else polling.identify(self.pid)
+        identity = None if self.pid is None else polled_procfs.identify(self.pid)
         return identity if self._is_reaped() is False else None
 
 
 def _is_forbidden(error: OSError) -> bool:
     """Whether the process is there, but we must not send it a signal."""
     # A policy may say so of every process.
-    return isinstance(error, PermissionError) and _probe.still_works(check_send_signal)
+    return isinstance(error, PermissionError) and _checks.still_works(check_send_signal)
 
 
 def open_pidfd(pid: int) -> "Any":
@@ -251,10 +235,10 @@ def _examine(fd: int) -> "int | None":
 
 
 def _fd_info(fd: int) -> "dict[str, str] | None":
-    if not _probe.works(_procfs.check):
+    if not _checks.works(procfs.check):
         return None
     try:
-        return _procfs.fd_info(fd)
+        return procfs.fd_info(fd)
     except OSError as error:  # no file descriptor left, or /proc is no more
         log("fd %d: %s", fd, error)
         return None
@@ -263,7 +247,7 @@ def _fd_info(fd: int) -> "dict[str, str] | None":
 def _ask_pid(fd: int) -> "int | None":
     """The pid of a pidfd, without /proc; None if it has been reaped, or who knows."""
     try:
-        return _exitcodes.get_info(fd)[1] or None
+        return exitcodes.get_info(fd)[1] or None
     except ProcessLookupError:
         return None
     except OSError as error:  # Linux < 6.13, a policy, or not a pidfd
@@ -285,8 +269,6 @@ def check() -> None:
     # Before Android 12 the answer to an unlisted system call is a signal that kills.
     if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
         raise OSError(ENOSYS, "Android before 12 kills who calls pidfd_open")
-    if not hasattr(select, "poll"):
-        raise OSError(ENOSYS, "the select module has no poll")
     # What will be needed once there is no file descriptor left to load it with.
     for name in ("waitid", "pidfd_send_signal", "ioctl"):
         try:
@@ -296,23 +278,17 @@ def check() -> None:
     with_self(_check_poll)
 
 
-def _check_poll(handle: Handle) -> None:
-    if handle._poll(select.POLLIN, Deadline(0)):
+def _check_poll(handle: PidfdHandle) -> None:
+    if poll(handle.fd, select.POLLIN, NOW):
         raise OSError(ENOSYS, "poll takes a running process for an exited one")
 
 
-def with_self(use: "Callable[[Handle], None]") -> None:
-    handle = Handle(os.getpid())
+def with_self(use: "Callable[[PidfdHandle], None]") -> None:
+    handle = PidfdHandle(os.getpid())
     try:
         use(handle)
     finally:
         handle.close()
-
-
-def many(shared: bool) -> "Any":
-    from . import epoll
-
-    return epoll.Many(shared)
 
 
 def check_send_signal() -> None:
@@ -322,7 +298,7 @@ def check_send_signal() -> None:
 
 def check_get_info() -> None:
     """Ask about this very process: which tells of Linux 6.13, not yet of exit codes."""
-    with_self(lambda handle: _exitcodes.get_info(handle.fd) and None)
+    with_self(lambda handle: exitcodes.get_info(handle.fd) and None)
 
 
 def check_pidfs() -> None:
@@ -330,8 +306,9 @@ def check_pidfs() -> None:
     with_self(_check_inode)
 
 
-def _check_inode(handle: Handle) -> None:
-    with select.epoll() as other:
+def _check_inode(handle: PidfdHandle) -> None:
+    # Before Linux 6.9 all pidfds, as epolls still do, share one anonymous inode.
+    with calls.get("epoll")() as other:
         if os.fstat(handle.fd).st_dev == os.fstat(other.fileno()).st_dev:
             raise OSError(EINVAL, "pidfds have no inodes of their own")
 
@@ -344,13 +321,12 @@ def check_waitid() -> None:
         return
 
 
-# What the probe shows: name, the call it goes through, what asks for it.
-CALLS = (
+CHECKS: "Checks" = (
     ("pidfd_open", "pidfd_open", check),
     ("pidfd_send_signal", "pidfd_send_signal", check_send_signal),
     ("waitid", "waitid", check_waitid),
     ("PIDFD_GET_INFO", "ioctl", check_get_info),
     ("pidfd inodes", None, check_pidfs),
-    ("/proc", None, _procfs.check),
-    ("/proc exit status", None, _exitcodes.check_status),
+    ("/proc", None, procfs.check),
+    ("/proc exit status", None, exitcodes.check_status),
 )

@@ -49,6 +49,8 @@ def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
         own = __import__(module)
         if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
             return getattr(own, name), module.lstrip("_")
+    if make is None:  # somebody has patched it
+        raise ImportError("the module %s has no %s" % (module, name))
     binding = adapter()
     return make(binding, name), binding.name
 
@@ -106,6 +108,24 @@ def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | N
     return waitid
 
 
+def _timerfd_create(binding: "Any", name: str) -> "Callable[[int], int]":
+    """os.timerfd_create()."""
+    function = _bind(binding, name)
+    return lambda clock: function(clock, os.O_CLOEXEC)
+
+
+def _timerfd_settime(binding: "Any", name: str) -> "Callable[..., object]":
+    """os.timerfd_settime(), with one of its arguments."""
+    function = _bind(binding, name)
+
+    def timerfd_settime(fd: int, *, initial: float) -> None:
+        seconds = int(initial)
+        new = linux.ITIMERSPEC.pack(0, 0, seconds, int((initial - seconds) * 1e9))
+        function(fd, 0, binding.pointer(bytearray(new)), None)
+
+    return timerfd_settime
+
+
 def _kqueue(binding: "Any", name: str) -> "Any":
     from . import kqueue
 
@@ -122,6 +142,9 @@ _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "kqueue": ("select", _kqueue),
     "kevent": ("select", _kqueue),
     "ioctl": ("fcntl", None),
+    "epoll": ("select", None),
+    "timerfd_create": ("os", _timerfd_create),
+    "timerfd_settime": ("os", _timerfd_settime),
     "prctl": (None, _bind),
 }
 

@@ -11,6 +11,11 @@ PROTOTYPES = {
     "syscall": ("long", "long", "long", "long", "long", "long"),
     # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
+    # int timerfd_create(int clockid, int flags);                   Linux 2.6.27, glibc 2.8
+    "timerfd_create": ("int", "int", "int"),
+    # int timerfd_settime(int fd, int flags, const struct itimerspec *new_value,
+    #                     struct itimerspec *old_value);
+    "timerfd_settime": ("int", "int", "int", "void *", "void *"),
     # int prctl(int op, ...);
     "prctl": ("int", "int", "long", "long", "long", "long"),
 }
@@ -61,6 +66,11 @@ PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
 PIDFD_INFO = Struct("=Q8x3i32xi")
 PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
+
+CLOCK_MONOTONIC = 1
+# struct itimerspec: it_interval and it_value, each of seconds and nanoseconds. The functions
+# of this name have a long for both, on 32 bits, too.
+ITIMERSPEC = Struct("@4l")
 
 SIGINFO_SIZE = 128
 WORD = 8 if sys.maxsize > 2**32 else 4

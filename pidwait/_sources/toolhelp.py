@@ -6,7 +6,7 @@ See CreateToolhelp32Snapshot in its documentation.
 
 import os
 
-from ._ffi import calls, win32
+from .._ffi import calls, win32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ import os
 import sys
 from errno import ENOENT
 
-from . import _probe
-from ._errors import log
-from ._fd import opened
+from .. import _checks
+from .._errors import log
+from .._fd import opened
 
 
 class Stat:
@@ -42,7 +42,7 @@ def read_stat(pid: int) -> "Stat | None":
 
 def links_tell_exit(pid: int) -> bool:
     """Whether it is known to have exited, by what can be asked without a file descriptor."""
-    if not _probe.works(check):
+    if not _checks.works(check):
         return False
     try:
         os.readlink("/proc/%d/cwd" % pid)
@@ -82,7 +82,7 @@ def thread_group(pid: int) -> "int | None":
 
 
 def _read_entry(pid: int, name: str) -> "bytes | None":
-    if not _probe.works(check):
+    if not _checks.works(check):
         return None
     path = "/proc/%d/%s" % (pid, name)
     try:

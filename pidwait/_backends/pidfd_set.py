@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux, many at once: epoll(7) over pidfds.
+
+A pidfd gets ready twice, once its process is a zombie and once it has been reaped, and
+one that was closed stays in the epoll, and ready, for as long as a forked child has a
+copy of it. So each is armed for one event: EPOLLONESHOT. An event that a signal
+handler's exception has swallowed comes again once all have been armed anew.
+"""
+
+import os
+from collections import deque
+from errno import EBADF, ENOENT
+from select import POLLIN
+from time import monotonic
+
+from .. import _checks
+from .._deadline import GRACE, LONGEST, NOW
+from .._errors import log
+from .._fd import close, opened, own, poll
+from .._ffi import calls, linux
+from .._highfds import moved_up, raised
+from .._outcome import RUNNING
+from . import pidfd, timers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from .._outcome import Outcome
+    from .contract import Member, Report
+
+# How many exits one sleep brings.
+_BATCH = 256
+_AGES = 2e6  # of 2**31 ms that epoll_wait(2) takes
+
+_ONESHOT = 1 << 30
+_ARMED = 0x001 | _ONESHOT  # EPOLLIN
+_REQUEST, _GET_INFO, _EXIT = linux.PIDFD_INFO_REQUEST, linux.PIDFD_GET_INFO, linux.PIDFD_INFO_EXIT
+_unpack = linux.PIDFD_INFO.unpack
+
+
+class PidfdSet:
+    def __init__(self, shared: bool) -> None:
+        self._bell: "Any" = None
+        self._timer: "timers.TimerFd | None" = None
+        # What is set: the bell, the timer.
+        self._is_ringing = self._is_timed = False
+        # pidfd: whose it is
+        self._members: "dict[int, Member]" = {}
+        # pidfd: until when its exit code is waited for; all for as long, so the first is next
+        self._fading: "dict[int, float]" = {}
+        # What the epoll told, and has still to be taken.
+        self._events: "deque[tuple[int, int]]" = deque()
+        self._tells = _checks.works(pidfd.check_get_info)
+        self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
+        self._epoll: "Any" = moved_up(calls.get("epoll")())
+        if shared:
+            self._make_bell()
+        # Seconds of a sleep; less where nobody could end it.
+        self._longest = LONGEST if shared and self._bell is None else _AGES
+
+    def _make_bell(self) -> None:
+        """A file descriptor that is always ready; it rings while the epoll has it."""
+        try:
+            reader, writer = map(own, os.pipe())
+            writer.close()
+            self._bell = moved_up(reader)
+        except OSError as error:
+            log("without a bell: %s", error)
+
+    def forked(self) -> "PidfdSet":
+        """The epoll is still the parent's, too, and so is the timer; the pidfds are ours."""
+        try:
+            copy = PidfdSet(True)
+            for fd, member in list(self._members.items()):
+                copy._epoll.register(fd, _ARMED)
+                copy._members[fd] = member
+                del self._members[fd]
+            return copy
+        finally:
+            self.close()
+
+    def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
+        return raised(self._add_all, members)  # type: ignore[no-any-return]
+
+    def _add_all(
+        self, move: "Callable[[Any], Any]", members: "Sequence[Member]"
+    ) -> "list[tuple[Member, OSError]]":
+        failed = []
+        for member in members:
+            try:
+                self._add(member, move)
+            except OSError as error:
+                failed.append((member, error))
+        return failed
+
+    def _add(self, member: "Member", move: "Callable[[Any], Any]") -> None:
+        member.ticket = None
+        if member.pid is None:  # a pidfd from elsewhere
+            file = opened(os.dup, member.fileno())
+        else:
+            file = pidfd.open_pidfd(member.pid)
+        file = member.ticket = move(file)
+        fd = file.fileno()
+        try:
+            self._fading.pop(fd, None)
+            self._members[fd] = member
+            self._epoll.register(fd, _ARMED)
+        except BaseException:
+            self._members.pop(fd, None)
+            file.close()
+            raise
+
+    def discard(self, member: "Member") -> None:
+        file: "Any" = member.ticket
+        if file is not None and not file.closed:
+            self._forget(file.fileno())
+
+    def has_exited(self, member: "Member") -> bool:
+        file: "Any" = member.ticket
+        return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
+
+    def sleep(self, seconds: "float | None") -> None:
+        if seconds is None or seconds > self._longest:
+            seconds = self._longest
+        if self._fading:
+            seconds = min(seconds, GRACE)
+        events = self._epoll.poll(seconds, _BATCH)
+        self._events.extend(events)
+
+    def take(self, report: "Report", last: bool) -> None:
+        # After the sleep the caches are cold, and each name and call costs.
+        members, events = self._members, self._events
+        while events:
+            fd = events[0][0]
+            member = members.get(fd)
+            if member is not None:
+                # The event need not be for this member: another thread may have discarded
+                # that one, and its number gone to the next pidfd. So each source of the code
+                # has to say itself that the process has exited.
+                code: "Outcome" = RUNNING
+                if self._tells:
+                    info = bytearray(_REQUEST)
+                    try:
+                        self._ioctl(fd, _GET_INFO, info, True)
+                        mask, _, _, _, status = _unpack(info)
+                        if mask & _EXIT:
+                            code = -(status & 0x7F) or status >> 8 & 0xFF
+                    except OSError as error:
+                        log("PIDFD_GET_INFO: %s", error)
+                if code is RUNNING:
+                    code = self._look(fd, member.pid)
+                if code is not RUNNING:
+                    report((member, code))
+                    del members[fd]
+                    close(member.ticket)
+            events.popleft()
+        if self._fading:
+            self._give_up(report, last)
+
+    def recover(self) -> None:
+        for fd in list(self._members):
+            try:
+                self._epoll.modify(fd, _ARMED)
+            except OSError as error:
+                # Closed, before the exception came. A policy is another matter.
+                if error.errno not in (EBADF, ENOENT):
+                    raise
+                self._members.pop(fd, None)
+
+    def _look(self, fd: int, pid: "int | None") -> "Outcome":
+        handle = _Borrowed(fd, pid)
+        code = handle.wait(NOW, False)
+        if code is RUNNING:
+            self._epoll.modify(fd, _ARMED)
+        elif code is None and (handle.get_info() or (True, None))[0] is False:
+            # Only its reaping, which is due any moment, will tell.
+            self._epoll.modify(fd, _ONESHOT)  # EPOLLHUP comes all the same
+            self._fading.setdefault(fd, monotonic() + GRACE)
+            return RUNNING
+        return code
+
+    def _give_up(self, report: "Report", last: bool) -> None:
+        now = monotonic()
+        for fd, until in list(self._fading.items()):
+            member = self._members.get(fd)
+            if member is None:
+                del self._fading[fd]
+            elif last or until <= now:
+                report((member, _Borrowed(fd, member.pid).wait(NOW, False)))
+                self._forget(fd)
+
+    def _forget(self, fd: int) -> None:
+        member = self._members.pop(fd, None)
+        self._fading.pop(fd, None)
+        if member is None:
+            return
+        try:
+            self._epoll.unregister(fd)
+        except OSError as error:  # somebody else has closed it
+            log("fd %d: %s", fd, error)
+        close(member.ticket)
+
+    def delay(self) -> "float | None":
+        if self._events:
+            return 0.0
+        for until in self._fading.values():
+            return max(0.0, until - monotonic())
+        return None
+
+    def alarm(self, seconds: "float | None") -> None:
+        self._ring(seconds is not None and seconds <= 0)
+        self._set_timer(seconds if seconds is not None and seconds > 0 else None)
+
+    def _ring(self, on: bool) -> None:
+        if self._bell is None or on is self._is_ringing:
+            return
+        if on:
+            self._epoll.register(self._bell, 0)  # EPOLLHUP comes all the same
+        else:
+            self._epoll.unregister(self._bell)
+        self._is_ringing = on
+
+    def _set_timer(self, seconds: "float | None") -> None:
+        if seconds is None and not self._is_timed:
+            return
+        self._is_timed = True
+        self._make_timer().set(seconds)
+        self._is_timed = seconds is not None
+
+    def _make_timer(self) -> "timers.TimerFd":
+        if self._timer is None:
+            timer = timers.open_timerfd()
+            timer.file = moved_up(timer.file)
+            self._epoll.register(timer.fileno(), 0x001)
+            self._timer = timer
+        return self._timer
+
+    def fileno(self) -> int:
+        try:
+            self._make_timer()  # later there may be no file descriptor left
+        except OSError as error:
+            log("without a timer: %s", error)
+        fd: int = self._epoll.fileno()
+        return fd
+
+    def close(self) -> None:
+        self._epoll.close()
+        while self._members:
+            close(self._members.popitem()[1].ticket)
+        for file in (self._bell, self._timer):
+            if file is not None:
+                close(file)
+
+
+class _Borrowed(pidfd.PidfdHandle):
+    """A look through a pidfd that is not to be closed after it."""
+
+    def __init__(self, fd: int, pid: "int | None") -> None:
+        self._start(fd, pid)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux, polled: /proc/<pid>/stat, and what can be asked without it.
+
+A process is known by its pid and its start time. Where /proc can't be read for want of a
+file descriptor, its links still tell a zombie. Where it is hidden, our own children are known
+by waitid(2); of others only kill(2) tells, which takes a zombie for alive.
+"""
+
+from .._errors import no_such_process
+from .._ffi import linux
+from .._outcome import NotYet, from_status
+from .._sources import exitcodes, procfs
+from .polled import PolledHandle, cpu_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .contract import Identity
+
+
+class ProcfsHandle(PolledHandle):
+    __slots__ = ("_started", "_stat")
+
+    clock = staticmethod(cpu_time)
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        # What /proc told last; None where it did not.
+        self._stat = procfs.read_stat(pid)
+        self._started = self._stat and self._stat.started
+        if self._stat is None and not exitcodes.exists(pid):
+            raise no_such_process(pid)
+        if procfs.thread_group(pid) not in (pid, None):
+            raise no_such_process(pid, "a thread's ID, not a process's")
+
+    def has_exited(self) -> bool:
+        stat = self._stat = procfs.read_stat(self.pid)
+        if stat is None:
+            return self._has_exited_unseen()
+        if self._started is None:
+            self._started = stat.started
+        return stat.exited or stat.started != self._started
+
+    def _has_exited_unseen(self) -> bool:
+        try:
+            if exitcodes.from_child(linux.P_PID, self.pid, self.pid, False) is not None:
+                return True
+        except NotYet:
+            return False
+        return procfs.links_tell_exit(self.pid) or not exitcodes.exists(self.pid)
+
+    def collect(self, reap: bool) -> "int | None":
+        stat = self._stat
+        if stat is None:
+            if not exitcodes.exists(self.pid):
+                return None
+        elif stat.started != self._started:
+            return None
+        elif stat.status and not reap:
+            return from_status(stat.status)
+        code = None
+        try:
+            code = exitcodes.from_child(linux.P_PID, self.pid, self.pid, reap)
+        except NotYet:
+            if reap:
+                raise
+        if code is None:
+            code = exitcodes.from_zombie(self.pid)
+        # What was asked by the pid counts if the pid still belongs to the same process.
+        return code if reap or self._is_same() else None
+
+    def _is_same(self) -> bool:
+        stat = procfs.read_stat(self.pid)
+        return stat is None or stat.started == self._started
+
+    def identify(self) -> "Identity | None":
+        return None if self._started is None else ("start", self.pid, self._started)
+
+
+def identify(pid: int) -> "Identity | None":
+    stat = procfs.read_stat(pid)
+    return None if stat is None else ("start", pid, stat.started)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once, polled: all are looked at, at intervals that double from 0.1 to 40 ms.
+
+With many of them the interval grows further, so that looking takes less than 5 % of a core.
+What else has to be asked again and again is looked at in the same turns: an owner that has
+not reaped yet.
+"""
+
+import time
+from collections import deque
+from errno import EAGAIN
+from functools import partial
+from time import monotonic
+
+from .._deadline import LONGEST, NOW, SHORTEST, share
+from .._outcome import RUNNING
+from . import timers
+from .polling import clock, open_polled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .._outcome import Outcome
+    from .contract import Member, Report
+
+    Look = Callable[[], Outcome]
+
+
+class PolledSet:
+    def __init__(self, shared: bool = True) -> None:
+        self._looks: "dict[Member, Look]" = {}
+        # What a look has found, and has still to be taken.
+        self._found: "deque[tuple[Member, Outcome]]" = deque()
+        self._interval = self._next_look = 0.0
+        # Whoever takes it looks; a look can run other people's code, which may come here again.
+        self._turn = [True]
+        self._timer: "timers.Timer | None" = None
+
+    def forked(self) -> "PolledSet":
+        copy = PolledSet()
+        copy._looks.update(self._looks)
+        copy._found.extend(self._found)
+        self.close()
+        return copy
+
+    def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
+        failed = []
+        for member in members:
+            try:
+                if member.pid is None:
+                    raise OSError(EAGAIN, "it has no pid to be polled by")
+                self.add_look(member, partial(open_polled(member.pid).wait, NOW, False))
+            except OSError as error:
+                failed.append((member, error))
+        return failed
+
+    def add_look(self, member: "Member", look: "Look") -> None:
+        """Have ``look()`` asked until it does not say RUNNING."""
+        self._looks[member] = look
+        self._interval = self._next_look = 0.0
+
+    def discard(self, member: "Member") -> None:
+        self._looks.pop(member, None)
+
+    def __contains__(self, member: "Member") -> bool:
+        return member in self._looks
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def has_exited(self, member: "Member") -> bool:
+        look = self._looks.get(member)
+        return look is not None and look() is not RUNNING
+
+    def sleep(self, seconds: "float | None") -> None:
+        # Nobody can end it, so it is never for long.
+        seconds = LONGEST if seconds is None else min(seconds, LONGEST)
+        delay = self.delay()
+        time.sleep(seconds if delay is None else min(seconds, delay))
+
+    def look(self) -> None:
+        """Look at all of them, without the lock of whoever shares the set."""
+        try:
+            self._turn.pop()
+        except IndexError:  # another thread does
+            return
+        try:
+            # Not by the wall clock: a look can stand still for seconds where other threads have
+            # the interpreter, or the machine is stopped, and the next would be minutes away.
+            began = clock()
+            for member, look in list(self._looks.items()):
+                found = look()
+                if found is not RUNNING and self._looks.get(member) is look:
+                    self._found.append((member, found))
+                    self._looks.pop(member, None)
+            self._interval = min(max(self._interval * 2, SHORTEST), LONGEST)
+            self._next_look = monotonic() + max(self._interval, share(clock() - began))
+        finally:
+            self._turn.append(True)
+
+    def take(self, report: "Report", last: bool) -> None:
+        while self._found:
+            report(self._found[0])
+            self._found.popleft()
+
+    def recover(self) -> None:
+        """Nothing gets lost: what has exited is found again, or was."""
+
+    def delay(self) -> "float | None":
+        if self._found:
+            return 0.0
+        if not self._looks:
+            return None
+        if not self._turn:  # another thread looks
+            return LONGEST
+        return max(0.0, self._next_look - monotonic())
+
+    def alarm(self, seconds: "float | None") -> None:
+        if self._timer is not None:
+            self._timer.set(seconds)
+
+    def fileno(self) -> int:
+        if self._timer is None:
+            self._timer = timers.open_timer()
+        return self._timer.fileno()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.close()
+        self._looks.clear()

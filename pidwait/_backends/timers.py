@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A file descriptor that gets readable after a while: for sets that somebody's event loop polls.
+
+timerfd            Linux 2.6.27
+kqueue, EVFILT_TIMER   macOS and the BSDs
+"""
+
+import select
+from errno import ENOSYS
+
+from .. import _checks, _ffi
+from .._deadline import Deadline
+from .._fd import close, opened, poll
+from .._ffi import calls, linux
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol  # novm
+
+    class Timer(Protocol):  # novm
+        def set(self, seconds: "float | None") -> None:
+            """Be readable in so many seconds, and from then on; None: never."""
+
+        def fileno(self) -> int: ...
+
+        def close(self) -> None: ...
+
+
+# 0 would disarm it.
+_AT_ONCE = 1e-9
+
+
+class TimerFd:
+    """timerfd_create(2)."""
+
+    def __init__(self) -> None:
+        self._settime = calls.get("timerfd_settime")
+        self.file: "Any" = opened(calls.get("timerfd_create"), linux.CLOCK_MONOTONIC)
+
+    def set(self, seconds: "float | None") -> None:
+        initial = 0.0 if seconds is None else max(seconds, _AT_ONCE)
+        self._settime(self.file.fileno(), initial=initial)
+
+    def fileno(self) -> int:
+        fd: int = self.file.fileno()
+        return fd
+
+    def close(self) -> None:
+        close(self.file)
+
+
+def check() -> None:
+    """Have one go off."""
+    timer = TimerFd()
+    try:
+        timer.set(0)
+        if not poll(timer.fileno(), select.POLLIN, Deadline(1)):
+            raise OSError(ENOSYS, "a timerfd does not go off")
+    finally:
+        timer.close()
+
+
+def open_timerfd() -> TimerFd:
+    error = _checks.ask(check)
+    if error is not None:
+        raise error
+    return TimerFd()
+
+
+def open_timer() -> "Timer":
+    """A timer of its own; OSError where the system has none."""
+    if _ffi.PLATFORM in ("linux", "android"):
+        return open_timerfd()
+    raise OSError(ENOSYS, "this system has no timer with a file descriptor")

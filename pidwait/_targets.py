@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is waited for: a pid, or an object that stands for a process, and reaps it or not.
+
+Each kind of object is known by what it has, not by its class: two copies of a library can
+live in one process, and to ask for a class would import its module. The life of a target:
+
+    known()     asked before anything is opened: an object that has its code answers with it
+    open        a handle, or a place in a set, by the pid
+    confirm()   asked again: the pid may already belong to another process, if the object's
+                own was reaped before the handle was opened
+    wait        the handle, or the set, tells of the exit
+    settle()    the owner reaps; it never blocks, so RUNNING says: not yet, ask again
+
+The object's own code runs in all three, and may do anything. What it raises is logged, and
+costs no more than its answer; what a signal handler raises in the middle of it comes through.
+"""
+
+import os
+import sys
+from time import monotonic
+
+from ._errors import TRANSIENT, is_of_signal_handler, log
+from ._fork import importer
+from ._outcome import RUNNING
+from ._sources import exitcodes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol, Union  # novm
+
+    from ._outcome import Outcome
+
+    class HasPid(Protocol):  # novm
+        @property
+        def pid(self) -> "int | None": ...
+
+    Proc = Union[int, HasPid]
+
+# Seconds that an owner may take when its child is no more: another thread may have reaped it,
+# and be about to say so.
+_PATIENCE = 1.0
+_PID_MAX = 2**31 - 1  # of C's pid_t
+
+
+def check_pid(pid: "Any", name: str = "pid", instead: str = "") -> int:
+    if isinstance(pid, bool) or not hasattr(pid, "__index__"):
+        raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))
+    number: int = pid.__index__()
+    if number <= 0:
+        raise ValueError("%s must be positive, not %d" % (name, number))
+    if number > _PID_MAX:
+        raise ValueError("%s must be at most %d, not %d" % (name, _PID_MAX, number))
+    return number
+
+
+def key_of(proc: "Any") -> object:
+    """What a process is found by: its pid, or the object itself, hashable or not."""
+    if type(proc) is int:
+        return proc
+    return proc.__index__() if hasattr(proc, "__index__") else ("id", id(proc))
+
+
+class Target:
+    """A process that nobody here reaps: a pid, or any object with one."""
+
+    # A set has as many as it has members. ``ticket`` is for the backend's set, ``is_member``
+    # for the engine: whether it is still to be reported.
+    __slots__ = ("is_member", "key", "pid", "proc", "ticket")
+
+    def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
+        self.proc = proc
+        self.pid = pid
+        self.key = key
+        self.ticket: object = None
+        self.is_member = False
+
+    def fileno(self) -> int:
+        fd: int = self.proc.fileno()
+        return fd
+
+    def known(self) -> "Outcome":
+        """The exit code that the object already has; RUNNING if it knows of no exit."""
+        return RUNNING
+
+    def confirm(self) -> "Outcome":
+        """Not RUNNING if what has the pid now is not, or no more, the object's process."""
+        return RUNNING
+
+    def settle(self, code: "int | None") -> "Outcome":
+        """Have the owner reap the process, which has exited; RUNNING while it has not done so.
+
+        ``code`` is what could be seen from outside. It may be called again after the end.
+        """
+        return code
+
+
+class _Object(Target):
+    """An object whose own code is asked."""
+
+    __slots__ = ()
+
+    def known(self) -> "Outcome":
+        return self._guarded(RUNNING, self._known)
+
+    def confirm(self) -> "Outcome":
+        return self._guarded(RUNNING, self._confirm)
+
+    def settle(self, code: "int | None") -> "Outcome":
+        return self._guarded(code, self._settle, code)
+
+    def _known(self) -> "Outcome":
+        return RUNNING
+
+    def _confirm(self) -> "Outcome":
+        return self._known()
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        return code
+
+    def _guarded(
+        self, otherwise: "Outcome", ask: "Callable[..., Outcome]", *arguments: "int | None"
+    ) -> "Outcome":
+        try:
+            return ask(*arguments)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            log("pid %s, %s: %r", self.pid, type(self.proc).__name__, error)
+            return self._after_error(error, otherwise)
+
+    def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
+        return otherwise
+
+
+class _Owner(_Object):
+    """An object that reaps its process."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
+        super().__init__(proc, pid, key)
+        self._until: "float | None" = None
+
+    def _not_reaped(self, code: "int | None") -> "Outcome":
+        """What settle() says where the owner has not reaped, though the process has exited."""
+        # A tracer, or a thread inside of the owner, keeps our zombie from it.
+        if self.pid is not None and exitcodes.is_our_child(self.pid):
+            return RUNNING
+        if self._until is None:
+            self._until = monotonic() + _PATIENCE
+        return RUNNING if monotonic() < self._until else code
+
+    def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
+        # An import fails for want of a file descriptor, too.
+        transient = isinstance(error, ImportError) or (
+            isinstance(error, OSError) and error.errno in TRANSIENT
+        )
+        if otherwise is RUNNING or not transient:
+            return otherwise
+        return self._not_reaped(otherwise)
+
+
+class AsyncioTarget(_Object):
+    """asyncio.subprocess.Process and its like: reaped by an event loop, in its own time."""
+
+    __slots__ = ()
+
+    def _known(self) -> "Outcome":
+        code: "int | None" = self.proc.returncode
+        return RUNNING if code is None else code
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        known = self._known()
+        return known if code is None and known is not RUNNING else code
+
+
+class PopenTarget(_Owner):
+    """subprocess.Popen and its like: poll() reaps, and sets returncode."""
+
+    __slots__ = ("_is_inherited",)
+
+    def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
+        super().__init__(proc, pid, key)
+        self._is_inherited = False
+
+    def _known(self) -> "Outcome":
+        code: "int | None" = self.proc.returncode
+        return RUNNING if code is None else code
+
+    def _confirm(self) -> "Outcome":
+        known = self._known()
+        if known is not RUNNING or hasattr(self.proc, "_handle"):  # Windows
+            return known
+        if self.pid is None or exitcodes.is_our_child(self.pid) is not False:
+            return RUNNING
+        # It is not our child. Either somebody else has reaped the Popen's (another thread by
+        # waitpid(-1); SIGCHLD ignored), or the Popen is our parent's, and its child our sibling.
+        if importer.is_me() or not exitcodes.is_our_sibling(self.pid):
+            return None
+        self._is_inherited = True
+        return RUNNING
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        # In a forked child its lock may be held for ever.
+        if self._is_inherited:
+            return code
+        lost = code is None and self._is_lost()
+        # While another thread is inside wait() or poll(), poll() does not wait for it: it
+        # returns None, though the process has exited.
+        if self.proc.poll() is None:
+            return self._not_reaped(code)
+        return self._known() if code is None and not lost else code
+
+    def _is_lost(self) -> bool:
+        """Whether somebody else reaped it, which a Popen reports as exit code 0."""
+        # Popen reaps and sets returncode under this lock. So when the child is no more, nobody
+        # is inside, and there is still no returncode, it was not the Popen. If another thread
+        # is inside, it is about to set it. gevent's Popen has no lock, and never guesses.
+        lock = getattr(self.proc, "_waitpid_lock", None)
+        if lock is None or hasattr(self.proc, "_handle"):  # Windows: it can always tell
+            return False
+        if not lock.acquire(False):
+            return False
+        try:
+            return self.proc.returncode is None
+        finally:
+            lock.release()
+
+
+class MultiprocessingTarget(_Owner):
+    """multiprocessing.Process and its like: exitcode reaps, or asks the fork server."""
+
+    __slots__ = ()
+
+    def _known(self) -> "Outcome":
+        code: "int | None" = self.proc.exitcode
+        if code is None or self._is_any_signal(code):
+            return RUNNING
+        self._join()
+        return code
+
+    def _join(self) -> None:
+        """Have multiprocessing forget it; exitcode has reaped it."""
+        try:
+            self.proc.join(0)
+        except AssertionError:  # in a fork of its parent, where there is nothing to be done
+            log("pid %s is not our child", self.pid)
+
+    def _confirm(self) -> "Outcome":
+        known = self._known()
+        if known is RUNNING and self._is_any_signal(self.proc.exitcode):
+            return None
+        return known
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        known: "int | None" = self.proc.exitcode
+        if known is None:
+            return self._not_reaped(code) if self._can_reap() else code
+        self._join()
+        # The fork server of Python 3.6 exits with another code than it tells, and 255 is also
+        # what a fork server's child has when the server could not tell.
+        return code if known == 255 and self._method() == "forkserver" else known
+
+    def _can_reap(self) -> bool:
+        """Whether exitcode may still come: not for parent_process(), nor in a forked child."""
+        parent = getattr(self.proc, "_parent_pid", os.getpid())
+        return self._method() is not None and parent == os.getpid()
+
+    def _method(self) -> "str | None":
+        method: "str | None" = getattr(getattr(self.proc, "_popen", None), "method", None)
+        return method
+
+    def _is_any_signal(self, code: "int | None") -> bool:
+        """Whether it is 255 of a fork server that can't tell negative codes: Python 3.6."""
+        server = sys.modules.get("multiprocessing.forkserver")
+        return (
+            code == 255 and self._method() == "forkserver" and hasattr(server, "read_unsigned")
+        )
+
+
+class PsutilTarget(_Object):
+    """psutil.Process: it reaps nothing, but remembers when its process started."""
+
+    __slots__ = ()
+
+    def _confirm(self) -> "Outcome":
+        return RUNNING if self.proc.is_running() else None
+
+
+class ProcessTarget(_Object):
+    """Our Process, or another copy's: it remembers which process it is for."""
+
+    __slots__ = ()
+
+    def _known(self) -> "Outcome":
+        if not self.proc.has_exited():
+            return RUNNING
+        code: "int | None" = self.proc.exitcode
+        return code
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        known = self._known()
+        return code if known is None or known is RUNNING else known
+
+
+class ChildTarget(_Owner):
+    """Our Child, perhaps another copy's: wait() reaps."""
+
+    __slots__ = ()
+
+    def _known(self) -> "Outcome":
+        if not self.proc.reaped:
+            return RUNNING
+        code: "int | None" = self.proc.exitcode
+        return code
+
+    def _settle(self, code: "int | None") -> "Outcome":
+        known: "int | None" = None
+        try:
+            known = self.proc.wait(0)
+        except TimeoutError as error:
+            if is_of_signal_handler(error):
+                raise
+            return self._not_reaped(code)
+        return code if known is None else known
+
+
+_KINDS = (
+    (ChildTarget, ("reaped", "exitcode")),
+    (ProcessTarget, ("backend", "has_exited", "exitcode")),
+    (PopenTarget, ("returncode", "poll")),  # psutil's, too
+    (AsyncioTarget, ("returncode",)),
+    (PsutilTarget, ("is_running", "create_time")),
+    (MultiprocessingTarget, ("exitcode", "join")),
+    (Target, ()),
+)
+
+
+def find(proc: "Proc", key: object = None) -> Target:
+    """The target for what a caller gave; TypeError or ValueError if it stands for no process.
+
+    ``key`` is what the engine knows it by, if not by key_of().
+    """
+    key = key_of(proc) if key is None else key
+    if hasattr(proc, "__index__"):
+        return Target(proc, check_pid(proc, "proc"), key)
+    if not hasattr(proc, "pid"):
+        many = isinstance(proc, (list, tuple, set, frozenset, dict))
+        raise TypeError(
+            "proc must be a process ID or an object with a pid, not %s%s"
+            % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
+        )
+    kind = next(kind for kind, names in _KINDS if all(hasattr(proc, name) for name in names))
+    if proc.pid is not None:
+        return kind(proc, check_pid(proc.pid, "proc.pid"), key)
+    if kind not in (ProcessTarget, ChildTarget):
+        raise ValueError("proc has no pid: it has not been started")
+    return kind(proc, None, key)  # of a pidfd from elsewhere
