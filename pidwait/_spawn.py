@@ -27,7 +27,7 @@ from errno import (
 )
 
 from . import _probe
-from ._ffi import calls, spawn
+from ._ffi import calls, libc_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -305,9 +305,9 @@ def _others(passed: "list[int]", limit: int) -> "Iterator[int]":
 
 def _build_attributes(group: int, session: bool, restore_signals: bool) -> Structure:
     structure = Structure("posix_spawnattr")
-    flags = spawn.USEVFORK
+    flags = libc_spawn.USEVFORK
     if restore_signals:
-        flags |= spawn.SETSIGDEF or 0
+        flags |= libc_spawn.SETSIGDEF or 0
         signals = calls.get("spawn_memory")()
         calls.get("sigemptyset")(signals)
         for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):  # what Python itself ignores
@@ -317,12 +317,12 @@ def _build_attributes(group: int, session: bool, restore_signals: bool) -> Struc
     if group > _INT_MAX:
         raise Unable("%d is no process group" % group)
     if group >= 0:
-        flags |= spawn.SETPGROUP
+        flags |= libc_spawn.SETPGROUP
         _check(calls.get("posix_spawnattr_setpgroup")(structure.pointer, group))
     if session:
         if not _probe.works(check_setsid):
             raise Unable("no POSIX_SPAWN_SETSID")
-        flags |= spawn.SETSID or 0
+        flags |= libc_spawn.SETSID or 0
     _check(calls.get("posix_spawnattr_setflags")(structure.pointer, flags))
     return structure
 
@@ -351,7 +351,7 @@ def check() -> None:
     """Have attributes with all flags that are always needed."""
     if os.name == "nt":
         raise OSError(ENOSYS, "Windows has no posix_spawn")
-    if spawn.SETSIGDEF is None:
+    if libc_spawn.SETSIGDEF is None:
         raise OSError(ENOSYS, "the flags of posix_spawn are not known here")
     _build_attributes(0, False, True)
     Structure("posix_spawn_file_actions")
@@ -360,10 +360,10 @@ def check() -> None:
 
 def check_setsid() -> None:
     """Set the flag."""
-    if spawn.SETSID is None:
+    if libc_spawn.SETSID is None:
         raise OSError(ENOSYS, "the number of POSIX_SPAWN_SETSID is not known here")
     structure = Structure("posix_spawnattr")
-    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, spawn.SETSID))
+    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, libc_spawn.SETSID))
 
 
 def check_chdir() -> None:

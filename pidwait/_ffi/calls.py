@@ -134,6 +134,6 @@ if sys.platform == "win32":
 
     _CALLS.update(kernel32.CALLS)
 else:
-    from . import spawn
+    from . import libc_spawn
 
-    _CALLS.update(spawn.CALLS)
+    _CALLS.update(libc_spawn.CALLS)
