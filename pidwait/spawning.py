@@ -191,36 +191,30 @@ def spawn(
         raise ValueError("pass_fds needs close_fds")
     if _left:
         _reap_left()
-    pid = None
+    request = None
     if os.name != "nt":
-        from . import _spawn
+        from . import _posix_spawn
 
-        encoded = [os.fsencode(arg) for arg in argv]
         out = 1 if stdio[1] == _INHERIT else stdio[1]
-        request = _spawn.Request(
-            argv=encoded,
-            executable=encoded[0],
+        request = _posix_spawn.Request(
+            args=argv,
+            executable=argv[0],
             env=env,
-            cwd=None if cwd is None else os.fsencode(cwd),
+            cwd=cwd,
             stdio=(stdio[0], stdio[1], out if stdio[2] == _STDOUT else stdio[2]),
-            close_fds=bool(close_fds),
+            close_fds=close_fds,
             pass_fds=passed,
             group=-1 if process_group is None else process_group,
-            session=bool(start_new_session),
-            restore_signals=True,
+            session=start_new_session,
         )
-        try:
-            pid = _spawn.start(request)
-        except _spawn.NotStarted as error:
-            raise OSError(error.errno, error.strerror, cwd if error.of_cwd else argv[0]) from None
-        except _spawn.Unable as error:
-            log("%r is started by subprocess: %s", argv[0], error)
-    if pid is not None:
-        return _child(pid, args)
+        pid = _posix_spawn.start(request)
+        if pid is not None:
+            return _child(pid, args)
     from . import subprocess
 
-    start: "Any" = subprocess.Popen
-    popen = start(  # novm
+    popen: "Any" = subprocess.Popen.__new__(subprocess.Popen)
+    popen._refused = request  # which is not to be asked for again
+    popen.__init__(  # novm
         argv,
         env=env,
         cwd=cwd,

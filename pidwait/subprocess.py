@@ -19,7 +19,6 @@ from types import FunctionType
 
 from . import process
 from ._errors import TimeoutExpired as _TimeoutExpired
-from ._errors import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,35 +123,50 @@ def _spawn(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
         or hasattr(plan["args"], "__fspath__")
     ):
         return False
-    from . import _spawn
-
-    executable, request = _request(_spawn.Request, plan, group)
+    request = getattr(self, "_refused", None)  # by posix_spawn, which spawn() has asked
     if request is None:
-        return False
-    try:
-        self.pid = _spawn.start(request)
-    except _spawn.NotStarted as error:
-        filename = plan["cwd"] if error.of_cwd else executable
-        text = str(error.strerror)
-        if error.errno == ENOENT and _REPEATS_NAME:
-            text += ": %r" % (filename,)
-        raise OSError(error.errno, text, filename) from None
-    except _spawn.Unable as error:
-        # setpgid(2): what preexec_fn could not tell.
-        forbidden = plan["start_new_session"] or group > 0
-        if error.errno == EPERM and group >= 0 and forbidden and not _HAS_PROCESS_GROUP:
-            raise PermissionError(EPERM, os.strerror(EPERM)) from None
-        log("%r is started by the standard library: %s", executable, error)
-        return False
-    except (TypeError, ValueError, AttributeError):
-        return False
-    self._child_created = True
-    _close_ends(self, plan)
-    return True
+        from . import _posix_spawn
+
+        executable, args = _command(plan)
+        try:
+            request = _posix_spawn.Request(
+                args=args,
+                executable=executable,
+                env=plan["env"],
+                cwd=plan["cwd"],
+                stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
+                close_fds=plan["close_fds"],
+                pass_fds=plan["pass_fds"],
+                group=group,
+                session=plan["start_new_session"],
+                restore_signals=plan["restore_signals"],
+            )
+        except (TypeError, ValueError):
+            return False
+        if hasattr(sys, "audit"):  # Python 3.8
+            sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
+        try:
+            pid = _posix_spawn.start(request)
+        except FileNotFoundError as error:
+            if not _REPEATS_NAME:
+                raise
+            text = "%s: %r" % (error.strerror, error.filename)
+            raise FileNotFoundError(ENOENT, text, error.filename) from None
+        except (TypeError, ValueError, AttributeError):
+            return False
+        if pid is not None:
+            self.pid = pid
+            self._child_created = True
+            _close_ends(self, plan)
+            return True
+    if request.group_is_refused and not _HAS_PROCESS_GROUP:
+        # The standard code would call it an exception of preexec_fn.
+        raise PermissionError(EPERM, os.strerror(EPERM))
+    return False
 
 
-def _request(make: "Any", plan: "dict[str, Any]", group: int) -> "tuple[Any, Any]":
-    """The executable as it was given, and the request; None for what is no such thing."""
+def _command(plan: "dict[str, Any]") -> "tuple[Any, list[Any]]":
+    """The executable, and the arguments, as the standard code makes them."""
     args, executable = plan["args"], plan["executable"]
     args = [args] if isinstance(args, (str, bytes)) else list(args)
     if plan["shell"]:
@@ -160,26 +174,7 @@ def _request(make: "Any", plan: "dict[str, Any]", group: int) -> "tuple[Any, Any
         args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args
         if executable:
             args[0] = executable
-    if executable is None:
-        executable = args[0]
-    try:
-        request = make(
-            argv=[os.fsencode(arg) for arg in args],
-            executable=os.fsencode(executable),
-            env=plan["env"],
-            cwd=None if plan["cwd"] is None else os.fsencode(plan["cwd"]),
-            stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
-            close_fds=bool(plan["close_fds"]),
-            pass_fds=tuple(sorted(set(map(int, plan["pass_fds"])))),
-            group=group,
-            session=bool(plan["start_new_session"]),
-            restore_signals=bool(plan["restore_signals"]),
-        )
-    except (TypeError, ValueError):
-        return executable, None
-    if hasattr(sys, "audit"):  # Python 3.8
-        sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
-    return executable, request
+    return (args[0] if executable is None else executable), args
 
 
 def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:

@@ -222,19 +222,28 @@ def keeper():
 
 
 @pytest.fixture
-def starts(monkeypatch):
-    """The requests that went through posix_spawn."""
-    requests = []
-    core = importlib.import_module(pidwait.__name__ + "._spawn")
+def asked(monkeypatch):
+    """The answers of posix_spawn: the pid, None for what it can't do, or the error's class."""
+    answers = []
+    core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
     start = core.start
 
-    def counted(request):
-        pid = start(request)
-        requests.append(request)
-        return pid
+    def noted(request):
+        try:
+            answers.append(start(request))
+        except Exception as error:
+            answers.append(type(error))
+            raise
+        return answers[-1]
 
-    monkeypatch.setattr(core, "start", counted)
-    return requests
+    monkeypatch.setattr(core, "start", noted)
+    return answers
+
+
+@pytest.fixture
+def starts(asked):
+    """starts() is the number of processes that posix_spawn has started."""
+    return lambda: sum(isinstance(answer, int) for answer in asked)
 
 
 @pytest.fixture

@@ -144,10 +144,13 @@ def test_usage(args, message):
     assert message in done.stderr
 
 
-def test_help():
-    done = run("-h")
+@pytest.mark.parametrize("command", [[], ["run"], ["patch"]])
+def test_help(command):
+    done = run(*command + ["-h"])
     assert done.returncode == 0
-    assert "examples:" in done.stdout and "python -m " + pidwait.__name__ in done.stdout
+    name = " ".join(["python -m", pidwait.__name__] + command)
+    assert done.stdout.startswith("usage: %s " % name)
+    assert ("examples:" in done.stdout) is (not command)
 
 
 def test_given_twice(start):

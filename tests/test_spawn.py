@@ -26,7 +26,6 @@ from .processes import (
 )
 
 spawning = importlib.import_module(pidwait.__name__ + ".spawning")
-core = importlib.import_module(pidwait.__name__ + "._spawn")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")

@@ -19,7 +19,6 @@ from . import pidwait
 from .processes import WINDOWS, exiting, not_on_windows, run_python, sleeping
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
-core = importlib.import_module(pidwait.__name__ + "._spawn")
 
 PARAMETERS = inspect.signature(subprocess.Popen.__init__).parameters
 # Python 3.10 and later start by vfork themselves, on Linux.
@@ -124,11 +123,23 @@ VALUES = [
 ]
 
 
+# The last two are for Windows: an error.
+FOR_THE_STANDARD_CODE = {
+    "preexec_fn",
+    "user",
+    "group",
+    "extra_groups",
+    "umask",
+    "startupinfo",
+    "creationflags",
+}
+
+
 @not_on_windows("the shell and the /proc of these")
 @pytest.mark.filterwarnings("ignore:pass_fds overriding close_fds:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:line buffering")
 @pytest.mark.parametrize("number", range(len(VALUES)))
-def test_every_argument_alone_and_in_pairs(number, monkeypatch):
+def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch):
     if VALUES[number][0] not in PARAMETERS:
         return  # see test_process_group for where the original has none
     # So that it is compared on each Python.
@@ -138,7 +149,17 @@ def test_every_argument_alone_and_in_pairs(number, monkeypatch):
             continue
         options = dict([VALUES[number], (other, value)])
         original = outcome(subprocess.Popen, **copy_of(options))
+        assert asked == []
         assert outcome(ours.Popen, **copy_of(options)) == original, options
+        # Else it was the standard code that was compared, with itself.
+        assert len(asked) == is_for_posix_spawn(**options), options
+        asked.clear()
+
+
+def is_for_posix_spawn(args=True, **options):
+    return not FOR_THE_STANDARD_CODE & set(options) and (
+        args is True or isinstance(args, (str, list))
+    )
 
 
 def copy_of(options):
@@ -149,10 +170,45 @@ def copy_of(options):
 
 
 @not_on_windows("posix_spawn")
-def test_is_started_by_posix_spawn_where_it_would_fork(starts):
+@pytest.mark.parametrize("forced", [False, True])
+def test_is_started_by_posix_spawn_where_it_would_fork(starts, monkeypatch, forced):
+    if forced:  # by the switch that the standard library has, from 3.11 on
+        monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     assert ours.run(["true"], cwd="/", start_new_session=True).returncode == 0
     assert ours.call("exit 3", shell=True) == 3
-    assert len(starts) == 2 * FORKS
+    assert starts() == 2 * (forced or not has_vfork())
+
+
+def has_vfork():
+    """Whether the interpreter's own start calls vfork, by the names that its C code calls."""
+    if sys.implementation.name != "cpython" or sys.platform != "linux":
+        return False
+    module = importlib.import_module("_posixsubprocess")
+    with open(getattr(module, "__file__", sys.executable), "rb") as file:
+        return b"\0vfork\0" in file.read()
+
+
+AUDIT = """if True:
+    import subprocess, sys
+    from {package} import _posix_spawn, subprocess as ours
+    events, asked = [], []
+    start = _posix_spawn.start
+    _posix_spawn.start = lambda request: asked.append(1) or start(request)
+    ours._would_fork = lambda: True
+    add = getattr(sys, "addaudithook", lambda hook: None)  # Python 3.8
+    add(lambda name, args: events.append(args) if name == "subprocess.Popen" else None)
+    for module in subprocess, ours:
+        module.call(["true", "x"])
+        module.call("exit $A", shell=True, cwd="/", env={{"A": "3"}})
+    print(len(asked), len(events), events[:2] == events[2:])
+"""
+
+
+@not_on_windows("posix_spawn")
+def test_audit_hooks_see_what_they_see_of_the_original():
+    done = run_python(AUDIT.format(package=pidwait.__name__))
+    count = 4 * hasattr(sys, "addaudithook")
+    assert (done.stdout, done.stderr) == ("2 %d True\n" % count, "")
 
 
 @not_on_windows("preexec_fn")
@@ -164,7 +220,7 @@ def test_what_the_standard_code_has_to_do(starts, option):
         return
     value = (lambda: None) if option == "preexec_fn" else os.getuid() if option == "user" else 0o22
     assert ours.call(["true"], **{option: value}) == 0
-    assert starts == []
+    assert starts() == 0
 
 
 @not_on_windows("process groups of POSIX")
@@ -359,7 +415,7 @@ def test_subclass_of_the_original_is_patched_too(nothing_patched, starts):
 
     with ours.patch(), Mine(["true"]) as child:
         assert child.wait(30) == 0
-    assert len(starts) == FORKS
+    assert starts() == FORKS
 
 
 COPIES = """if True:
@@ -397,10 +453,10 @@ def test_two_copies(tmp_path):
 
 ASYNCIO = """if True:
     import asyncio, sys
-    from {package} import subprocess, _spawn
+    from {package} import subprocess, _posix_spawn
     count = []
-    start = _spawn.start
-    _spawn.start = lambda request: count.append(1) or start(request)
+    start = _posix_spawn.start
+    _posix_spawn.start = lambda request: count.append(1) or start(request)
 
     async def main():
         pipe = asyncio.subprocess.PIPE

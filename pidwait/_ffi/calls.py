@@ -132,6 +132,12 @@ def _kqueue(binding: "Any", name: str) -> "Any":
     return kqueue.make(binding) if name == "kqueue" else kqueue.Event
 
 
+def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
+    from . import console  # and with it threading
+
+    return console.WaitForMultipleObjects(binding, name)
+
+
 # name: (module that may have the interpreter's own, or None, what makes one of an adapter).
 # _signal is signal without its enums: always loaded, so that nobody who is out of
 # file descriptors has to open a file for it.
@@ -156,7 +162,8 @@ if sys.platform == "win32":
     from . import kernel32
 
     _CALLS.update(kernel32.CALLS)
+    _CALLS["WaitForMultipleObjects"] = ("_winapi", _wait_for_multiple_objects)
 else:
-    from . import spawn
+    from . import libc_spawn
 
-    _CALLS.update(spawn.CALLS)
+    _CALLS.update(libc_spawn.CALLS)

@@ -53,19 +53,13 @@ def wait_without_ctrl_c(binding: "Any", name: str) -> "Callable[[Sequence[int], 
     return wait
 
 
-def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
-    from . import console  # and with it threading
-
-    return console.WaitForMultipleObjects(binding, name)
-
-
 # As in calls.py: name: (module that may have the interpreter's own, what makes one).
+# WaitForMultipleObjects is added there: it takes console.py, which is built on this file.
 CALLS: "dict[str, tuple[str | None, Any]]" = {
     "OpenProcess": ("_winapi", bind),
     "CloseHandle": ("_winapi", bind),
     "GetExitCodeProcess": ("_winapi", _get_exit_code),
     "TerminateProcess": ("_winapi", bind),
-    "WaitForMultipleObjects": ("_winapi", _wait_for_multiple_objects),
     "WaitForMultipleObjectsEx": (None, wait_without_ctrl_c),
     "CreateEventW": (None, bind),
     "SetEvent": (None, bind),

@@ -90,12 +90,12 @@ def measure(names, heap, threads, count, hidden):
 
 def stall():
     """The longest stop of another thread, in milliseconds, during a start that takes a second."""
-    core_module = importlib.import_module(pidwait.__name__ + "._spawn")
+    actions_of = importlib.import_module(pidwait.__name__ + "._spawn_actions")
     calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-    build, fifo = core_module._build_actions, "/tmp/pidwait-bench-%d" % os.getpid()
+    build, fifo = actions_of.build_actions, "/tmp/pidwait-bench-%d" % os.getpid()
 
-    def with_fifo(request, limit):
-        actions = build(request, limit)
+    def with_fifo(*wanted):
+        actions = build(*wanted)
         add = calls.get("posix_spawn_file_actions_addopen")
         assert not add(actions.pointer, 0, os.fsencode(fifo), os.O_RDONLY, 0)
         return actions
@@ -109,7 +109,7 @@ def stall():
         ways["os.posix_spawn"] = lambda: own(fifo)
     found = {}
     spawn()  # what is loaded once
-    core_module._build_actions = with_fifo
+    actions_of.build_actions = with_fifo
     importlib.import_module(pidwait.__name__ + "._probe").forget()
     os.mkfifo(fifo)
     try:

@@ -204,7 +204,7 @@ class Target:
         yield from self.spawn(name)
 
     def spawn(self, name):
-        table = self.load("spawn")
+        table = self.load("libc_spawn")
         yield "POSIX_SPAWN_SETPGROUP", table.SETPGROUP
         for flag, number in table.FLAGS[name].items():
             if flag != "USEVFORK" or not self.libc.startswith("musl"):

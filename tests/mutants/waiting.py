@@ -231,7 +231,7 @@ MUTANTS = [
     ),
     Mutant(
         "reader of the command line that has gone",
-        "cli.py",
+        "cli/wait.py",
         "except BrokenPipeError:",
         "except ZeroDivisionError:",
         "tests/test_cli.py::test_reader_that_has_gone",

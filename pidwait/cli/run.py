@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands of the command line that start something: run and patch."""
+"""The command ``run``: GNU timeout's behaviour, and whole trees of processes."""
 
 import argparse
-import builtins
 import os
 import select
 import signal
 import sys
 from errno import ENOENT
-from types import ModuleType
 
-from . import _procfs
-from ._deadline import Deadline
-from ._errors import TimeoutExpired, log
-from ._ffi import calls, linux
-from .cli import TIMED_OUT, duration
-from .process import Process
-from .spawning import spawn
+from .. import _procfs
+from .._deadline import Deadline
+from .._errors import TimeoutExpired, log
+from .._ffi import calls, linux
+from ..process import Process
+from ..spawning import spawn
+from ._common import PROG, TIMED_OUT, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,10 +60,9 @@ def _signal_number(text: str) -> int:
     return int(number)
 
 
-def run(argv: "Sequence[str]") -> int:
-    """The command ``run``: GNU timeout's behaviour, and whole trees of processes."""
+def main(argv: "Sequence[str]") -> int:
     parser = Parser(
-        prog="python -m %s run" % __package__,
+        prog=PROG + " run",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -242,7 +239,7 @@ class Tree(Job):
                 self.child.wait()
             else:
                 os.waitpid(info.si_pid, 0)
-        if self.killing:  # what was started while we looked who there is
+        if self.killing:  # what was started while we looked
             self._send_to_all(signal.SIGKILL)
         return False
 
@@ -257,7 +254,7 @@ class Tree(Job):
         for pid in family:
             try:
                 with Process(pid) as process:
-                    stat = _procfs.read_stat(pid)  # of who the handle is on
+                    stat = _procfs.read_stat(pid)  # of the process that the handle is on
                     if stat is not None and stat.parent in family | {os.getpid()}:
                         process.send_signal(number)
             except (ProcessLookupError, PermissionError) as error:
@@ -277,35 +274,3 @@ def _family() -> "set[int]":
         if more == family:
             return family - {os.getpid()}
         family = more
-
-
-def patch(argv: "Sequence[str]") -> int:
-    """The command ``patch``: run a script, or with -m a module, under subprocess.patch()."""
-    prog = "python -m %s patch" % __package__
-    if not argv or argv[0] in ("-h", "--help") or argv == ["-m"]:
-        print("usage: %s SCRIPT [ARGUMENT...]\n       %s -m MODULE [ARGUMENT...]" % (prog, prog))
-        return 0 if argv and argv[0] != "-m" else 2
-    from . import subprocess
-
-    subprocess.patch()
-    if argv[0] == "-m":
-        import runpy
-
-        sys.argv = list(argv[1:])
-        sys.path[0] = os.getcwd()
-        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-        return 0
-    sys.argv = list(argv)
-    sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
-    try:
-        with open(argv[0], "rb") as file:
-            code = compile(file.read(), argv[0], "exec", dont_inherit=True)
-    except OSError as error:
-        print("%s: %s" % (prog, error), file=sys.stderr)
-        return 2
-    # Not runpy's: what the script leaves running still has its globals.
-    module = ModuleType("__main__")
-    vars(module).update({"__file__": argv[0], "__builtins__": builtins})
-    sys.modules["__main__"] = module
-    exec(code, vars(module))
-    return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line: python -m PACKAGE."""
+"""Wait for processes: the command without a name."""
 
 import argparse
 import json
@@ -8,25 +8,25 @@ import re
 import signal
 import sys
 import time
-from errno import EINVAL, EPIPE
 
-from . import _owners, _probe, _procfs, _toolhelp
-from ._deadline import Deadline
-from .process import Process
-from .waiting import WaitSet
+from .. import _owners, _probe, _procfs, _toolhelp
+from .._deadline import Deadline
+from ..process import Process
+from ..waiting import WaitSet
+from ._common import PROG, TIMED_OUT, duration, write_line
+from ._progress import Progress, names
+from .probe import show_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Sequence
 
-TIMED_OUT = 124  # as GNU timeout says it
 NO_SUCH_PROCESS = 1
 USAGE = 2
 READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
 STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
 
 _PROGRESS_AFTER = 1.0  # seconds, and how often it is drawn anew
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _DESCRIPTION = "Wait until processes have exited: any processes, not only one's own children."
 _EPILOG = """\
@@ -89,11 +89,6 @@ def _name(pid: int) -> "str | None":
     return shown.name if shown else None
 
 
-def _names(processes: "Sequence[Waited]") -> str:
-    more = ", and %d more" % (len(processes) - 3) if len(processes) > 3 else ""
-    return ", ".join(str(one) for one in processes[:3]) + more
-
-
 def _how(exitcode: "int | None") -> str:
     if exitcode is None:
         return "exited"
@@ -104,59 +99,6 @@ def _how(exitcode: "int | None") -> str:
         return "killed by %s" % signal.Signals(-exitcode).name
     except ValueError:
         return "killed by signal %d" % -exitcode
-
-
-class Progress:
-    """A line on the terminal that tells who still runs; nothing where stderr is no terminal."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self._shown = False
-        self.active = self._width() is not None
-
-    def show(self, running: "Sequence[Waited]", total: int) -> None:
-        time_ = _clock(int(time.monotonic() - self._start))
-        if total == 1:
-            self._write("waiting %s for %s" % (time_, running[0]))
-        else:
-            text = "%d of %d exited, %s; waiting for %s"
-            self._write(text % (total - len(running), total, time_, _names(running)))
-        self._shown = True
-
-    def clear(self) -> None:
-        if self._shown:
-            self._write("")
-            self._shown = False
-
-    def _width(self) -> "int | None":
-        if sys.stderr is None or not sys.stderr.isatty():
-            return None
-        try:
-            return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        except OSError:  # the null device of Windows is a terminal, too
-            return None
-
-    def _write(self, text: str) -> None:
-        width = self._width() or 80
-        # Windows' console knows escape sequences only once it is told to.
-        erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-        sys.stderr.write(erase + text[: width - 1])
-        sys.stderr.flush()
-
-
-def _clock(seconds: int) -> str:
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return "%d:%02d:%02d" % (hours, minutes, seconds) if hours else "%d:%02d" % (minutes, seconds)
-
-
-def duration(text: str) -> float:
-    match = re.match(r"(\d+\.?\d*|\.\d+)([smhd]?)\Z", text, re.ASCII)
-    if match is None:
-        raise argparse.ArgumentTypeError(
-            "%r is not a duration: give seconds, or a number with s, m, h or d" % text
-        )
-    return float(match.group(1)) * _UNITS[match.group(2)]
 
 
 def process_id(text: str) -> int:
@@ -175,11 +117,10 @@ def count(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    prog = "python -m %s" % __package__
     parser = argparse.ArgumentParser(
-        prog=prog,
+        prog=PROG,
         description=_DESCRIPTION,
-        epilog=_EPILOG.format(prog=prog),
+        epilog=_EPILOG.format(prog=PROG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -199,16 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: "Sequence[str] | None" = None) -> int:
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    if arguments[:1] in (["run"], ["patch"]):
-        from . import _commands
-
-        return getattr(_commands, arguments[0])(arguments[1:])  # type: ignore[no-any-return]
+def main(argv: "Sequence[str]") -> int:
     parser = _parser()
     # Options between PIDs, where argparse can (Python 3.7).
     parse = getattr(parser, "parse_intermixed_args", parser.parse_args)
-    options = parse(arguments)
+    options = parse(argv)
     if options.probe == bool(options.pids):
         parser.error("give at least one PID, or --probe (-h shows examples)")
     try:
@@ -216,11 +152,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except (OSError, ValueError) as error:  # from the environment variables
         parser.error(getattr(error, "strerror", None) or str(error))
     try:
-        status = _show_probe(options.json) if options.probe else _wait(options, parser.prog)
+        status = show_probe(options.json) if options.probe else _wait(options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Who read our output has gone: let the interpreter's last flush not fail.
+        # The reader of our output has gone: keep the interpreter's last flush from failing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
     except KeyboardInterrupt:
@@ -232,7 +168,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 128 + signal.SIGINT
 
 
-def _wait(options: argparse.Namespace, prog: str) -> int:
+def _wait(options: argparse.Namespace) -> int:
     start = time.monotonic()
     deadline = Deadline(options.timeout)
     progress = Progress()
@@ -247,7 +183,7 @@ def _wait(options: argparse.Namespace, prog: str) -> int:
             except ProcessLookupError:
                 if not options.exited:
                     status = NO_SUCH_PROCESS
-                    _complain(prog, "there is no process %d (with -e that is no error)" % pid)
+                    _complain("there is no process %d (with -e that is no error)" % pid)
         total = len(running)
         # A process that is not there counts as one that has exited.
         left = max(0, len(pids) - (options.count or len(pids)))
@@ -257,7 +193,7 @@ def _wait(options: argparse.Namespace, prog: str) -> int:
                 progress.clear()
                 if not exits:
                     text = "the time was up; still running: %s"
-                    _complain(prog, text % _names(list(running.values())))
+                    _complain(text % names(list(running.values())))
                     for one in running.values():
                         _report(one, options)
                     return TIMED_OUT
@@ -289,38 +225,10 @@ def _wait_for_some(
 
 def _report(one: Waited, options: argparse.Namespace) -> None:
     if options.json:
-        _print(json.dumps(one.as_dict()))
+        write_line(json.dumps(one.as_dict()))
     elif options.verbose:
-        _print(one.as_text())
+        write_line(one.as_text())
 
 
-def _print(text: str) -> None:
-    # A process can have any bytes for its name, and stdout any encoding.
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except OSError as error:
-        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
-        if os.name == "nt" and error.errno == EINVAL:
-            raise BrokenPipeError(EPIPE, os.strerror(EPIPE)) from None
-        raise
-
-
-def _complain(prog: str, text: str) -> None:
-    print("%s: %s" % (prog, text), file=sys.stderr, flush=True)
-
-
-def _show_probe(as_json: bool) -> int:
-    answer = _probe.probe()
-    if as_json:
-        _print(json.dumps(answer, indent=2))
-        return 0
-    for key in ("system", "python", "backend"):
-        _print("%-20s %s" % (key, answer[key]))
-    for section in ("backends", "bindings", "calls"):
-        _print("\n%s" % section)
-        for name, row in answer[section].items():
-            via = " (%s)" % row["via"] if row.get("via") else ""
-            text = "yes" + via if row["available"] else "no: " + row["reason"]
-            _print("  %-18s %s" % (name, text))
-    return 0
+def _complain(text: str) -> None:
+    print("%s: %s" % (PROG, text), file=sys.stderr, flush=True)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a child does before its exec: the file actions and attributes of posix_spawn.
+
+posix_spawn                 everywhere; glibc 2.24 tells a failed exec
+..._addchdir_np             glibc 2.29, musl 1.1.24
+..._addclosefrom_np         glibc 2.34; before it, a list of all file descriptors to close
+POSIX_SPAWN_SETSID          glibc 2.26, musl 1.1.17
+"""
+
+# signal without its enums, which take longer to load than all of this.
+import _signal  # type: ignore[import-not-found]
+import os
+import sys
+from errno import ENOSYS
+
+from . import _probe
+from ._ffi import calls, libc_spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Optional, Tuple  # novm
+
+    # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
+    Stdio = Tuple[int, int, int]
+
+INHERIT = -1
+DEVNULL = -3  # as in subprocess
+
+# An fd above it is not worth a list of all below: the list takes 32 bytes for each.
+_LONGEST_LIST = 4096
+_INT_MAX = 2**31 - 1
+# Only there a file action may close what is not open: glibc ignores EBADF below the
+# limit, musl all errors.
+_CLOSES_ANYTHING = sys.platform == "linux"
+
+
+class Unable(Exception):
+    """posix_spawn can't do it here; says why."""
+
+
+class Structure:
+    """An opaque structure of the library, initialised, and destroyed with its last user."""
+
+    __slots__ = ("_destroy", "pointer")
+
+    def __init__(self, kind: str) -> None:
+        destroy = calls.get(kind + "_destroy")
+        pointer = calls.get("spawn_memory")()
+        _check(calls.get(kind + "_init")(pointer))
+        self.pointer = pointer
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        if hasattr(self, "_destroy"):
+            self._destroy(self.pointer)
+
+
+def _check(error: int) -> None:
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
+def limit() -> int:
+    """Below which all file descriptors are to be closed one by one, without closefrom."""
+    limit = os.sysconf("SC_OPEN_MAX")
+    if not _CLOSES_ANYTHING or not 0 < limit <= _LONGEST_LIST:
+        raise Unable("without closefrom, and with a limit of %d file descriptors" % limit)
+    # The limit may have fallen since an fd was opened; a new one can't be above it.
+    try:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+    except OSError as error:
+        raise Unable("/proc/self/fd: %s" % error) from None
+    if highest >= limit:
+        raise Unable("file descriptor %d is above the limit" % highest)
+    return limit
+
+
+def build_actions(
+    cwd: "Optional[bytes]",
+    stdio: "Stdio",
+    close_fds: bool,
+    pass_fds: "Tuple[int, ...]",
+    limit: int,
+) -> Structure:
+    """The file actions; ``limit`` is limit() where closefrom is missed, else 0."""
+    structure = Structure("posix_spawn_file_actions")
+
+    def add(name: str, *arguments: "Any") -> None:
+        error = calls.get("posix_spawn_file_actions_" + name)(structure.pointer, *arguments)
+        if error:  # EBADF for what is above the limit
+            raise Unable("%s%r: %s" % (name, arguments, os.strerror(error)))
+
+    if cwd is not None:
+        if not _probe.works(check_chdir):
+            raise Unable("no addchdir_np")
+        add("addchdir_np", cwd)
+    used = set(stdio + pass_fds)
+    if not DEVNULL <= min(used) <= max(used) <= _INT_MAX:
+        raise Unable("%s is no file descriptor" % sorted(used))
+    spares = (fd for fd in range(3, sys.maxsize) if fd not in used)
+
+    def spare() -> int:
+        # A number that is free in the child: all but those in use will be closed.
+        if not close_fds:
+            raise Unable("no number is known to be free")
+        return next(spares)
+
+    sources = list(stdio)
+    for target, source in enumerate(sources):
+        # It would be overwritten before its turn; or stay close-on-exec, as dup2 to
+        # itself does nothing about that before glibc 2.29.
+        if 0 <= source <= 2 and (source == target or sources[source] != INHERIT):
+            sources[target] = spare()
+            add("adddup2", source, sources[target])
+    for target, source in enumerate(sources):
+        if source == DEVNULL:
+            add("addopen", target, os.fsencode(os.devnull), os.O_RDWR, 0)
+        elif source != INHERIT:
+            add("adddup2", source, target)
+    if close_fds:
+        passed = [fd for fd in pass_fds if fd > 2 or stdio[fd] == INHERIT]
+        if passed:
+            free = spare()
+            for fd in passed:
+                add("adddup2", fd, free)
+                add("adddup2", free, fd)
+        for fd in _others(passed, limit):
+            add("addclose", fd)
+        if not limit:
+            add("addclosefrom_np", max(passed + [2]) + 1)
+    return structure
+
+
+def _others(passed: "list[int]", limit: int) -> "Iterator[int]":
+    """The numbers to be closed one by one."""
+    end = limit or max(passed + [2])
+    if end > _LONGEST_LIST:
+        raise Unable("file descriptor %d is to be passed" % end)
+    if end > 3 and not _CLOSES_ANYTHING:
+        raise Unable("pass_fds")
+    return (fd for fd in range(3, end) if fd not in passed)
+
+
+def build_attributes(group: int, session: bool, restore_signals: bool) -> Structure:
+    structure = Structure("posix_spawnattr")
+    flags = libc_spawn.USEVFORK
+    if restore_signals:
+        flags |= libc_spawn.SETSIGDEF or 0
+        signals = calls.get("spawn_memory")()
+        calls.get("sigemptyset")(signals)
+        for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):  # what Python itself ignores
+            if hasattr(_signal, name):
+                _check(calls.get("sigaddset")(signals, getattr(_signal, name)))
+        _check(calls.get("posix_spawnattr_setsigdefault")(structure.pointer, signals))
+    if group > _INT_MAX:
+        raise Unable("%d is no process group" % group)
+    if group >= 0:
+        flags |= libc_spawn.SETPGROUP
+        _check(calls.get("posix_spawnattr_setpgroup")(structure.pointer, group))
+    if session:
+        if not _probe.works(check_setsid):
+            raise Unable("no POSIX_SPAWN_SETSID")
+        flags |= libc_spawn.SETSID or 0
+    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, flags))
+    return structure
+
+
+def has_closefrom() -> bool:
+    return _probe.works(check_closefrom)
+
+
+def check() -> None:
+    """Have attributes with all flags that are always needed."""
+    if os.name == "nt":
+        raise OSError(ENOSYS, "Windows has no posix_spawn")
+    if libc_spawn.SETSIGDEF is None:
+        raise OSError(ENOSYS, "the flags of posix_spawn are not known here")
+    build_attributes(0, False, True)
+    Structure("posix_spawn_file_actions")
+    calls.get("posix_spawn")
+
+
+def check_setsid() -> None:
+    """Set the flag."""
+    if libc_spawn.SETSID is None:
+        raise OSError(ENOSYS, "the number of POSIX_SPAWN_SETSID is not known here")
+    structure = Structure("posix_spawnattr")
+    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, libc_spawn.SETSID))
+
+
+def check_chdir() -> None:
+    """Add the file action to some."""
+    structure = Structure("posix_spawn_file_actions")
+    _check(calls.get("posix_spawn_file_actions_addchdir_np")(structure.pointer, b"/"))
+
+
+def check_closefrom() -> None:
+    """Add the file action to some."""
+    structure = Structure("posix_spawn_file_actions")
+    _check(calls.get("posix_spawn_file_actions_addclosefrom_np")(structure.pointer, 3))
+
+
+# What the probe shows: name, the call it goes through, what asks for it.
+CALLS = (
+    ("posix_spawn", "posix_spawn", check),
+    ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
+    ("addchdir_np", "posix_spawn_file_actions_addchdir_np", check_chdir),
+    ("addclosefrom_np", "posix_spawn_file_actions_addclosefrom_np", check_closefrom),
+)
