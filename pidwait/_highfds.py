@@ -12,6 +12,7 @@ from errno import EMFILE
 
 from ._errors import log
 from ._fd import opened
+from ._fork import Creator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _F_DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 class Raised:
     """Calls a function while the soft limit is the hard one, and gives it what moves fds up.
 
-    The limit is the whole process's, and who is forked meanwhile keeps it: be short.
+    The limit is the whole process's. A child forked meanwhile inherits the raised limit: keep
+    the call short.
     """
 
     def __init__(self) -> None:
@@ -36,15 +38,15 @@ class Raised:
 
     def _start(self) -> None:
         self._lock = RLock()
-        self._pid = os.getpid()
+        self._creator = Creator()
 
     def __call__(self, use: "Callable[..., Any]", *args: object) -> "Any":
         """``use(move, *args)``; ``move(file)`` is the same with a high number, or an OSError."""
-        if self._pid != os.getpid():  # a thread of the parent may have been inside
+        if not self._creator.is_me():  # a thread of the parent may have been inside
             self._start()
             self._restore()
         with self._lock:
-            if self._is_up:  # for whom this signal handler has interrupted
+            if self._is_up:  # by whom this signal handler has interrupted
                 return use(self._move, *args)
             try:
                 try:
@@ -62,19 +64,17 @@ class Raised:
             self._limits = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             if soft != hard and soft <= _HIGH:
                 self._is_up = True
-                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+                self._limits = _exchange((hard, hard))
         except (OSError, ValueError, ImportError) as error:  # forbidden, perhaps
             log("RLIMIT_NOFILE: %s", error)
 
     def _restore(self) -> None:
         if not self._is_up:
             return
-        import resource
-
-        # Not over what somebody else has set meanwhile.
         hard = self._limits[1]
-        if resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard):
-            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+        found = _exchange(self._limits)
+        if found != (hard, hard) and found != self._limits:
+            _exchange(found)  # another thread has set it meanwhile
         self._is_up = False
 
     def _move(self, file: "Any") -> "Any":
@@ -92,6 +92,18 @@ class Raised:
             raise OSError(EMFILE, str(error)) from None
         finally:
             file.close()
+
+
+def _exchange(limits: "tuple[int, int]") -> "tuple[int, int]":
+    """Set the limits, and return what they were: in one call, as other threads may set them."""
+    import resource
+
+    if hasattr(resource, "prlimit"):
+        return resource.prlimit(0, resource.RLIMIT_NOFILE, limits)
+    # PyPy has no prlimit(2). There is a window between these two.
+    found = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    return found
 
 
 raised = Raised()

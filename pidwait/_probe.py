@@ -29,10 +29,10 @@ def probe() -> "dict[str, Any]":
     to something else than the choices, which it lists; OSError where it is set to
     something that this system has not got.
     """
-    from . import _spawn
+    from . import _spawn_actions
 
     known = _backends.known()
-    spawn_calls = () if os.name == "nt" else _spawn.CALLS
+    spawn_calls = () if os.name == "nt" else _spawn_actions.CALLS
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),

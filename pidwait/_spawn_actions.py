@@ -13,7 +13,7 @@ import os
 import sys
 from errno import ENOSYS
 
-from . import _probe
+from . import _checks
 from ._ffi import calls, libc_spawn
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ def build_actions(
             raise Unable("%s%r: %s" % (name, arguments, os.strerror(error)))
 
     if cwd is not None:
-        if not _probe.works(check_chdir):
+        if not _checks.works(check_chdir):
             raise Unable("no addchdir_np")
         add("addchdir_np", cwd)
     used = set(stdio + pass_fds)
@@ -158,7 +158,7 @@ def build_attributes(group: int, session: bool, restore_signals: bool) -> Struct
         flags |= libc_spawn.SETPGROUP
         _check(calls.get("posix_spawnattr_setpgroup")(structure.pointer, group))
     if session:
-        if not _probe.works(check_setsid):
+        if not _checks.works(check_setsid):
             raise Unable("no POSIX_SPAWN_SETSID")
         flags |= libc_spawn.SETSID or 0
     _check(calls.get("posix_spawnattr_setflags")(structure.pointer, flags))
@@ -166,7 +166,7 @@ def build_attributes(group: int, session: bool, restore_signals: bool) -> Struct
 
 
 def has_closefrom() -> bool:
-    return _probe.works(check_closefrom)
+    return _checks.works(check_closefrom)
 
 
 def check() -> None:

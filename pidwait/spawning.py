@@ -5,16 +5,20 @@ import os
 from _thread import RLock
 from io import UnsupportedOperation
 
-from . import _backends, _exitcodes, _owners, _polling
-from ._deadline import NOW, Deadline
+from . import _backends
+from ._deadline import NOW, Deadline, poll
 from ._errors import log, no_such_process
-from ._exitcodes import RUNNING
+from ._fork import Creator
+from ._outcome import RUNNING, NotYet
+from ._targets import check_pid
 from .process import Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Iterable, Mapping, Sequence, Union  # novm
+
+    from ._backends.contract import Handle
 
     Path = Union[str, bytes, "os.PathLike[Any]"]
 
@@ -26,11 +30,12 @@ _AFTER_CTRL_C = 0.25
 
 
 class Child(Process):
-    """A child of this process, and who reaps it: spawn() returns one, Child(pid) takes one over.
+    """A child of this process, which it reaps: spawn() returns one, Child(pid) takes one over.
 
     A wait() that sees the exit has reaped it, whether by this object or by the
-    functions that take one. The end of a ``with`` block waits, as Popen's does. Who is
-    closed while still running is reaped by the first spawn() after its exit.
+    functions that take one. The end of a ``with`` block waits, as Popen's does. A child
+    closed while running is reaped by the first spawn() after it exits. In a forked child
+    it is a copy, which waits as a Process does.
 
     ``args`` is what it was started with. ``exitcode``, signals and all else are as in
     Process.
@@ -38,19 +43,24 @@ class Child(Process):
 
     args: "Any" = None
 
-    def _start(self, handle: "Any") -> None:
+    def _start(self, handle: "Handle") -> None:
         super()._start(handle)
         self.reaped = False  # by which other copies of this package know a Child, too
-        self._reaping = RLock()
+        # By the pid it must not be reaped twice: whoever takes it reaps.
+        self._right_to_reap = [True]
+        self._parent = Creator()
 
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
         """Wait until it has exited, and reap it; return the exit code. ``reap`` is ignored.
 
         TimeoutExpired if it is still running after ``timeout`` seconds.
         """
-        return super().wait(timeout, True)
+        return super().wait(timeout, self._parent.is_me())
 
-    def _look(self, handle: "Any", deadline: Deadline, reap: bool) -> bool:
+    def _is_done(self, reap: bool) -> bool:
+        return self.reaped or super()._is_done(reap)
+
+    def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         # Of two threads that wait, each has looked, or can see what the other saw
         # before it reaped.
         if self.reaped:
@@ -59,26 +69,31 @@ class Child(Process):
             return False
         if not reap or self._reap(handle):
             return True
-        return _polling.poll(lambda: self._reap(handle), deadline)
+        return poll(lambda: self._reap(handle), deadline)
 
-    def _reap(self, handle: "Any") -> bool:
-        with self._reaping:
-            if not self.reaped:
+    def _reap(self, handle: "Handle") -> bool:
+        """Whether it has been reaped: not yet if a tracer holds it, or another thread is at it."""
+        try:
+            while not self.reaped:
+                self._right_to_reap.pop()
                 try:
                     code = handle.wait(NOW, True)
-                except _exitcodes.NotYet:  # a tracer holds it
-                    return False
-                if self._exitcode is None:
-                    self._exitcode = code
-                self.reaped = True
+                    if self._exitcode is None and code is not RUNNING:
+                        self._exitcode = code
+                    self._exited = self.reaped = True
+                finally:
+                    self._right_to_reap[:] = [True]
+        except (IndexError, NotYet):
+            return False
         return True
 
     def close(self) -> None:
-        """Give the handle back; who has exited is reaped, who has not, later.
+        """Give the handle back; a child that has exited is reaped, another one later.
 
-        All but the attributes is a ValueError from then on.
+        From then on, all but the attributes is a ValueError, and wait() and has_exited() if
+        they have seen the exit.
         """
-        if not self.reaped and not self._guard.closed and not self._guard.is_copy():
+        if not self.reaped and not self._guard.closed and self._parent.is_me():
             self._leave()
         super().close()
 
@@ -86,10 +101,12 @@ class Child(Process):
         with self._guard as handle:
             if self._look(handle, NOW, False) and self._reap(handle):
                 return
+            pid = handle.pid
             try:
-                _left.append(_backends.open_handle(handle.pid))
+                if pid is not None:
+                    _left.append(_backends.open_handle(pid))
             except ProcessLookupError as error:  # somebody else has reaped it
-                log("pid %s: %s", handle.pid, error)
+                log("pid %s: %s", pid, error)
 
     def __enter__(self) -> "Child":
         return self
@@ -115,6 +132,7 @@ class Gone:
     """
 
     backend = "polling"
+    is_child = True
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -136,7 +154,7 @@ class Gone:
 
 
 # Handles of our children that were closed while running.
-_left: "list[Any]" = []
+_left: "list[Handle]" = []
 
 
 def _reap_left() -> None:
@@ -147,7 +165,7 @@ def _reap_left() -> None:
             return
         try:
             running = handle.wait(NOW, True) is RUNNING
-        except _exitcodes.NotYet:
+        except NotYet:
             running = True
         if running:
             _left.append(handle)
@@ -234,12 +252,12 @@ def spawn(
 def _child(pid: int, args: "Any") -> Child:
     child = Child.__new__(Child)
     child.args = args
+    handle: "Handle"
     try:
         handle = _backends.open_handle(pid)
     except ProcessLookupError:
         handle = Gone(pid)
-    if hasattr(handle, "is_child"):
-        handle.is_child = True
+    handle.is_child = True
     child._start(handle)
     return child
 
@@ -264,11 +282,11 @@ def _check(env: "Any", process_group: "Any", start_new_session: bool) -> None:
     if process_group is None:
         return
     if process_group != 0 or isinstance(process_group, bool):
-        _owners.check_pid(process_group, "process_group")
+        check_pid(process_group, "process_group")
     elif not isinstance(process_group, int):
         raise TypeError("process_group must be an int, not %s" % type(process_group).__name__)
     if start_new_session:
-        raise ValueError("process_group: who starts a new session has a new group already")
+        raise ValueError("process_group can't be combined with start_new_session")
 
 
 def _file(name: str, value: "Any") -> int:

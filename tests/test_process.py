@@ -33,7 +33,7 @@ def test_attributes(variant, backend, sleeper):
         assert process.pid == sleeper.pid
         assert process.backend == backend
         assert process.exitcode is None
-        assert not process.exited()
+        assert not process.has_exited()
         assert repr(sleeper.pid) in repr(process) and backend in repr(process)
 
 
@@ -45,7 +45,7 @@ def test_wait(variant, start_told):
         child.stdin.close()
         assert process.wait() == 7
         assert process.exitcode == 7
-        assert process.exited()
+        assert process.has_exited()
         assert state(child.pid) == "Z"
         assert process.wait(0, reap=True) == 7
         assert state(child.pid) == ("Z" if WINDOWS else None)
@@ -56,7 +56,7 @@ def test_exited_finds_the_exit_code(variant, start):
     child = start(*exiting(2))
     with pidwait.Process(child.pid) as process:
         become_zombie(child.pid)
-        assert process.exited()
+        assert process.has_exited()
         assert process.exitcode == 2
 
 
@@ -78,7 +78,7 @@ def test_survives_the_reaping(variant, start):
     with pidwait.Process(child.pid) as process:
         child.wait()
         assert process.wait(30) in (0, None)
-        assert process.exited()
+        assert process.has_exited()
 
 
 def test_fileno(variant, backend, start, sleeper):
@@ -127,7 +127,7 @@ def test_open_handle_needs_no_more_file_descriptors(variant, backend, keeper):
             process.kill()
             # Whether a 0 in /proc is one can't be seen now, nor can a zombie's status.
             assert process.wait(30) in (-signal.SIGKILL, None)
-            assert process.exited()
+            assert process.has_exited()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert keeper.reap(pid) == signal.SIGKILL
@@ -211,7 +211,7 @@ def test_forked_copy(variant, start):
             status = 1
             try:
                 # Not its child, so that the code may be unknown.
-                status = 0 if process.wait(30) in (6, None) and process.exited() else 2
+                status = 0 if process.wait(30) in (6, None) and process.has_exited() else 2
                 process.close()
             finally:
                 os._exit(status)

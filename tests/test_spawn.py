@@ -68,7 +68,7 @@ def test_wait_reaps(variant, code):
         assert child.wait(30) == child.exitcode == code
         if not WINDOWS:
             assert state(child.pid) is None
-        assert child.wait() == code and child.exited()
+        assert child.wait() == code and child.has_exited()
 
 
 def test_functions_reap(variant):
@@ -90,7 +90,7 @@ def test_time_out(variant):
     with pidwait.spawn(sleeping(60)) as child:
         with pytest.raises(pidwait.TimeoutExpired):
             child.wait(0.01)
-        assert not child.exited()
+        assert not child.has_exited()
         child.terminate()
     assert child.exitcode == (1 if WINDOWS else -signal.SIGTERM)
 
@@ -99,7 +99,7 @@ def test_time_out(variant):
 def test_looking_leaves_a_zombie_and_wait_has_its_code(variant):
     with pidwait.spawn(exiting(5)) as child:
         become_zombie(child.pid)
-        assert child.exited() and child.exitcode == 5
+        assert child.has_exited() and child.exitcode == 5
         assert state(child.pid) == "Z"
         with pytest.raises(ProcessLookupError):
             child.kill()
@@ -276,7 +276,7 @@ def test_sigchld_ignored():
             return open_handle(pid)
         _backends.open_handle = later
         with pidwait.spawn(["true"]) as child:
-            assert child.exited()
+            assert child.has_exited()
             for call in child.kill, child.fileno:
                 try:
                     call()

@@ -60,7 +60,7 @@ def test_synchronize_alone_waits_without_a_code(start_told):
         assert "OpenProcess, pid %d" % child.pid in str(caught.value)
         child.stdin.close()
         assert process.wait() is None
-        assert process.exited()
+        assert process.has_exited()
     assert pidwait.wait(child.pid) is None
     assert pidwait.wait(child) == 7  # the Popen has a handle that may ask
 
@@ -89,7 +89,7 @@ def test_no_right_at_all_is_polled(start_told, monkeypatch):
 def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
     use_variant("polling")
     with pidwait.Process(sleeper.pid) as process:
-        assert not process.exited()
+        assert not process.has_exited()
         look = win32._look
 
         def other(pid):
@@ -164,7 +164,7 @@ def test_console_events(sleeper, event, monkeypatch):
         monkeypatch.setitem(calls._resolved, "GenerateConsoleCtrlEvent", (denied, "os"))
         with pytest.raises(PermissionError, match="GenerateConsoleCtrlEvent, pid"):
             process.send_signal(event)
-        assert not process.exited()  # as it is after os.kill() in older Pythons
+        assert not process.has_exited()  # as it is after os.kill() in older Pythons
 
 
 def test_console_event_arrives(tmp_path):
@@ -178,7 +178,7 @@ def test_signals_that_windows_has_not(variant, sleeper, sig):
     with pidwait.Process(sleeper.pid) as process:
         with pytest.raises(ValueError, match="^sig must be SIGTERM or a CTRL_ event"):
             process.send_signal(sig)
-        assert not process.exited()
+        assert not process.has_exited()
 
 
 def test_snapshot(sleeper):
@@ -278,7 +278,7 @@ def test_waiting_takes_no_more_time_of_a_processor_than_sleeping(use_variant, sl
     for variant in ("win32-own", "win32-ctypes"):
         use_variant(variant)
         with pidwait.Process(sleeper.pid) as process:
-            process.exited()  # what the first call takes
+            process.has_exited()  # what the first call takes
 
             def wait(process=process):
                 with pytest.raises(pidwait.TimeoutExpired):

@@ -10,7 +10,7 @@ no library loaded, before somebody needs a call that the interpreter lacks.
 import sys
 
 from .. import _config
-from .._errors import PASSING
+from .._errors import TRANSIENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def load(name: str) -> "Any":
         # A damaged ctypes raises whatever it met: OSError for a library, and
         # MemoryError where a policy forbids memory that can be written and run.
         except Exception as error:
-            if getattr(error, "errno", None) in PASSING:
+            if getattr(error, "errno", None) in TRANSIENT:
                 raise
             raise ImportError("%s: %s" % (type(error).__name__, error)) from error
     return adapter

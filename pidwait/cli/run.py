@@ -8,10 +8,10 @@ import signal
 import sys
 from errno import ENOENT
 
-from .. import _procfs
 from .._deadline import Deadline
 from .._errors import TimeoutExpired, log
 from .._ffi import calls, linux
+from .._sources import procfs
 from ..process import Process
 from ..spawning import spawn
 from ._common import PROG, TIMED_OUT, duration
@@ -184,7 +184,7 @@ class Job:
 
     def reap(self) -> bool:
         """Whether the command has exited."""
-        if self.child.exited():
+        if self.child.has_exited():
             self.child.wait()
         return self.child.reaped
 
@@ -254,7 +254,7 @@ class Tree(Job):
         for pid in family:
             try:
                 with Process(pid) as process:
-                    stat = _procfs.read_stat(pid)  # of the process that the handle is on
+                    stat = procfs.read_stat(pid)  # of the process that the handle is on
                     if stat is not None and stat.parent in family | {os.getpid()}:
                         process.send_signal(number)
             except (ProcessLookupError, PermissionError) as error:
@@ -265,7 +265,7 @@ def _family() -> "set[int]":
     """All that descend from us."""
     parents = {}
     for name in os.listdir("/proc"):
-        stat = _procfs.read_stat(int(name)) if name.isdigit() else None
+        stat = procfs.read_stat(int(name)) if name.isdigit() else None
         if stat is not None:
             parents[int(name)] = stat.parent
     family = {os.getpid()}

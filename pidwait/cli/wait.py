@@ -9,8 +9,10 @@ import signal
 import sys
 import time
 
-from .. import _owners, _probe, _procfs, _toolhelp
+from .. import _backends
 from .._deadline import Deadline
+from .._sources import procfs, toolhelp
+from .._targets import check_pid
 from ..process import Process
 from ..waiting import WaitSet
 from ._common import PROG, TIMED_OUT, duration, write_line
@@ -83,7 +85,7 @@ class Waited:
 
 def _name(pid: int) -> "str | None":
     try:
-        shown = _toolhelp.find(pid) if os.name == "nt" else _procfs.read_stat(pid)
+        shown = toolhelp.find(pid) if os.name == "nt" else procfs.read_stat(pid)
     except OSError:
         return None
     return shown.name if shown else None
@@ -105,7 +107,7 @@ def process_id(text: str) -> int:
     if re.match(r"[+-]?\d+\Z", text, re.ASCII) is None:
         raise argparse.ArgumentTypeError("%r is not a process ID: give a number" % text)
     try:
-        return _owners.check_pid(int(text), "PID")
+        return check_pid(int(text), "PID")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -148,7 +150,7 @@ def main(argv: "Sequence[str]") -> int:
     if options.probe == bool(options.pids):
         parser.error("give at least one PID, or --probe (-h shows examples)")
     try:
-        _probe.backend()
+        _backends.backend()
     except (OSError, ValueError) as error:  # from the environment variables
         parser.error(getattr(error, "strerror", None) or str(error))
     try:

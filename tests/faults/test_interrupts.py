@@ -38,7 +38,7 @@ def by_handle(pid):
 
 def by_handle_twice(pid):
     with pidwait.Process(pid) as process:
-        process.exited()
+        process.has_exited()
         process.wait(LONG)
         process.wait(0)
 

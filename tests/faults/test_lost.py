@@ -59,7 +59,7 @@ def ignored(backend, has_info):
         with pidwait.Process(child.pid) as process:
             child.end(code)
             assert process.wait(LONG) in ((code,) if certain else (code, None))
-            assert process.exited()
+            assert process.has_exited()
             assert process.wait(0, reap=True) in ((code,) if certain else (code, None))
         assert pidwait.wait(child.pid) is None
         child.forget()

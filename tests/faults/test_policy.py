@@ -89,7 +89,7 @@ def handles(expected):
     with pidwait.Process(child.pid) as process, pidwait.Process(child.pid) as other:
         assert process.backend == expected, process.backend
         assert process == other
-        assert not process.exited()
+        assert not process.has_exited()
         process.send_signal(0)
         process.terminate()
         assert process.wait(LONG) == -signal.SIGTERM

@@ -159,7 +159,7 @@ def is_its_own_twin():
     # In /proc, that is another one: a zombie.
     times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0.005)
     with pidwait.Process(child.pid) as process:
-        assert not process.exited()
+        assert not process.has_exited()
         child.end(7)
         assert process.wait(LONG) == 7
     child.reap()

@@ -100,7 +100,7 @@ def handle(backend):
                 assert process == same and len({process, same}) == 1
                 number.end()
                 number.pass_on(zombie)
-                assert process.exited()
+                assert process.has_exited()
                 assert process.wait(LONG) in ((OLD,) if certain else (OLD, None))
                 assert same.wait(0, reap=True) in ((OLD,) if certain else (OLD, None))
                 for send in (process.terminate, process.kill, lambda p=process: p.send_signal(0)):
@@ -109,7 +109,7 @@ def handle(backend):
                     assert other != process and process != other
                     assert len({process, same, other}) == 2
                     assert process == same
-                    assert other.exited() is zombie
+                    assert other.has_exited() is zombie
             number.finish()
 
 
@@ -335,7 +335,7 @@ def without_fds(rules):
             number.end()
             number.pass_on()
             with system.limit_is_zero():
-                assert process.exited()
+                assert process.has_exited()
                 assert process.wait(LONG) in ((OLD,) if certain else (OLD, None))
                 raises(ProcessLookupError, process.kill)
         number.finish()

@@ -131,7 +131,7 @@ def used_by_the_handler(backend):
             step = next(steps, None)
             if step is not None:
                 step()
-            seen.append(process.exited())
+            seen.append(process.has_exited())
             try:
                 seen.append(pidwait.wait(child.pid, 0))
             except pidwait.TimeoutExpired:

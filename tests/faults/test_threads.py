@@ -153,7 +153,7 @@ def fork_at_any_line(backend, of_ours):
         others = [handle.fileno() for handle in handles if backend == "pidfd"]
         for handle in handles:
             assert handle.wait(LONG) in (7, None)  # not the child's child
-            assert handle.exited()
+            assert handle.has_exited()
             handle.close()
         assert not any(map(is_open, others))
         opened = faults.open_fds()

@@ -114,7 +114,7 @@ def observed(backend):
         with pidwait.Process(child.pid) as process:
             assert pidwait.wait(child.pid, LONG) == code
             assert pidwait.wait(child.pid, 0) == code
-            assert process.exited()
+            assert process.has_exited()
             assert process.wait() == code
             raises(ProcessLookupError, process.terminate)
             tracer.exit()
@@ -226,7 +226,7 @@ def stopped_at_its_end(backend):
             target.end(7)
             eventually(lambda pid=target.pid: state(pid) == "t")
             times_out(process.wait, 0.02)
-            assert not process.exited()
+            assert not process.has_exited()
             tracer.go_on()
             tracer.let_go()
             assert process.wait(LONG) in ((7,) if make is Child else (7, None))

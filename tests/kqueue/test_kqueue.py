@@ -144,7 +144,7 @@ def test_number_that_another_child_has(on, start_told, sleeper):
             patch.setattr(os, "waitpid", lambda pid, options: (0, 0))
             assert process.wait(30, reap=True) == 5
         with pidwait.Process(child.pid) as other:
-            assert other != process and not other.exited()
+            assert other != process and not other.has_exited()
 
 
 def test_equal_while_it_lives(on, start):
@@ -214,7 +214,7 @@ def test_not_for_others(on, sleeper, binding):
         try:
             fd = os.open(os.devnull, os.O_RDONLY)
             os.dup2(fd, number)
-            alive = not process.exited() and process.backend == "polling"
+            alive = not process.has_exited() and process.backend == "polling"
             process.close()
             del process
             gc.collect()
@@ -355,7 +355,7 @@ def test_polled_reused_pid(on, sleeper):
     on("openbsd")
     on.patch.setenv("PIDWAIT_BACKEND", "polling")
     with pidwait.Process(sleeper.pid) as process:
-        assert not process.exited()
+        assert not process.has_exited()
         on.patch.setattr(ps, "read_stat", lambda pid: ps.Stat("S 0 Thu Jan  1 00:00:01 1970"))
         assert process.wait(30) is None
         with pytest.raises(ProcessLookupError):
