@@ -20,9 +20,11 @@ from _thread import RLock
 from collections import deque
 from functools import partial
 from io import UnsupportedOperation
+from itertools import islice
 
 from . import _backends
 from ._backends.polling_set import PolledSet
+from ._deadline import NOW
 from ._errors import log
 from ._fork import Creator
 from ._outcome import RUNNING
@@ -53,6 +55,8 @@ class Engine:
         self._has_lost = self._is_closed = False
         self.is_alarmed = False  # by alarm(), with more than None
         self._polled: "PolledSet | None" = None
+        # Those that are polled for want of a file descriptor, perhaps.
+        self._without_room: "dict[Target, None]" = {}
         self._set = _backends.open_set(shared)
         if isinstance(self._set, PolledSet):
             self._polled = self._set
@@ -117,7 +121,7 @@ class Engine:
             there = self._members.get(target.key)
             if there is not None:
                 # An object stands for one process, a pid for one after the other.
-                if type(there) is not Target or not self._has_exited(there):
+                if type(there) is not Target or not self._is_anothers(there):
                     continue
                 self._superseded[there] = None
             entered.append(target)
@@ -134,6 +138,19 @@ class Engine:
         for target, error in failed:
             self._poll(target, error)  # type: ignore[arg-type]
 
+    def _is_anothers(self, target: Target) -> bool:
+        """Whether the pid of a member belongs to another process by now."""
+        if target.pid is None or not self._has_exited(target):
+            return False
+        try:
+            handle = _backends.open_handle(target.pid)
+        except OSError:
+            return False
+        try:
+            return handle.wait(NOW, False) is RUNNING
+        finally:
+            handle.close()
+
     def _has_exited(self, target: Target) -> bool:
         if any(one is target for one, _ in self._due) or self._set.has_exited(target):
             return True
@@ -147,6 +164,7 @@ class Engine:
                 self._poll_owner(target, RUNNING)
                 return
             if not self._polled_set().add([target]):
+                self._without_room[target] = None
                 return
         self._due.append((target, None))
 
@@ -192,6 +210,7 @@ class Engine:
         finally:
             if self._polled is not None:
                 self._polled.discard(target)
+                self._without_room.pop(target, None)
 
     def delay(self) -> "float | None":
         """Seconds until collect() is to be called though nothing has happened; else None."""
@@ -247,6 +266,8 @@ class Engine:
                         exits.append(one)
                         self._leave(target)
                     due.popleft()
+                if self._without_room:
+                    self._use_room(len(exits))
         except BaseException:
             self._has_lost = True
             raise
@@ -263,6 +284,21 @@ class Engine:
             self._poll_all(error)
         if self._polled is not None and self._polled is not self._set:
             self._polled.take(self._due.append, last)
+
+    def _use_room(self, count: int) -> None:
+        """Give the file descriptors that have become free to those that are polled."""
+        polled = self._polled
+        for target in list(islice(self._without_room, count)):
+            if polled is None or self._set is polled or not target.is_member:
+                del self._without_room[target]
+            elif self._set.add([target]):
+                return
+            # The pid still belonged to its process if that has not exited since.
+            elif polled.has_exited(target):
+                self._set.discard(target)
+            else:
+                polled.discard(target)
+                del self._without_room[target]
 
     def _settle(self, owned: "Exits", exits: "Exits") -> None:
         """Have the owners reap, without the lock: they may do anything."""
