@@ -21,6 +21,7 @@ from collections import deque
 from functools import partial
 from io import UnsupportedOperation
 from itertools import islice
+from time import monotonic
 
 from . import _backends
 from ._backends.polling_set import PolledSet
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # How many are registered at a time, with the limit of file descriptors raised.
 _CHUNK = 64
+_FOREVER = float("inf")
 
 
 class Engine:
@@ -54,7 +56,11 @@ class Engine:
         self._due: "deque[tuple[Target, Any]]" = deque()
         self._has_lost = self._is_closed = False
         self.is_alarmed = False  # by alarm(), with more than None
+        # When the last sleep() ends by itself.
+        self.wakes_at = _FOREVER
         self._polled: "PolledSet | None" = None
+        # Those that have exited, and whose owners have not reaped: the codes seen from outside.
+        self._unsettled: "dict[Target, int | None]" = {}
         # Those that are polled for want of a file descriptor, perhaps.
         self._without_room: "dict[Target, None]" = {}
         self._set = _backends.open_set(shared)
@@ -161,16 +167,13 @@ class Engine:
         if not isinstance(error, ProcessLookupError):
             log("pid %s is polled: %s", target.pid, error)
             if target.pid is None:  # one that only its owner knows
-                self._poll_owner(target, RUNNING)
+                self._polled_set().add_look(target, target.known)
                 return
             if not self._polled_set().add([target]):
                 self._without_room[target] = None
                 return
         self._due.append((target, None))
 
-    def _poll_owner(self, target: Target, code: "Outcome") -> None:
-        look = target.known if code is RUNNING else partial(target.settle, code)
-        self._polled_set().add_look(target, look)
 
     def _polled_set(self) -> PolledSet:
         if self._polled is None:
@@ -211,6 +214,7 @@ class Engine:
             if self._polled is not None:
                 self._polled.discard(target)
                 self._without_room.pop(target, None)
+                self._unsettled.pop(target, None)
 
     def delay(self) -> "float | None":
         """Seconds until collect() is to be called though nothing has happened; else None."""
@@ -226,12 +230,15 @@ class Engine:
 
     def sleep(self, seconds: "float | None") -> None:
         """Block until collect() may have something, or so long (None: for ever), or less."""
+        self.wakes_at = _FOREVER  # before the look at what there is to do: see WaitSet
         if self._due or self._has_lost:
             return
         if self._polled is not None:
             delay = self._polled.delay()
             if delay is not None and (seconds is None or delay < seconds):
                 seconds = delay
+            if seconds is not None:
+                self.wakes_at = monotonic() + seconds
         try:
             self._set.sleep(seconds)
         except OSError as error:
@@ -271,8 +278,10 @@ class Engine:
         except BaseException:
             self._has_lost = True
             raise
+        if last and self._unsettled:
+            owned = [*(owned or ()), *self._unsettled.items()]
         if owned:
-            self._settle(owned, exits)
+            self._settle(owned, exits, last)
 
     def _take(self, last: bool) -> None:
         try:
@@ -300,18 +309,21 @@ class Engine:
                 polled.discard(target)
                 del self._without_room[target]
 
-    def _settle(self, owned: "Exits", exits: "Exits") -> None:
+    def _settle(self, owned: "Exits", exits: "Exits", last: bool) -> None:
         """Have the owners reap, without the lock: they may do anything."""
         for one in owned:
             target, code = one
-            outcome = target.settle(code) if target.is_member else None
+            outcome = target.settle(code, last) if target.is_member else None
             with self._lock:
                 if target.is_member:
                     if outcome is RUNNING:
-                        self._poll_owner(target, code)
+                        self._unsettled[target] = code
+                        self._polled_set().add_look(target, partial(target.settle, code))
                     else:
                         exits.append((target, outcome))  # type: ignore[arg-type]
                         self._leave(target)
+                        if target in self._unsettled:
+                            self._forget(target)
                 try:
                     self._due.remove(one)
                 except ValueError:  # another thread has settled it, too

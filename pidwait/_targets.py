@@ -87,10 +87,11 @@ class Target:
         """Not RUNNING if what has the pid now is not, or no more, the object's process."""
         return RUNNING
 
-    def settle(self, code: "int | None") -> "Outcome":
+    def settle(self, code: "int | None", last: bool = False) -> "Outcome":
         """Have the owner reap the process, which has exited; RUNNING while it has not done so.
 
-        ``code`` is what could be seen from outside. It may be called again after the end.
+        ``code`` is what could be seen from outside. With ``last`` the time is up, so that the
+        code will do if the owner can't reap any more. It may be called again after the end.
         """
         return code
 
@@ -106,7 +107,7 @@ class _Object(Target):
     def confirm(self) -> "Outcome":
         return self._guarded(RUNNING, self._confirm)
 
-    def settle(self, code: "int | None") -> "Outcome":
+    def settle(self, code: "int | None", last: bool = False) -> "Outcome":
         return self._guarded(code, self._settle, code)
 
     def _known(self) -> "Outcome":
@@ -136,11 +137,16 @@ class _Object(Target):
 class _Owner(_Object):
     """An object that reaps its process."""
 
-    __slots__ = ("_until",)
+    __slots__ = ("_is_last", "_until")
 
     def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
         super().__init__(proc, pid, key)
+        self._is_last = False
         self._until: "float | None" = None
+
+    def settle(self, code: "int | None", last: bool = False) -> "Outcome":
+        self._is_last = last
+        return super().settle(code)
 
     def _not_reaped(self, code: "int | None") -> "Outcome":
         """What settle() says where the owner has not reaped, though the process has exited."""
@@ -149,6 +155,8 @@ class _Owner(_Object):
             return RUNNING
         if self._until is None:
             self._until = monotonic() + _PATIENCE
+        if self._is_last and code is not None:
+            return code
         return RUNNING if monotonic() < self._until else code
 
     def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
@@ -255,9 +263,11 @@ class MultiprocessingTarget(_Owner):
 
     def _settle(self, code: "int | None") -> "Outcome":
         known: "int | None" = self.proc.exitcode
+        self._join()
+        if known is None:
+            known = self.proc.exitcode
         if known is None:
             return self._not_reaped(code) if self._can_reap() else code
-        self._join()
         # The fork server of Python 3.6 exits with another code than it tells, and 255 is also
         # what a fork server's child has when the server could not tell.
         return code if known == 255 and self._method() == "forkserver" else known

@@ -68,8 +68,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
                 settled[0] = target.settle(seen)
                 return settled[0] is not RUNNING
 
-            poll(settle, deadline)
-            code = settled[0]
+            code = settled[0] if poll(settle, deadline) else target.settle(seen, True)
     if code is RUNNING:
         raise TimeoutExpired(pid, timeout)
     return code

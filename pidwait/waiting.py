@@ -3,6 +3,7 @@
 
 import os
 from _thread import TIMEOUT_MAX, RLock
+from time import monotonic
 
 from ._deadline import FOREVER, Deadline
 from ._engine import Engine
@@ -240,6 +241,8 @@ class WaitSet:
             while not (exits or last):
                 last = self._sleep(engine, deadline)
                 engine.collect(exits, last)
+                if self._sleeping:  # another thread, which may have more to do now, or no more
+                    self._rearm()
                 if not engine:
                     return
         finally:
@@ -274,7 +277,9 @@ class WaitSet:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""
         engine = self._engine
         when = delay = engine.delay()
-        if self._sleeping and (delay is not None or not engine):
+        if self._sleeping and not engine:
+            when = 0
+        elif self._sleeping and delay is not None and monotonic() + delay < engine.wakes_at:
             when = 0
         elif not self._is_shown:
             when = None

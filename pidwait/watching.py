@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._engine import Exits
-    from ._targets import Proc
+    from ._targets import Proc, Target
 
 
 def watch(proc: "Proc", callback: "Callable[[Any, int | None], object]") -> "Watch":
@@ -70,8 +70,8 @@ class _Watches(WaitSet):
 
     _warns = False
 
-    def add_watch(self, watch: Watch) -> None:
-        self._add([find(watch.proc, watch)])
+    def add_watch(self, target: "Target") -> None:
+        self._add([target])
 
     def discard_watch(self, watch: Watch) -> None:
         self._discard(watch)
@@ -95,12 +95,13 @@ class _Watcher:
         self._coming: "list[object]" = []
 
     def add(self, watch: Watch) -> None:
+        target = find(watch.proc, watch)
         with self._lock:
             watches = self._watches
             if watches is None:
                 watches = self._watches = _Watches()
-            watches.add_watch(watch)
             try:
+                watches.add_watch(target)
                 if self._turn and not self._coming:
                     self._start()
             except BaseException:

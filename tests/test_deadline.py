@@ -9,7 +9,7 @@ import pytest
 from . import pidwait
 
 deadline = importlib.import_module(pidwait.__name__ + "._deadline")
-polling = importlib.import_module(pidwait.__name__ + "._polling")
+polling = importlib.import_module(pidwait.__name__ + "._deadline")
 
 
 class Clock:

@@ -188,8 +188,10 @@ def test_fork_server_that_has_died(variant, start):
     """It is told as 255."""
     child = start(*exiting(3))
     become_zombie(child.pid)
-    assert pidwait.wait(Job(child.pid, 255), 30) == 3
-    assert pidwait.wait(Job(gone_pid(), 255), 30) is None
+    jobs = Job(child.pid, 255), Job(gone_pid(), 255)
+    for job in jobs:
+        job._popen = types.SimpleNamespace(method="forkserver")
+    assert [pidwait.wait(job, 30) for job in jobs] == [3, None]
 
 
 @not_on_windows("fork server")
@@ -215,14 +217,18 @@ def test_multiprocessing_that_exits_just_before_the_wait(variant, start):
     if not WINDOWS:
         become_zombie(child.pid)
     job = Exiting(child.pid, 255)
-    job.codes = iter([None] * 3 + [255] * 9)  # it is asked thrice before the look
+    job.codes = iter([None] * 3 + [255] * 9)  # it is asked thrice before it has exited
     assert pidwait.wait(job, 30) == 255
 
 
 def test_multiprocessing_that_knows_nothing(variant):
     assert pidwait.wait(Job(gone_pid(), None), 30) is None
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(Job(gone_pid(), None), 0)
+    job = Job(gone_pid(), None)
+    assert pidwait.wait(job, 0) is None
+    job._popen, job._parent_pid = types.SimpleNamespace(method="fork"), os.getpid()
+    with pytest.raises(pidwait.TimeoutExpired):  # another thread may be about to tell the code
+        pidwait.wait(job, 0)
+    assert pidwait.wait(job, 30) is None
 
 
 ASYNCIO = """if True:

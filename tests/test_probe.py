@@ -18,6 +18,8 @@ from . import pidwait
 from .processes import WINDOWS, exiting, not_on_windows, run_python
 
 probe = importlib.import_module(pidwait.__name__ + "._probe")
+checks = importlib.import_module(pidwait.__name__ + "._checks")
+backends = importlib.import_module(pidwait.__name__ + "._backends")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 
 
@@ -89,7 +91,7 @@ def counting(error):
 @pytest.mark.parametrize("code", [None, errno.ENOSYS, errno.EPERM, errno.EINVAL])
 def test_remembered(code):
     check, calls = counting(code and OSError(code, "no"))
-    assert [probe.works(check) for _ in range(3)] == [code is None] * 3
+    assert [checks.works(check) for _ in range(3)] == [code is None] * 3
     assert len(calls) == 1
     probe.forget()
 
@@ -97,7 +99,7 @@ def test_remembered(code):
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_passing_failure_is_not_remembered(code):
     check, calls = counting(OSError(code, "not now"))
-    assert [probe.works(check) for _ in range(3)] == [True] * 3
+    assert [checks.works(check) for _ in range(3)] == [True] * 3
     assert len(calls) == 3
 
 
@@ -118,7 +120,7 @@ def test_no_file_descriptor_left_while_probing(use_variant, start):
         with pidwait.Process(child.pid) as process:
             assert process.backend == "polling"
             assert process.wait(30) == 3
-        assert pidfd.check not in probe._answers and probe._backend == []
+        assert pidfd.check not in checks._answers and backends._chosen == []
         assert pidwait.wait(child.pid) == 3
     finally:
         for fd in fds:

@@ -143,7 +143,7 @@ def test_closed(variant, sleeper):
     process = pidwait.Process(sleeper.pid)
     process.close()
     process.close()
-    for use in (process.exited, process.wait, process.kill, process.fileno):
+    for use in (process.has_exited, process.wait, process.kill, process.fileno):
         with pytest.raises(ValueError, match="closed"):
             use()
     assert process.pid == sleeper.pid and process.exitcode is None

@@ -11,7 +11,7 @@ import pytest
 from . import pidwait
 from .processes import MAIN_THREAD_ENDS, become_zombie, exiting, gone_pid, not_on_windows
 
-procfs = importlib.import_module(pidwait.__name__ + "._procfs")
+procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
 STAT = b"%d (%s) %s 1 2 3 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0" + b" 0" * 27 + b" %d\n"
 
@@ -91,7 +91,7 @@ def test_process_with_an_evil_name(start, tmp_path):
 FOREIGN = """if True:
     import importlib, os, sys
     import {package} as pidwait
-    procfs = importlib.import_module({package!r} + "._procfs")
+    procfs = importlib.import_module({package!r} + "._sources.procfs")
     # The child lives in a new PID namespace, under the old /proc.
     child = os.fork()
     if child == 0:

@@ -107,7 +107,7 @@ def test_looking_leaves_a_zombie_and_wait_has_its_code(variant):
 
 
 def test_another_copy_knows_a_child(variant):
-    owners = importlib.import_module(pidwait.__name__ + "._owners")
+    owners = importlib.import_module(pidwait.__name__ + "._targets")
     with pidwait.spawn(exiting(6)) as child:
         owner = owners.find(child)
         assert owner.known() is None

@@ -42,7 +42,7 @@ _chosen: "list[Backend]" = []
 
 
 def known() -> "dict[str, Backend]":
-    """All that this system may have, best first; what they need is loaded with the first call."""
+    """All that this system may have, best first."""
     if not _known:
         from . import polling, polling_set
 
@@ -116,3 +116,6 @@ def open_handle(pid: int) -> "Handle":
             raise
         log("pid %d is polled: %s", pid, error)
         return known()["polling"].handle(pid)
+
+
+known()  # load it now: with no file descriptor left, an import fails

@@ -24,7 +24,7 @@ from . import system
 probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
-procfs = importlib.import_module(pidwait.__name__ + "._procfs")
+procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
 LONG = 30  # seconds for what comes at once
 BACKENDS = ("pidfd", "polling")

@@ -194,7 +194,7 @@ def forked_copies(backend):
     def use():
         for process in (fresh, used):
             faults.times_out(process.wait, 0.01)
-        faults.raises(ValueError, closed.exited)
+        faults.raises(ValueError, closed.has_exited)
         fd = os.open(os.devnull, os.O_RDONLY)  # gets the number that was closed's
         closed.close()
         assert is_open(fd)
