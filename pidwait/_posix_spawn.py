@@ -69,12 +69,13 @@ class Request:
         self.env = env
         self.cwd = None if cwd is None else os.fsencode(cwd)
         self.named = executable, cwd  # for errors: as they were given
+        self.stdio = stdio
         self.close_fds = bool(close_fds)
         passed = tuple(sorted(set(map(int, pass_fds))))
         # All that the file actions depend on, and all that the attributes do.
         self.actions = (self.cwd, stdio, self.close_fds, passed)
         self.attributes = (group, bool(session), bool(restore_signals))
-        self.group_is_refused = False  # by setpgid(2), as start() found
+        self.group_is_refused = False  # by setpgid(2): start() tells
 
 
 class Environment:
@@ -123,7 +124,7 @@ class Starter:
                 if not error:
                     return pid  # type: ignore[no-any-return]
                 if error not in _OF_THE_PROGRAM:
-                    request.group_is_refused = _is_of_group(error, *request.attributes)
+                    request.group_is_refused = _is_of_group(error, request)
                     raise Unable("posix_spawn: " + os.strerror(error))
             # As in subprocess: the first error that tells more than that it is not there.
             if first in (ENOENT, ENOTDIR):
@@ -146,7 +147,7 @@ class Starter:
 
     def _structures(self, request: Request) -> "tuple[Structure, Structure]":
         by_list = request.close_fds and not self._has_closefrom
-        wanted = request.actions + (_spawn_actions.limit() if by_list else 0,)
+        wanted = request.actions + (_spawn_actions.fd_limit() if by_list else 0,)
         actions = self._actions.get(wanted)
         if actions is None:
             actions = _keep(self._actions, wanted, _spawn_actions.build_actions(*wanted))
@@ -179,15 +180,15 @@ def _candidates(executable: bytes, path: "list[bytes]") -> "list[bytes]":
     return [os.path.join(folder, executable) for folder in path]
 
 
-def _is_of_group(error: int, group: int, session: bool, restore_signals: bool) -> bool:
-    """Whether it is setpgid(2) that failed: a group elsewhere, or the leader of a session."""
+def _is_of_group(error: int, request: Request) -> bool:
+    """Whether setpgid(2) failed: a group elsewhere, or the child leads a session."""
+    group, session, _ = request.attributes
     return error == EPERM and (group > 0 or (group == 0 and session))
 
 
 def _blame(error: int, request: Request) -> OSError:
     """The error of the program or of the working directory: posix_spawn does not tell which."""
-    _, stdio, _, _ = request.actions
-    if DEVNULL in stdio and not os.access(os.devnull, os.R_OK | os.W_OK):
+    if DEVNULL in request.stdio and not os.access(os.devnull, os.R_OK | os.W_OK):
         raise Unable("%s can't be opened" % os.devnull)
     program, folder = request.named
     if request.cwd is not None:

@@ -60,7 +60,7 @@ def _check(error: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-def limit() -> int:
+def fd_limit() -> int:
     """Below which all file descriptors are to be closed one by one, without closefrom."""
     limit = os.sysconf("SC_OPEN_MAX")
     if not _CLOSES_ANYTHING or not 0 < limit <= _LONGEST_LIST:
@@ -82,7 +82,7 @@ def build_actions(
     pass_fds: "Tuple[int, ...]",
     limit: int,
 ) -> Structure:
-    """The file actions; ``limit`` is limit() where closefrom is missed, else 0."""
+    """The file actions; ``limit`` is fd_limit() where there is no closefrom, else 0."""
     structure = Structure("posix_spawn_file_actions")
 
     def add(name: str, *arguments: "Any") -> None:

@@ -231,7 +231,7 @@ def spawn(
     from . import subprocess
 
     popen: "Any" = subprocess.Popen.__new__(subprocess.Popen)
-    popen._refused = request  # which is not to be asked for again
+    popen._refused = request  # posix_spawn is not asked again
     popen.__init__(  # novm
         argv,
         env=env,

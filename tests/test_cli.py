@@ -6,6 +6,7 @@ import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 
@@ -98,6 +99,15 @@ def test_time_out(sleeper, timeout):
     done = run("-t", timeout, sleeper.pid)
     assert (done.returncode, done.stdout) == (124, "")
     assert "the time was up; still running: %d (%s)" % (sleeper.pid, SLEEP) in done.stderr
+
+
+@pytest.mark.parametrize("count, more", [(3, ""), (4, ", and 1 more")])
+def test_time_out_of_several(start, count, more):
+    pids = [start(*sleeping(60)).pid for _ in range(count)]
+    names = ", ".join("%d (%s)" % (pid, SLEEP) for pid in pids[:3])
+    done = run("-t", "0", *pids)
+    assert done.returncode == 124
+    assert done.stderr.endswith("the time was up; still running: %s%s\n" % (names, more))
 
 
 @pytest.mark.parametrize("timeout", ["10", "0.5s", "2m", "1h", "1d", "999999d"])
@@ -207,14 +217,16 @@ def test_bad_environment(monkeypatch):
 
 
 @not_on_windows("such file names")
-def test_name_that_talks_to_the_terminal(start, tmp_path):
+@pytest.mark.parametrize("encoding, shown", [("ascii", b"\\xe9"), ("utf-8", b"\xc3\xa9")])
+def test_name_that_talks_to_the_terminal(start, tmp_path, encoding, shown):
     path = tmp_path / "\x1b[31m\u00e9"
     path.symlink_to("/bin/sleep")
     child = start(str(path), "0.3")
     with open("/proc/%d/comm" % child.pid, "rb") as comm:
         eventually(lambda: comm.seek(0) == 0 and b"[31m" in comm.read())
-    done = run("-v", child.pid, env=dict(os.environ, PYTHONIOENCODING="ascii"))
-    assert done.stdout.startswith("%d (?[31m\\xe9): exited with 0" % child.pid)
+    env = dict(os.environ, PYTHONIOENCODING=encoding)
+    done = subprocess.run(COMMAND + ["-v", str(child.pid)], stdout=subprocess.PIPE, env=env)
+    assert done.stdout.startswith(b"%d (?[31m%s): exited with 0" % (child.pid, shown))
 
 
 def test_reader_that_has_gone(start):
@@ -248,11 +260,14 @@ def holds_a_handle(pid):
     ]
 
 
-def on_a_terminal(start, killed, *args):
+def on_a_terminal(start, killed, *args, columns=0):
     """What the command writes there; ``killed`` has whom to kill once it has shown what."""
+    import fcntl
     import pty
+    import termios
 
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     seen = b""
     try:
         waiter = start(*COMMAND + list(map(str, args)), stdout=slave, stderr=slave)
@@ -280,6 +295,20 @@ def test_progress_of_several(start, sleeper):
     text = on_a_terminal(start, killed, child.pid, sleeper.pid)
     line = r"\r\x1b\[K1 of 2 exited, \d+:\d\d; waiting for %d \(sleep\)" % sleeper.pid
     assert re.search(line, text), text
+
+
+@not_on_windows("pseudo-terminals that Python can open")
+@pytest.mark.parametrize("columns, width", [(0, 80), (23, 23)])
+def test_progress_is_as_wide_as_the_terminal(start, columns, width):
+    """0 is what a terminal says that was not told its size. The last column stays free."""
+    children = [start(*sleeping(60)) for _ in range(9)]
+    killed = {b"0 of 9": children[0]}
+    pids = [child.pid for child in children]
+    text = on_a_terminal(start, killed, "--any", *pids, columns=columns)
+    names = ", ".join("%d (sleep)" % pid for pid in pids[:3])
+    shown = re.match(r"\r\x1b\[K(0 of 9 exited, (\d:\d\d).*?)\r", text)
+    line = "0 of 9 exited, %s; waiting for %s, and 6 more" % (shown.group(2), names)
+    assert shown.group(1) == line[: width - 1]
 
 
 @not_on_windows("pseudo-terminals that Python can open")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m pidwait run, and patch."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -67,12 +68,15 @@ def test_directory_can_not_be_invoked():
     assert run("run", "/").returncode == 126
 
 
+# The shell looks for signals often, and ends by itself.
+BUSY = "turn=0; while [ $((turn += 1)) -lt 3000 ]; do sleep 0.01; done"
+
 # What has to be the same as GNU timeout's, where that is installed: each as options, command.
 GNU = {
     "in time": (["-k", "50", "50"], "exit 7"),
     "time out": (["0.2"], "sleep 60"),
-    "signal": (["-s", "INT", "0.2"], "trap 'exit 5' INT; while :; do sleep 0.01; done"),
-    "number": (["-s", "2", "0.2"], "trap 'exit 5' INT; while :; do sleep 0.01; done"),
+    "signal": (["-s", "INT", "0.2"], "trap 'exit 5' INT; " + BUSY),
+    "number": (["-s", "2", "0.2"], "trap 'exit 5' INT; " + BUSY),
     "killed": (["-s", "KILL", "0.2"], "sleep 60"),
     "kill after": (["-k", "0.2", "1"], "trap '' TERM; sleep 60; sleep 60"),
     "whole group": (["0.2"], "sleep 60 & sleep 60 & wait"),
@@ -94,27 +98,43 @@ def test_as_gnu_timeout(name):
     assert ours == theirs
 
 
+def heed_hang_ups():
+    # Under nohup they are ignored, which children inherit.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start_job(start):
+    """start_job(args...) runs the command run; if it is not reaped, its group is killed, too."""
+    jobs = []
+
+    def start_job(*args):
+        command = COMMAND + ["run"] + list(args)
+        jobs.append(start(*command, stdout=subprocess.PIPE, preexec_fn=heed_hang_ups))
+        return jobs[-1]
+
+    yield start_job
+    for job in jobs:
+        if job.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it has not made a group yet
+                os.killpg(job.pid, signal.SIGKILL)
+
+
 @posix
-def test_signals_are_passed_on(start):
-    script = (
-        "trap 'echo got $1' HUP USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done"
-    )
-    child = start(
-        *COMMAND + ["run", "sh", "-c", script], stdout=subprocess.PIPE, universal_newlines=True
-    )
-    assert child.stdout.readline() == "ready\n"
+def test_signals_are_passed_on(start_job):
+    script = "trap 'echo got' HUP USR1; trap 'exit 9' TERM; echo ready; " + BUSY
+    child = start_job("sh", "-c", script)
+    assert child.stdout.readline() == b"ready\n"
     for number in signal.SIGHUP, signal.SIGUSR1:
         child.send_signal(number)
-        assert child.stdout.readline() == "got\n"
+        assert child.stdout.readline() == b"got\n"
     child.terminate()
     assert child.wait() == 9
 
 
 @posix
-def test_kill_after_a_signal_that_was_passed_on(start):
-    script = "trap '' TERM; echo ready; sleep 60; sleep 60"
-    command = COMMAND + ["run", "-k", "0.2", "sh", "-c", script]
-    child = start(*command, stdout=subprocess.PIPE)
+def test_kill_after_a_signal_that_was_passed_on(start_job):
+    child = start_job("-k", "0.2", "sh", "-c", "trap '' TERM; echo ready; sleep 60; sleep 60")
     assert child.stdout.readline() == b"ready\n"
     child.terminate()
     assert child.wait() == -signal.SIGKILL

@@ -3,6 +3,7 @@
 
 import ast
 import errno
+import gc
 import importlib
 import os
 import signal
@@ -200,7 +201,17 @@ def test_pass_fds(library, inheritable):
         assert report(pass_fds=[1, 2])["fds"] == [0, 1, 2]
     finally:
         os.close(reader), os.close(writer), os.close(high)
-    assert not os.get_inheritable(0) or report(pass_fds=[0])["fds"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("inheritable", [True, False])
+def test_pass_stdin(library, inheritable):
+    before = os.get_inheritable(0)
+    os.set_inheritable(0, inheritable)
+    try:
+        assert report(pass_fds=[0])["fds"] == [0, 1, 2]
+        assert os.get_inheritable(0) is inheritable
+    finally:
+        os.set_inheritable(0, before)
 
 
 @pytest.mark.parametrize("limit", ["fell", "is high"])
@@ -268,6 +279,30 @@ class Changing(os.PathLike):
 def test_environment_that_changes_unseen(binding):
     env = {"SPAWN": Changing()}
     assert [report(env=env)["env"]["SPAWN"] for _ in range(2)] == ["1", "2"]
+
+
+def test_structures_are_destroyed_with_their_last_user(binding, monkeypatch, tmp_path):
+    """Those for 40 directories are built; those of a few are kept for the next start."""
+    alive = []
+
+    def noted(name, note):
+        function, via = calls.resolve("posix_spawn_file_actions_" + name)
+
+        def call(pointer):
+            note(id(pointer))
+            return function(pointer)
+
+        monkeypatch.setitem(calls._resolved, "posix_spawn_file_actions_" + name, (call, via))
+
+    noted("init", alive.append)
+    noted("destroy", alive.remove)
+    most = 0
+    for number in range(40):
+        (tmp_path / str(number)).mkdir()
+        with pidwait.spawn(["true"], cwd=tmp_path / str(number)):
+            gc.collect()  # PyPy
+            most = max(most, len(alive))
+    assert 1 < most <= 16
 
 
 def test_path_of_the_child(library, tmp_path, monkeypatch):

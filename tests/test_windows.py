@@ -452,9 +452,9 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     name = "\u0436\u00e9.exe"
     code = """if True:
         import sys
-        from {package} import _toolhelp, cli
-        cli._name = lambda pid: {name!r}
-        sys.exit(cli.main(["-v", sys.argv[1]]))
+        from {package}.cli import main, wait
+        wait._name = lambda pid: {name!r}
+        sys.exit(main(["-v", sys.argv[1]]))
     """.format(package=pidwait.__name__, name=name)
     child = start(*exiting(0, after=0.5))
     done = subprocess.run(

@@ -9,8 +9,9 @@ from errno import EINVAL, EPIPE
 
 TIMED_OUT = 124  # as GNU timeout says it
 
-# The package above this one is what is run, in a vendored copy, too.
-PROG = "python -m " + __package__.rpartition(".")[0]
+# What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
+# __package__ is not set yet where zipimport loads this, before Python 3.10.
+PROG = "python -m " + __name__.rsplit(".", 2)[0]
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

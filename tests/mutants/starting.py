@@ -40,6 +40,13 @@ MUTANTS = [
         "tests/test_posix_spawn.py::test_forced_by_policy_goes_to_the_standard_library",
     ),
     Mutant(
+        "structures that nobody uses any more",
+        "_spawn_actions.py",
+        "            self._destroy(self.pointer)\n",
+        "            pass\n",
+        "tests/test_posix_spawn.py::test_structures_are_destroyed_with_their_last_user",
+    ),
+    Mutant(
         "asked by spawn already",
         "subprocess.py",
         'getattr(self, "_refused", None)',
