@@ -4,11 +4,13 @@
 import fcntl
 import shutil
 import textwrap
+import time
 
 import pytest
 
 from ..mutants.equivalent import EQUIVALENT, Equivalent
 from . import random_mutants
+from . import trees as trees_module
 from .mutation import linux_mutations, mutations
 from .random_mutants import NEAREST, Result, nearest, report, run_all, sample
 from .trees import ROOT, Trees, run
@@ -224,3 +226,15 @@ def test_nobody_outside_can_be_signalled(toy):
     with Trees(1, toy("", source)) as trees, trees.one() as copy:
         code, output = run(copy, ["tests"])
     assert code == 0, output
+
+
+def test_an_interrupted_run_ends_what_it_started(toy):
+    tree = toy("", "import time\n\ndef test():\n    time.sleep(600)\n")
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Trees(1, tree) as trees:
+        trees.map(lambda _, copy: run(copy, ["tests"]), [None, None])
+        while not trees_module._running:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < 15  # the toy's time limit is 20
+    assert not trees_module._running

@@ -26,6 +26,8 @@ INIT = ["sh", "-c", '"$@"; exit $?', "init"]
 # A guard that is missing may well mean a hang, which is red, too.
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20", "-p", "tests.skips"]
 
+_running = set()
+
 
 def run(tree, tests, environment="", limit=None):
     """The exit status of pytest, None if it was not over after ``limit`` seconds; its output.
@@ -44,6 +46,7 @@ def run(tree, tests, environment="", limit=None):
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        _running.add(process)
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -51,6 +54,7 @@ def run(tree, tests, environment="", limit=None):
         finally:
             process.kill()
             process.wait()
+            _running.remove(process)
         output.seek(0)
         return code, output.read()
 
@@ -81,7 +85,11 @@ class Trees:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, kind, *error):
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if kind is not None:  # Ctrl-C does not reach them, and nobody waits for what they say
+            for process in list(_running):
+                process.kill()
         self._pool.shutdown()
         self._folder.cleanup()
 
