@@ -83,7 +83,8 @@ def trial(limit, tests=ALL):
                 if code != 0:
                     by = killer(code, output)
                     break
-        print("{0.file}:{0.line} {1}".format(mutation, by or "SURVIVES"), flush=True)
+        what = "killed by " + by if by else "survives\n" + mutation.diff
+        print("{0.file}:{0.line} {1}".format(mutation, what), flush=True)
         return Result(mutation, by)
 
     return attempt
@@ -102,10 +103,9 @@ def run_all(mutations, trees, tests=ALL):
 
 def report(results):
     alive = [result.mutation for result in results if result.by is None]
-    for mutation in alive:
-        print("\n{0.file}:{0.line} survives\n{0.diff}".format(mutation))
+    print("\nsurvivors:", *map("{0.file}:{0.line}".format, alive))
     share = len(alive) / len(results)
-    form = "\n{} killed, {} by the time limit; {} survive, {:.1%}, at most {:.0%} may"
+    form = "{} killed, {} by the time limit; {} survive, {:.1%}, at most {:.0%} may"
     limit = sum(result.by == killer(None, "") for result in results)
     print(form.format(len(results) - len(alive), limit, len(alive), share, RATE))
     return 0 if share <= RATE else 1
