@@ -18,6 +18,8 @@ from .mutation import linux_mutations, words
 from .trees import ROOT, Trees, changed, run
 
 ENVIRONMENT = "mutants-random"  # tests/skips.ini grants it none
+# Each in a run of its own: pytest makes one of two folders of which one is in the other, and then
+# leaves out what norecursedirs names.
 ALL = ["tests", "tests/faults"]
 RATE = 0.05
 # A word of a module's path: the tests for it, besides the one of the module's own name.
@@ -69,20 +71,24 @@ def killer(code, output):
     return "exit status {}".format(code)
 
 
-def trial(limit, tests=ALL):
+def first_red(tree, stages, limit=None):
+    """What failed first, and the output; (None, "") if nothing did."""
+    for stage in stages:
+        code, output = run(tree, stage, ENVIRONMENT, limit)
+        if code != 0:
+            return killer(code, output), output
+    return None, ""
+
+
+def trial(folders, limit):
     """The function that tries one mutation in a tree."""
 
     def attempt(mutation, tree):
         first = nearest(mutation.file, tree)
-        # Not in one run: pytest sorts a file into the folder that it is in.
-        stages = [first] * bool(first) + [tests + ["--ignore=" + each for each in first]]
-        by = None
+        ignored = ["--ignore=" + each for each in first]
+        stages = [first] * bool(first) + [[folder] + ignored for folder in folders]
         with changed(tree / "pidwait" / mutation.file, mutation.result):
-            for stage in stages:
-                code, output = run(tree, stage, ENVIRONMENT, limit)
-                if code != 0:
-                    by = killer(code, output)
-                    break
+            by, _ = first_red(tree, stages, limit)
         what = "killed by " + by if by else "survives\n" + mutation.diff
         print("{0.file}:{0.line} {1}".format(mutation, what), flush=True)
         return Result(mutation, by)
@@ -90,15 +96,15 @@ def trial(limit, tests=ALL):
     return attempt
 
 
-def run_all(mutations, trees, tests=ALL):
+def run_all(mutations, trees, folders=ALL):
     with trees.one() as tree:
         started = time.monotonic()
-        code, output = run(tree, tests, ENVIRONMENT)
+        by, output = first_red(tree, [[folder] for folder in folders])
         took = time.monotonic() - started
-    if code:
+    if by:
         sys.exit(output + "\nthe tests fail without a mutant, too")
     # The others run at the same time.
-    return list(trees.map(trial(60 + 5 * took, tests), mutations))
+    return list(trees.map(trial(folders, 60 + 5 * took), mutations))
 
 
 def report(results):

@@ -31,6 +31,12 @@ TOY_TESTS = """
         assert later(2, 0)
         assert not later(0, 1)
 """
+TOY_FAULTS = """
+    from pidwait import later
+
+    def test_fault():
+        assert not later(2, 1)
+"""
 
 
 def changes(source, file="toy.py"):
@@ -180,15 +186,17 @@ def test_nearest(ours):
 
 def test_toys_are_killed_or_survive(toy, capfd):
     tree = toy(TOY, TOY_TESTS)
+    tree.joinpath("tests/faults").mkdir()
+    tree.joinpath("tests/faults/__init__.py").touch()
+    tree.joinpath("tests/faults/test_fault.py").write_text(textwrap.dedent(TOY_FAULTS))
     found = linux_mutations(tree / "pidwait")
     with Trees(2, tree) as trees:
-        results = run_all(found, trees, ["tests"])
-    killed = {result.mutation.change[1] for result in results if result.by}
-    alive = {result.mutation.change[1] for result in results if not result.by}
-    assert "return 4" in killed
-    assert "if False:" in killed
-    assert alive == {"return a >= b and not b", "return a > b or not b"}
-    assert all(result.by in (None, "tests/test_toy.py::test_later") for result in results)
+        results = run_all(found, trees)
+    killers = {result.mutation.change[1]: result.by for result in results}
+    assert killers.pop("return a >= b and not b") is None
+    assert killers.pop("return a > b or not b") == "tests/faults/test_fault.py::test_fault"
+    assert killers.pop("return a > b and b") == "tests/test_toy.py::test_later"
+    assert set(killers.values()) == {"tests/test_toy.py::test_later"}
     assert report(results) == 1
     output = capfd.readouterr().out
     assert "__init__.py:5 survives" in output
