@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Small changes of the code that were not chosen: how many of them does no test see?
+
+python -m tests.matrix.mutants --random N [--seed S]: the same seed makes the same mutants of the
+same code. Each has the tests run that are nearest to it, then all the others, up to the first that
+fails. More than 5 % of survivors are a failure; tests/mutants/equivalent.py is of those that change
+nothing.
+"""
+
+import random
+import sys
+import time
+from collections import namedtuple
+from pathlib import PurePosixPath
+
+from ..mutants.equivalent import EQUIVALENT
+from .mutation import linux_mutations, words
+from .trees import ROOT, Trees, changed, run
+
+ENVIRONMENT = "mutants-random"  # tests/skips.ini grants it none
+# Each in a run of its own: pytest makes one of two folders of which one is in the other, and then
+# leaves out what norecursedirs names.
+ALL = ["tests", "tests/faults"]
+RATE = 0.05
+# A word of a module's path: the tests for it, besides the one of the module's own name.
+NEAREST = {
+    "backends": "wait process waiting",
+    "cli": "cli commands",
+    "commands": "cli commands",
+    "deadline": "wait",
+    "engine": "waiting waitset",
+    "epoll": "waitset",
+    "exitcodes": "wait process",
+    "ffi": "ffi posix_spawn",
+    "highfds": "waitset",
+    "main": "cli",
+    "polling": "waiting",
+    "probe": "probe",
+    "spawn": "posix_spawn spawn_failures",
+    "spawning": "spawn spawn_failures posix_spawn",
+    "subprocess": "posix_spawn",
+    "targets": "owners",
+    "waiting": "waitset",
+}
+
+# ``by``: the test, or why else it is red; None for a survivor.
+Result = namedtuple("Result", "mutation by")
+
+
+def nearest(file, root=ROOT):
+    """The files of tests to run first for a module."""
+    names = [PurePosixPath(file).stem.strip("_")]
+    for word in words(file):
+        names += NEAREST.get(word, "").split()
+    tests = ["tests/test_{}.py".format(name) for name in dict.fromkeys(names)]
+    return [test for test in tests if root.joinpath(test).is_file()]
+
+
+def sample(mutations, count, seed):
+    known = {(each.file, each.old, each.new) for each in EQUIVALENT}
+    mutations = [each for each in mutations if (each.file, *each.change) not in known]
+    return random.Random(seed).sample(mutations, min(count, len(mutations)))
+
+
+def killer(code, output):
+    if code is None:
+        return "the time limit"
+    for line in output.splitlines():
+        if line.startswith(("FAILED ", "ERROR ")):
+            return line.split(" - ")[0].partition(" ")[2]
+    return "exit status {}".format(code)
+
+
+def first_red(tree, stages, limit=None):
+    """What failed first, and the output; (None, "") if nothing did."""
+    for stage in stages:
+        code, output = run(tree, stage, ENVIRONMENT, limit)
+        if code != 0:
+            return killer(code, output), output
+    return None, ""
+
+
+def trial(folders, limit):
+    """The function that tries one mutation in a tree."""
+
+    def attempt(mutation, tree):
+        first = nearest(mutation.file, tree)
+        ignored = ["--ignore=" + each for each in first]
+        stages = [first] * bool(first) + [[folder] + ignored for folder in folders]
+        with changed(tree / "pidwait" / mutation.file, mutation.result):
+            by, _ = first_red(tree, stages, limit)
+        what = "killed by " + by if by else "survives\n" + mutation.diff
+        print("{0.file}:{0.line} {1}".format(mutation, what), flush=True)
+        return Result(mutation, by)
+
+    return attempt
+
+
+def run_all(mutations, trees, folders=ALL):
+    with trees.one() as tree:
+        started = time.monotonic()
+        by, output = first_red(tree, [[folder] for folder in folders])
+        took = time.monotonic() - started
+    if by:
+        sys.exit(output + "\nthe tests fail without a mutant, too")
+    # The others run at the same time.
+    return list(trees.map(trial(folders, 60 + 5 * took), mutations))
+
+
+def report(results):
+    alive = [result.mutation for result in results if result.by is None]
+    print("\nsurvivors:", *map("{0.file}:{0.line}".format, alive))
+    share = len(alive) / len(results)
+    form = "{} killed, {} by the time limit; {} survive, {:.1%}, at most {:.0%} may"
+    limit = sum(result.by == killer(None, "") for result in results)
+    print(form.format(len(results) - len(alive), limit, len(alive), share, RATE))
+    return 0 if share <= RATE else 1
+
+
+def main(count, seed):
+    mutations = sample(linux_mutations(ROOT / "pidwait"), count, seed)
+    print("{} mutants, --seed {}".format(len(mutations), seed), flush=True)
+    with Trees() as trees:
+        return report(run_all(mutations, trees))

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Of the tool that makes random mutants: run by the tox environment `mutants`."""
+
+import fcntl
+import shutil
+import textwrap
+import time
+
+import pytest
+
+from ..mutants.equivalent import EQUIVALENT, Equivalent
+from . import random_mutants
+from . import trees as trees_module
+from .mutation import linux_mutations, mutations
+from .random_mutants import NEAREST, Result, nearest, report, run_all, sample
+from .trees import ROOT, Trees, run
+
+PACKAGE = ROOT / "pidwait"
+
+TOY = """
+    def later(a, b):
+        if a is None:
+            return 3
+        return a > b and not b
+"""
+TOY_TESTS = """
+    from pidwait import later
+
+    def test_later():
+        assert later(None, 1) == 3
+        assert later(2, 0)
+        assert not later(0, 1)
+"""
+TOY_FAULTS = """
+    from pidwait import later
+
+    def test_fault():
+        assert not later(2, 1)
+"""
+
+
+def changes(source, file="toy.py"):
+    source = textwrap.dedent(source).strip() + "\n"
+    return {each.change for each in mutations(file, source.encode())}
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return linux_mutations(PACKAGE)
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """toy(source, tests) is a tree with a package and a module of tests like that."""
+
+    def make(source, tests):
+        for folder in "pidwait", "tests":
+            tmp_path.joinpath(folder).mkdir()
+        tmp_path.joinpath("pidwait/__init__.py").write_text(textwrap.dedent(source))
+        tmp_path.joinpath("tests/__init__.py").touch()
+        tmp_path.joinpath("tests/test_toy.py").write_text(textwrap.dedent(tests))
+        shutil.copy(str(ROOT / "tests/skips.py"), str(tmp_path / "tests"))
+        shutil.copy(str(ROOT / "pyproject.toml"), str(tmp_path))
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("a == b", {"a != b"}),
+        ("a < b <= c", {"a <= b <= c", "a < b < c"}),
+        ("(a) is not (b)", {"(a) is (b)"}),
+        ("a not in b", {"a in b"}),
+        ("a is None", {"a is not None"}),
+        ("a and b and c", {"a or b and c", "a and b or c"}),
+        ("a = not b", {"a = b"}),
+        ("a = not(b)", {"a = (b)"}),
+        ("a = 0", {"a = 1", "a = (-1)"}),
+        ("a = True", {"a = False"}),
+        ("a = None", {"a = 0"}),
+        ("a = b if c else d", {"a = b if True else d", "a = b if False else d"}),
+        (
+            "def f(a: 'int' = 1) -> 'int': ...",
+            {"def f(a: 'int' = 2) -> 'int': ...", "def f(a: 'int' = 0) -> 'int': ..."},
+        ),
+        ("while a: b = c", {"while False: b = c"}),
+        ("def f(): return a", {"def f(): return None"}),
+        ("close(fd)", {"pass"}),
+        ("é == b", {"é != b"}),
+    ],
+)
+def test_changes(source, expected):
+    assert {new for _, new in changes(source)} == expected
+
+
+def test_guards():
+    assert {new for _, new in changes("if a:\n    b = c")} == {"if True:", "if False:"}
+
+
+def test_only_the_raise_of_an_except_body_is_dropped():
+    source = """
+        try:
+            raise ValueError(1)
+        except ValueError:
+            def later():
+                raise OSError(2)
+            raise
+    """
+    assert changes(source) == {("raise", "pass")}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring with 1 == 1."""',
+        "__all__ = ['a', 1][0]",
+        "class A:\n    __slots__ = (1,)[0]",
+        "class A:\n    def __repr__(self):\n        return 1 == 1",
+        "log('%d', 1)",
+        "errors.log('%d', not a)",
+        "raise ValueError('%d' % 1)",
+        "a: 'int | None'",
+        "if TYPE_CHECKING:\n    a = 1",
+        "if os.name == 'nt':\n    a = 1",
+        "if not _WINDOWS:\n    pass\nelse:\n    a = 1",
+        "a = b if os.name != 'nt' else 1",
+        "if _WINDOWS and a == 1:\n    b()",
+        "def f():\n    if os.name != 'nt':\n        return\n    a = 1",
+        "if sys.platform == 'win32':\n    a = 1\nelif not sys.platform == 'linux':\n    a = 2",
+    ],
+)
+def test_left_alone(source):
+    assert changes(source) == set()
+
+
+def test_every_mutant_compiles(ours):
+    for each in ours:
+        compile(each.result, each.file, "exec")
+        assert each.result != each.source
+        old, new = each.change
+        assert old != new and old in each.source.decode()
+
+
+def test_only_linux(ours):
+    files = {each.file for each in ours}
+    others = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")} - files
+    for word in "kqueue", "win32", "toolhelp", "kernel32", "console", "bsd", "/ps.":
+        assert any(word in file for file in others), word
+        assert not any(word in file for file in files), word
+    for word in "pidfd", "polling", "procfs", "linux", "process":
+        assert any(word in file for file in files), word
+
+
+def test_a_seed_makes_the_same_mutants(ours):
+    first, again = (sample(linux_mutations(PACKAGE), 20, 7) for _ in range(2))
+    assert first == again
+    assert len(set(first)) == 20
+    assert sample(ours, 20, 8) != first
+
+
+def test_equivalents_are_left_out(ours, monkeypatch):
+    one = ours[len(ours) // 2]
+    monkeypatch.setattr(random_mutants, "EQUIVALENT", [Equivalent(one.file, *one.change, "")])
+    left = sample(ours, len(ours), 0)
+    assert one not in left
+    assert len(left) >= len(ours) - 5
+
+
+def test_every_equivalent_is_one_of_the_mutants(ours):
+    possible = {(each.file, *each.change) for each in ours}
+    for each in EQUIVALENT:
+        assert each.reason
+        assert (each.file, each.old, each.new) in possible
+
+
+def test_nearest(ours):
+    for names in NEAREST.values():
+        for name in names.split():
+            assert ROOT.joinpath("tests/test_{}.py".format(name)).is_file()
+    assert nearest("process.py") == ["tests/test_process.py"]
+    assert "tests/test_wait.py" in nearest("_backends/pidfd.py")
+    assert nearest("_nowhere.py") == []
+
+
+def test_toys_are_killed_or_survive(toy, capfd):
+    tree = toy(TOY, TOY_TESTS)
+    tree.joinpath("tests/faults").mkdir()
+    tree.joinpath("tests/faults/__init__.py").touch()
+    tree.joinpath("tests/faults/test_fault.py").write_text(textwrap.dedent(TOY_FAULTS))
+    found = linux_mutations(tree / "pidwait")
+    with Trees(2, tree) as trees:
+        results = run_all(found, trees)
+    killers = {result.mutation.change[1]: result.by for result in results}
+    assert killers.pop("return a >= b and not b") is None
+    assert killers.pop("return a > b or not b") == "tests/faults/test_fault.py::test_fault"
+    assert killers.pop("return a > b and b") == "tests/test_toy.py::test_later"
+    assert set(killers.values()) == {"tests/test_toy.py::test_later"}
+    assert report(results) == 1
+    output = capfd.readouterr().out
+    assert "__init__.py:5 survives" in output
+    assert "+    return a >= b and not b" in output
+    assert report([Result(results[0].mutation, "a test")]) == 0
+
+
+def test_a_hang_is_ended_with_all_its_processes(toy, tmp_path):
+    lock = tmp_path / "lock"
+    source = """
+        import fcntl, os, time
+
+        file = open({!r}, "w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fork() == 0:
+            os.setsid()
+        time.sleep(600)
+    """
+    tree = toy("", source.format(str(lock)))
+    with Trees(1, tree) as trees, trees.one() as copy:
+        code, _ = run(copy, ["tests"], limit=3)
+    assert code is None
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the time limit of pytest, if somebody has it
+
+
+def test_nobody_outside_can_be_signalled(toy):
+    source = """
+        import os, pytest
+
+        def test():
+            with pytest.raises(ProcessLookupError):
+                os.kill(-1, 0)
+    """
+    with Trees(1, toy("", source)) as trees, trees.one() as copy:
+        code, output = run(copy, ["tests"])
+    assert code == 0, output
+
+
+def test_an_interrupted_run_ends_what_it_started(toy):
+    tree = toy("", "import time\n\ndef test():\n    time.sleep(600)\n")
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Trees(1, tree) as trees:
+        trees.map(lambda _, copy: run(copy, ["tests"]), [None, None])
+        while not trees_module._running:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - started < 15  # the toy's time limit is 20
+    assert not trees_module._running

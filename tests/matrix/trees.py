@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Copies of the tree to change, and runs of their tests, which can harm nobody else.
+
+A mutant of what signals processes may signal every one that it sees: a run has a PID namespace of
+its own. Nothing survives the end of that, not even the forked child of a test.
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS = 3
+IGNORED = shutil.ignore_patterns(".*", "__pycache__")
+# By the hash of the source: a mutant may be as long as the original, and of the same second.
+COMPILE = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode=checked-hash", "pidwait"]
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+# As process 1, pytest would be given the orphans.
+INIT = ["sh", "-c", '"$@"; exit $?', "init"]
+# A guard that is missing may well mean a hang, which is red, too.
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20", "-p", "tests.skips"]
+
+_running = set()
+
+
+def run(tree, tests, environment="", limit=None):
+    """The exit status of pytest, None if it was not over after ``limit`` seconds; its output.
+
+    The skips are counted of a tox environment that is named.
+    """
+    env = dict(os.environ, PYTHONPATH=str(tree), TOX_ENV_NAME=environment)
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            NAMESPACE + user + INIT + PYTEST + list(tests),
+            cwd=str(tree),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        _running.add(process)
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            process.kill()
+            process.wait()
+            _running.remove(process)
+        output.seek(0)
+        return code, output.read()
+
+
+@contextlib.contextmanager
+def changed(path, content):
+    original = path.read_bytes()
+    path.write_bytes(content)
+    try:
+        yield
+    finally:
+        path.write_bytes(original)
+
+
+class Trees:
+    """``count`` copies of the tree ``root``."""
+
+    def __init__(self, count=WORKERS, root=ROOT):
+        self._folder = tempfile.TemporaryDirectory()
+        self._free = queue.Queue()
+        self._pool = concurrent.futures.ThreadPoolExecutor(count)
+        for number in range(count):
+            tree = Path(self._folder.name, str(number))
+            shutil.copytree(str(root), str(tree), ignore=IGNORED)
+            subprocess.check_call(COMPILE, cwd=str(tree))
+            self._free.put(tree)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *error):
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if kind is not None:  # Ctrl-C does not reach them, and nobody waits for what they say
+            for process in list(_running):
+                process.kill()
+        self._pool.shutdown()
+        self._folder.cleanup()
+
+    @contextlib.contextmanager
+    def one(self):
+        tree = self._free.get()
+        try:
+            yield tree
+        finally:
+            self._free.put(tree)
+
+    def map(self, function, values):
+        """What ``function(value, tree)`` returns for each, in their order; several at a time."""
+
+        def call(value):
+            with self.one() as tree:
+                return function(value, tree)
+
+        return self._pool.map(call, values)
