@@ -21,13 +21,13 @@ from collections import deque
 from functools import partial
 from io import UnsupportedOperation
 from itertools import islice
+from os import getpid
 from time import monotonic
 
 from . import _backends
 from ._backends.polling_set import PolledSet
 from ._deadline import NOW
 from ._errors import log
-from ._fork import Creator
 from ._outcome import RUNNING
 from ._targets import Target
 
@@ -47,12 +47,12 @@ _FOREVER = float("inf")
 
 class Engine:
     def __init__(self, shared: bool) -> None:
-        self._creator = Creator()
+        self.pid = getpid()
         # Reentrant, for signal handlers; what it covers can be interrupted anywhere.
         self._lock = RLock()
-        self._members: "dict[object, Target]" = {}
+        self.members: "dict[object, Target]" = {}
         # Members that have exited, whose pid has been added again: it is another process's.
-        self._superseded: "dict[Target, None]" = {}
+        self.superseded: "dict[Target, None]" = {}
         self._due: "deque[tuple[Target, Any]]" = deque()
         self._has_lost = self._is_closed = False
         self.is_alarmed = False  # by alarm(), with more than None
@@ -69,22 +69,21 @@ class Engine:
 
     def __len__(self) -> int:
         """How many have not been reported yet."""
-        return len(self._members) + len(self._superseded)
+        return len(self.members) + len(self.superseded)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._members
+        return key in self.members
 
     def __iter__(self) -> "Iterator[Target]":
         """Those that have not been reported yet, as they are now."""
-        return iter(list(self._superseded) + list(self._members.values()))
-
-    def is_copy(self) -> bool:
-        """Whether a fork has made it; then take_over() comes before anything else."""
-        return not self._creator.is_me()
+        return iter(list(self.superseded) + list(self.members.values()))
 
     def take_over(self) -> None:
-        """Make the copy in a forked child its own: the parent's threads and epoll are not there."""
-        self._creator = Creator()
+        """Make the copy in a forked child its own: the parent's threads and epoll are not there.
+
+        It comes before anything else where ``pid`` is not that of this process.
+        """
+        self.pid = getpid()
         self._lock = RLock()
         if self._is_closed:
             return
@@ -124,15 +123,15 @@ class Engine:
     ) -> None:
         unknown = []
         for target, code in targets:
-            there = self._members.get(target.key)
+            there = self.members.get(target.key)
             if there is not None:
                 # An object stands for one process, a pid for one after the other.
                 if type(there) is not Target or not self._is_anothers(there):
                     continue
-                self._superseded[there] = None
+                self.superseded[there] = None
             entered.append(target)
             target.is_member = True
-            self._members[target.key] = target
+            self.members[target.key] = target
             if code is RUNNING:
                 unknown.append(target)
             else:
@@ -191,8 +190,8 @@ class Engine:
         """Do not report this one any more, if it is there."""
         with self._lock:
             self._check_open()
-            found = [target for target in self._superseded if target.key == key]
-            target = self._members.get(key)
+            found = [target for target in self.superseded if target.key == key]
+            target = self.members.get(key)
         for one in found if target is None else [*found, target]:
             self._drop(one)
 
@@ -203,9 +202,9 @@ class Engine:
 
     def _leave(self, target: Target) -> None:
         target.is_member = False
-        if self._members.get(target.key) is target:
-            del self._members[target.key]
-        self._superseded.pop(target, None)
+        if self.members.get(target.key) is target:
+            del self.members[target.key]
+        self.superseded.pop(target, None)
 
     def _forget(self, target: Target) -> None:
         try:
@@ -255,6 +254,7 @@ class Engine:
 
         With ``last`` the time is up, so that all are looked at.
         """
+        # After the sleep the caches are cold, and each name and call costs.
         polled = self._polled
         if polled is not None and (last or polled.delay() == 0):
             polled.look()
@@ -262,7 +262,7 @@ class Engine:
         try:
             with self._lock:
                 self._take(last)
-                due = self._due
+                due, members = self._due, self.members
                 while due:
                     target, code = one = due[0]
                     if target.is_member:
@@ -271,7 +271,12 @@ class Engine:
                             break
                         # Each once, and none that has been discarded meanwhile.
                         exits.append(one)
-                        self._leave(target)
+                        target.is_member = False
+                        key = target.key
+                        if members.get(key) is target:
+                            del members[key]
+                        else:
+                            self.superseded.pop(target, None)
                     due.popleft()
                 if self._without_room:
                     self._use_room(len(exits))
@@ -334,8 +339,8 @@ class Engine:
         with self._lock:
             for target, code in exits:
                 target.is_member = True
-                if self._members.setdefault(target.key, target) is not target:
-                    self._superseded[target] = None
+                if self.members.setdefault(target.key, target) is not target:
+                    self.superseded[target] = None
             self._due.extendleft(reversed(exits))
         del exits[:]
 
@@ -387,7 +392,7 @@ class Engine:
             raise ValueError("the set is closed")
 
     def close(self) -> None:
-        if self.is_copy():
+        if self.pid != getpid():
             self._lock = RLock()
         with self._lock:
             if not self._is_closed:

@@ -3,6 +3,7 @@
 
 import os
 from _thread import TIMEOUT_MAX, RLock
+from os import getpid
 from time import monotonic
 
 from ._deadline import FOREVER, Deadline
@@ -102,8 +103,9 @@ def _engine_with(procs: "list[Any]") -> Engine:
 def _exits(engine: Engine, deadline: Deadline) -> "Iterator[tuple[Any, int | None]]":
     """All exits until the deadline."""
     exits: "Exits" = []
-    while engine:
-        if engine.is_copy():
+    members = engine.members
+    while members:
+        if engine.pid != getpid():
             engine.take_over()
         seconds = deadline.remaining()
         engine.sleep(seconds)
@@ -161,6 +163,7 @@ class WaitSet:
             raise
 
     def _start(self) -> None:
+        self._pid = getpid()
         self._turn = RLock()
         # An entry for each thread inside sleep(), and wait(): more than one where a signal
         # handler waits, too.
@@ -169,12 +172,12 @@ class WaitSet:
 
     def _take_over(self) -> None:
         """In a forked child: threads that are only in the parent may have had the turn."""
-        if self._engine.is_copy():
-            self._start()
-            self._engine.take_over()
+        self._start()
+        self._engine.take_over()
 
     def _check_open(self) -> None:
-        self._take_over()
+        if self._pid != getpid():
+            self._take_over()
         if self._is_closed:
             raise ValueError("the set is closed")
 
@@ -232,14 +235,28 @@ class WaitSet:
             raise
 
     def _wait(self, deadline: Deadline, exits: "Exits") -> None:
-        self._take_over()
-        engine = self._engine
+        # After the sleep the caches are cold, and each name and call costs.
+        if self._pid != getpid():
+            self._take_over()
+        engine, turn = self._engine, self._turn
         self._waiting.append(None)  # before the look whether it is closed: see close()
         try:
             self._check_open()
             last = False
             while not (exits or last):
-                last = self._sleep(engine, deadline)
+                seconds = None if deadline is FOREVER else deadline.remaining()
+                last = seconds == 0
+                if turn.acquire(False) or self._wait_for_turn(seconds):
+                    try:
+                        # A change from here on finds us asleep; one before is seen below.
+                        self._sleeping.append(None)
+                        if engine.is_alarmed and not last:
+                            engine.alarm(None)
+                        if engine.members or engine.superseded:
+                            engine.sleep(seconds)
+                    finally:
+                        self._sleeping.pop()
+                        turn.release()
                 engine.collect(exits, last)
                 if self._sleeping:  # another thread, which may have more to do now, or no more
                     self._rearm()
@@ -252,26 +269,10 @@ class WaitSet:
             elif self._is_shown or engine.is_alarmed:
                 self._rearm()
 
-    def _sleep(self, engine: Engine, deadline: Deadline) -> bool:
-        """Until there may be something to collect; whether the deadline is over."""
-        while True:
-            seconds = deadline.remaining()
-            patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
-            if self._turn.acquire(True, patience):
-                break
-            if seconds == 0:
-                return True
-        try:
-            # A change from here on finds us asleep; what was changed before is seen below.
-            self._sleeping.append(None)
-            if engine.is_alarmed and seconds != 0:
-                engine.alarm(None)
-            if engine:
-                engine.sleep(seconds)
-        finally:
-            self._sleeping.pop()
-            self._turn.release()
-        return seconds == 0
+    def _wait_for_turn(self, seconds: "float | None") -> bool:
+        # In slices, each with a look at the deadline.
+        patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
+        return self._turn.acquire(True, patience)
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""
@@ -304,7 +305,7 @@ class WaitSet:
 
         All but the waits is a ValueError from then on.
         """
-        if self._engine.is_copy():
+        if self._pid != getpid():
             self._start()
         self._is_closed = True
         self._close_unused()
@@ -328,7 +329,7 @@ class WaitSet:
         if self._is_closed:
             return
         try:
-            if self._warns and not self._engine.is_copy():
+            if self._warns and self._pid == getpid():
                 warn_unclosed(self)
         finally:
             self.close()

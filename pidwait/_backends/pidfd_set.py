@@ -154,7 +154,11 @@ class PidfdSet:
                 if code is not RUNNING:
                     report((member, code))
                     del members[fd]
-                    close(member.ticket)
+                    file: "Any" = member.ticket
+                    try:
+                        file.close()
+                    except OSError as error:
+                        log("close: %s", error)
             events.popleft()
         if self._fading:
             self._give_up(report, last)
