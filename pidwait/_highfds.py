@@ -6,7 +6,6 @@ RLIMIT_NOFILE bounds the number of a new file descriptor, not how many are open
 is put back, and the program keeps getting low numbers under its own limit.
 """
 
-import os
 from _thread import RLock
 from errno import EMFILE
 

@@ -284,9 +284,7 @@ class MultiprocessingTarget(_Owner):
     def _is_any_signal(self, code: "int | None") -> bool:
         """Whether it is 255 of a fork server that can't tell negative codes: Python 3.6."""
         server = sys.modules.get("multiprocessing.forkserver")
-        return (
-            code == 255 and self._method() == "forkserver" and hasattr(server, "read_unsigned")
-        )
+        return code == 255 and self._method() == "forkserver" and hasattr(server, "read_unsigned")
 
 
 class PsutilTarget(_Object):

@@ -2,7 +2,6 @@
 """Starting a process by posix_spawn: at a cost that grows neither with the heap nor the threads."""
 
 import os
-from _thread import RLock
 from io import UnsupportedOperation
 
 from . import _backends

@@ -132,6 +132,10 @@ def _given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
     return again
 
 
+def _is_sooner(delay: "float | None", moment: float) -> bool:
+    return delay is not None and monotonic() + delay < moment
+
+
 class WaitSet:
     """Processes of which each is reported once, when it has exited.
 
@@ -250,10 +254,10 @@ class WaitSet:
                     try:
                         # A change from here on finds us asleep; one before is seen below.
                         self._sleeping.append(None)
-                        if engine.is_alarmed and not last:
+                        if engine.sets.is_alarmed and not last:
                             engine.alarm(None)
                         if engine.members or engine.superseded:
-                            engine.sleep(seconds)
+                            engine.sets.sleep(seconds)
                     finally:
                         self._sleeping.pop()
                         turn.release()
@@ -266,7 +270,7 @@ class WaitSet:
             self._waiting.pop()
             if self._is_closed:
                 self._close_unused()
-            elif self._is_shown or engine.is_alarmed:
+            elif self._is_shown or engine.sets.is_alarmed:
                 self._rearm()
 
     def _wait_for_turn(self, seconds: "float | None") -> bool:
@@ -278,13 +282,11 @@ class WaitSet:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""
         engine = self._engine
         when = delay = engine.delay()
-        if self._sleeping and not engine:
-            when = 0
-        elif self._sleeping and delay is not None and monotonic() + delay < engine.wakes_at:
+        if self._sleeping and (not engine or _is_sooner(delay, engine.sets.wakes_at)):
             when = 0
         elif not self._is_shown:
             when = None
-        if when is not None or engine.is_alarmed:
+        if when is not None or engine.sets.is_alarmed:
             engine.alarm(when)
 
     def fileno(self) -> int:

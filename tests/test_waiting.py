@@ -424,7 +424,7 @@ PAST_THE_LIMIT = """if True:
     with pidwait.WaitSet(pids) as waiting:
         assert os.dup(0) == lowest
         os.close(lowest)
-        polled = len(waiting._engine._polled)
+        polled = len(waiting._engine.sets.polled)
         assert 80 < polled < 120, polled
         seen = []
         for pid in pids[:10]:
@@ -432,7 +432,7 @@ PAST_THE_LIMIT = """if True:
         while len(seen) < 10:
             seen += waiting.wait(30)
         # Their file descriptors went to others.
-        assert len(waiting._engine._polled) == polled - 10, (len(waiting._engine._polled), polled)
+        assert len(waiting._engine.sets.polled) == polled - 10
         for pid in pids[10:]:
             os.kill(pid, signal.SIGUSR1)
         while len(waiting):

@@ -208,7 +208,7 @@ def test_look_that_stands_still(use_variant, start_told, monkeypatch):
     monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + 1000 * len(stops))
     child = start_told(3)
     with pidwait.WaitSet([child]) as waiting:
-        looks = waiting._engine._polled._looks
+        looks = waiting._engine.sets.polled._looks
         ((target, look),) = looks.items()
 
         def stopped():
@@ -230,7 +230,7 @@ def test_event_of_who_was_discarded(use_variant, start, sleeper):
     child = start(*exiting(3))
     become_zombie(child.pid)
     with pidwait.WaitSet([child.pid]) as waiting:
-        pidfds = waiting._engine._set
+        pidfds = waiting._engine.sets.best
         pidfds.sleep(0)
         ((fd, _),) = pidfds._events
         waiting.discard(child.pid)
@@ -263,8 +263,8 @@ def test_exceptions_of_signal_handlers_lose_nothing(variant, herd):
 
     # Where it can be caught: not between the return of wait() and our having the result,
     # nor where a file of /proc is open, which would leak.
-    names = ["%s.%s" % (pidwait.__name__, name) for name in ("_engine", "waiting", EVENTS, "_backends.polling_set")]
-    modules = map(importlib.import_module, names)
+    names = "_engine", "_combined", "waiting", EVENTS, "_backends.polling_set"
+    modules = [importlib.import_module("%s.%s" % (pidwait.__name__, name)) for name in names]
     files = [module.__file__ for module in modules]
 
     def handler(signum, frame):
@@ -433,7 +433,7 @@ def test_copies_in_a_forked_child_do_not_wake_anybody(variant, herd, monkeypatch
         assert waiting.wait() == [(pids[1], 2)]
         become_zombie(pids[0])
         waiting.add(copy)
-        sleeps, kind = [], type(waiting._engine._set)
+        sleeps, kind = [], type(waiting._engine.sets.best)
         sleep = kind.sleep
         monkeypatch.setattr(kind, "sleep", lambda *args: sleeps.append(args) or sleep(*args))
         assert waiting.wait(0.5) == []

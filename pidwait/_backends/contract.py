@@ -55,6 +55,9 @@ if TYPE_CHECKING:
         def fileno(self) -> int:
             """The pidfd of a member without a pid; OSError where it has none."""
 
+        def known(self) -> "Outcome":
+            """The exit code that its object already has; RUNNING if it knows of no exit."""
+
     Report = Callable[[tuple[Member, Outcome]], object]  # novm
 
     class Set(Protocol):  # novm

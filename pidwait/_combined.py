@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The best set for all that it can wait for, and the polled set for the rest.
+
+What the best set can't do, for one member or from some moment on, is done by looking again
+and again. When file descriptors become free, they go to those that are polled for want of one.
+"""
+
+from collections import deque
+from io import UnsupportedOperation
+from itertools import islice
+from time import monotonic
+
+from ._backends import open_set
+from ._backends.polling_set import PolledSet
+from ._errors import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ._backends.contract import Member, Set
+    from ._outcome import Outcome
+
+_FOREVER = float("inf")
+
+
+class CombinedSet:
+    """As a Set, see contract, but that nothing fails; what has exited is put into ``told``.
+
+    All but sleep() and look() is called with the lock of whoever shares it.
+    """
+
+    def __init__(self, shared: bool, waiting: "Callable[[], Iterable[Member]]") -> None:
+        self.best: "Set" = open_set(shared)
+        self.polled: "PolledSet | None" = None
+        if isinstance(self.best, PolledSet):
+            self.polled = self.best
+        self.told: "deque[tuple[Member, Outcome]]" = deque()
+        self.is_alarmed = False  # by alarm(), with more than None
+        self.wakes_at = _FOREVER  # when the last sleep() ends by itself
+        # All that neither of the sets has told.
+        self._waiting = waiting
+        self._has_lost = False
+        self._broken: "OSError | None" = None
+        # Those that are polled for want of a file descriptor, perhaps.
+        self._without_room: "dict[Member, None]" = {}
+
+    def take_over(self) -> None:
+        """In a forked child: the threads that sleep, and the epoll, are the parent's."""
+        if self.best is self.polled:
+            self.best = self.polled = self.polled.forked()
+            return
+        if self.polled is not None:
+            self.polled = self.polled.forked()
+        try:
+            self.best = self.best.forked()
+        except OSError as error:
+            self._poll_all(error)
+
+    def add(self, members: "Sequence[Member]") -> None:
+        try:
+            failed = self.best.add(members)
+        except OSError as error:
+            failed = [(member, error) for member in members]
+        for member, why in failed:
+            self._poll(member, why)
+
+    def _poll(self, member: "Member", why: OSError) -> None:
+        """Look again and again at a member that the best set can't wait for."""
+        if not isinstance(why, ProcessLookupError):
+            log("pid %s is polled: %s", member.pid, why)
+            if member.pid is None:  # only its object can tell
+                self.add_look(member, member.known)
+                return
+            if not self._polled_set().add([member]):
+                self._without_room[member] = None
+                return
+        self.told.append((member, None))
+
+    def add_look(self, member: "Member", look: "Callable[[], Outcome]") -> None:
+        """Have ``look()`` asked again and again, until it does not say RUNNING."""
+        self._polled_set().add_look(member, look)
+
+    def _polled_set(self) -> PolledSet:
+        if self.polled is None:
+            self.polled = PolledSet()
+        return self.polled
+
+    def discard(self, member: "Member") -> None:
+        try:
+            self.best.discard(member)
+        finally:
+            if self.polled is not None:
+                self.polled.discard(member)
+                self._without_room.pop(member, None)
+
+    def has_exited(self, member: "Member") -> bool:
+        if any(one is member for one, _ in self.told) or self.best.has_exited(member):
+            return True
+        return self.polled is not None and self.polled.has_exited(member)
+
+    def sleep(self, seconds: "float | None") -> None:
+        self.wakes_at = _FOREVER  # before the look at what there is to do: see WaitSet
+        if self.told or self._has_lost or self._broken:
+            return
+        if self.polled is not None:
+            delay = self.polled.delay()
+            if delay is not None and (seconds is None or delay < seconds):
+                seconds = delay
+            if seconds is not None:
+                self.wakes_at = monotonic() + seconds
+        try:
+            self.best.sleep(seconds)
+        except OSError as error:
+            self._broken = error
+        except BaseException:
+            self._has_lost = True
+            raise
+
+    def look(self, last: bool) -> None:
+        """Look at those that are polled if it is time, or the ``last`` time."""
+        if self.polled is not None and (last or self.polled.delay() == 0):
+            self.polled.look()
+
+    def take(self, last: bool) -> None:
+        try:
+            if self._broken is not None:
+                raise self._broken
+            if self._has_lost:
+                self.best.recover()
+                self._has_lost = False
+            self.best.take(self.told.append, last)
+        except OSError as error:  # a policy that came after the first use, for one
+            self._poll_all(error)
+        except BaseException:
+            self._has_lost = True
+            raise
+        if self.polled is not None and self.polled is not self.best:
+            self.polled.take(self.told.append, last)
+
+    def _poll_all(self, error: OSError) -> None:
+        """Go on without the best set."""
+        old, polled = self.best, self._polled_set()
+        if old is polled:
+            raise error
+        log("all are polled: %s", error)
+        self.best = polled
+        self._broken = None
+        told = {member for member, _ in self.told}
+        for member in self._waiting():
+            if member not in told and member not in polled:
+                self._poll(member, error)
+        old.close()
+
+    def use_room(self, count: int) -> None:
+        """Give the file descriptors of so many exits to those that are polled for want of one."""
+        polled = self.polled
+        for member in list(islice(self._without_room, count)):
+            if polled is None or self.best is polled or member not in polled:
+                del self._without_room[member]
+            elif self.best.add([member]):
+                return
+            # The pid still belonged to its process if that has not exited since.
+            elif polled.has_exited(member):
+                self.best.discard(member)
+            else:
+                polled.discard(member)
+                del self._without_room[member]
+
+    def delay(self) -> "float | None":
+        if self.told or self._has_lost or self._broken:
+            return 0.0
+        delay = self.best.delay()
+        if self.polled is not None and self.polled is not self.best:
+            other = self.polled.delay()
+            if delay is None or (other is not None and other < delay):
+                return other
+        return delay
+
+    def alarm(self, seconds: "float | None") -> None:
+        if seconds is not None:
+            self.is_alarmed = True
+        # Without a timer it goes off at once, which is too often, not too late.
+        for when in (seconds, 0):
+            try:
+                self.best.alarm(when)
+                self.is_alarmed = when is not None
+                return
+            except OSError as error:
+                log("without a timer: %s", error)
+
+    def fileno(self) -> int:
+        try:
+            fd = self.best.fileno()
+            self.is_alarmed = True
+            self.best.alarm(self.delay())
+        except UnsupportedOperation:
+            raise
+        except OSError as error:
+            raise UnsupportedOperation("the set has no fileno: %s" % error) from error
+        return fd
+
+    def close(self) -> None:
+        self.best.close()
+        if self.polled is not None:
+            self.polled.close()
