@@ -190,7 +190,9 @@ class KqueueSet:
         filter_ = bsd.table().filter_proc
         for entry in list(self._entries.values()):
             try:
-                self._queue.change(entry.pid, bsd.table().filter_proc, bsd.EV_ENABLE, entry.fflags)
+                self._queue.change(
+                    entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number
+                )
             except FileNotFoundError:  # it is there until its event is taken
                 self._has_exited(entry, None)
 
