@@ -20,7 +20,8 @@ from . import systems
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
-ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
+ps = importlib.import_module(pidwait.__name__ + "._sources.ps")
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 
 SYSTEMS = sorted(systems.SYSTEMS)
 BINDINGS = ["own", "ctypes", "cffi"]
@@ -97,9 +98,9 @@ class late:
 
     def __init__(self, patch, looks):
         self._left = looks
-        self._real = os.waitpid, ps.look_at_child
+        self._real = os.waitpid, exitcodes.look_at_child
         patch(os, "waitpid", self._waitpid)
-        patch(ps, "look_at_child", self._look)
+        patch(exitcodes, "look_at_child", self._look)
 
     def _is_late(self):
         self._left -= 1
@@ -109,7 +110,7 @@ class late:
         return (0, 0) if self._is_late() else self._real[0](pid, options)
 
     def _look(self, pid):
-        return ps.RUNNING if self._is_late() else self._real[1](pid)
+        return exitcodes.RUNNING if self._is_late() else self._real[1](pid)
 
 
 @pytest.mark.parametrize("looks", [1, 20])
@@ -126,7 +127,7 @@ def test_event_before_the_child_can_be_looked_at(on, start):
     kernel = on("netbsd10")
     child = start(*exiting(5, after=0.05))
     kernel.denied["timer"] = errno.ENOMEM
-    on.patch.setattr(kqueue, "_GRACE", 30)
+    on.patch.setattr(kqueue, "GRACE", 30)
     late(on.patch.setattr, 3)
     assert pidwait.wait(child.pid, 30) == 5
 
@@ -195,7 +196,7 @@ def test_gone_goes_without_polling(on):
         os._exit(0)
     os.waitpid(pid, 0)
     with pytest.raises(ProcessLookupError):
-        kqueue.Handle(pid)
+        kqueue.KqueueHandle(pid)
     with pytest.raises(ProcessLookupError):
         pidwait.Process(pid)
     assert pidwait.wait(pid, 0) is None
@@ -443,6 +444,6 @@ def test_no_file_descriptor_left(on, start, binding):
             assert process.backend == "polling"
             assert process.wait(30) == 7
         with pytest.raises(OSError, match="Too many open files"):
-            kqueue.Handle(os.getpid())
+            kqueue.KqueueHandle(os.getpid())
     with pidwait.Process(os.getpid()) as process:
         assert process.backend == "kqueue"
