@@ -131,7 +131,8 @@ class Process(Note):
     def __init__(self, kernel, change):
         super().__init__(change)
         self._kernel = kernel
-        self.fd = moved_up(pidfd_open, kernel.passed_on.get(change.ident, change.ident))
+        self._pid = kernel.passed_on.get(change.ident, change.ident)
+        self.fd = moved_up(pidfd_open, self._pid)
         try:
             self._check()
         except OSError:
@@ -157,7 +158,7 @@ class Process(Note):
             self.filter,
             flags,
             self.fflags & (NOTE_EXIT | system.status_flag),
-            wait_status(self.fd, self.ident) if told else 0,
+            wait_status(self.fd, self._pid) if told else 0,
             self.udata,
         )
 
@@ -210,10 +211,12 @@ def wait_status(fd, pid):
     """Of who has exited: of a zombie, or kept by the pidfd."""
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
-        "/proc/%d/stat" % pid, "rb"
-    ) as file:
-        status = int(file.read().rpartition(b")")[2].split()[49])
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        file = moved_up(os.open, "/proc/%d/stat" % pid, os.O_RDONLY)
+        try:
+            status = int(os.read(file, 8192).rpartition(b")")[2].split()[49])
+        finally:
+            os.close(file)
     fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
     if struct.unpack_from("=Q", info)[0] & 8:
         return struct.unpack_from("=i", info, 60)[0]
