@@ -427,6 +427,16 @@ def test_closed_by_somebody_else(on, sleeper):
         assert waiting.wait() == [(sleeper.pid, -9)]
 
 
+def test_added_again_to_a_set_that_somebody_else_closed(on, sleeper):
+    """It can't be asked then whether the process has exited."""
+    kernel = on("dragonfly", "ctypes")
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        kernel.queues.pop(waiting.fileno()).close()
+        waiting.add(sleeper.pid)
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -9)]
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_bell(on, sleeper, system):
     """It wakes every thread, until it is taken away; what is waited for rings on."""
