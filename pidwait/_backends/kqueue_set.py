@@ -7,7 +7,7 @@ next one that has the pid.
 """
 
 from collections import deque
-from errno import EBADF
+from errno import EAGAIN, EBADF
 from itertools import count
 from time import monotonic
 
@@ -82,9 +82,10 @@ class KqueueSet:
         return failed
 
     def _add(self, member: "Member") -> None:
+        member.ticket = None
         pid = member.pid
         if pid is None:
-            raise OSError(EBADF, "a kqueue knows a process by its pid, and it has none")
+            raise OSError(EAGAIN, "it has no pid to be watched by")
         if pid in self._entries:
             # That process may have exited and been reaped, and another one have the pid.
             # EV_ADD would only change the entry that there is: kevent(2).
@@ -98,17 +99,16 @@ class KqueueSet:
         try:
             self._entries[pid] = entry
             entry.fflags = kqueue.register(self._queue, pid, entry.number)
-        except BlockingIOError:
+        except OSError as error:
             self._entries.pop(pid, None)
-            # Our own zombie is not polled.
-            code = kqueue.ask_child(pid, False, NOW)
+            code: "Outcome" = None
+            if isinstance(error, BlockingIOError):  # our own zombie is not polled
+                code = kqueue.ask_child(pid, False, NOW)
             if code is None or code is RUNNING:
+                member.ticket = None
                 raise
             entry.code = code
             self._ready.append(entry)
-        except OSError:
-            self._entries.pop(pid, None)
-            raise
         except BaseException:  # a signal handler's
             self._forget(entry)
             raise
@@ -180,9 +180,16 @@ class KqueueSet:
                 if entry is not None and entry.number == event.udata:
                     self._has_exited(entry, kqueue.told(event))
             elif event.filter == table.filter_timer:
-                self._queue.keep_readable()  # the alarm is on until the next
+                self._stay_alarmed()
             if events and events[0] is event:  # a signal handler may have come here, too
                 events.popleft()
+
+    def _stay_alarmed(self) -> None:
+        """The timer has been taken, but the alarm is on until the next."""
+        try:
+            self._queue.keep_readable()
+        except OSError as error:
+            log("without an alarm: %s", error)
 
     def _find_lost(self) -> None:
         """Those whose event a signal handler's exception has swallowed."""
@@ -190,9 +197,7 @@ class KqueueSet:
         filter_ = bsd.table().filter_proc
         for entry in list(self._entries.values()):
             try:
-                self._queue.change(
-                    entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number
-                )
+                self._queue.change(entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number)
             except FileNotFoundError:  # it is there until its event is taken
                 self._has_exited(entry, None)
 

@@ -361,6 +361,15 @@ def test_closed_by_somebody_else(on, sleeper):
         assert process.backend == "polling"
 
 
+def test_error_that_poll_tells(on, sleeper):
+    """It is no exit."""
+    on("freebsd12")
+    with pidwait.Process(sleeper.pid) as process:
+        on.patch.setattr(queue, "poll", lambda fd, mask, deadline: select.POLLERR)
+        assert not process.has_exited()
+        assert process.backend == "polling"
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_wrong_numbers(on, sleeper, binding):
     """The table is not what the interpreter was compiled with: polling takes over."""

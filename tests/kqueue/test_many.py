@@ -202,6 +202,8 @@ def test_one_that_is_forbidden(on, keeper, sleeper):
     kernel.denied[pid] = errno.EACCES
     with pidwait.WaitSet([pid, sleeper.pid]) as waiting:
         assert polled(waiting) == [pid]
+        waiting.add(pid)  # which is there already, and has not exited
+        assert len(waiting) == 2
         os.kill(pid, signal.SIGKILL)
         assert waiting.wait() == [(pid, -9)]
         sleeper.kill()

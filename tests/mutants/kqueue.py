@@ -153,10 +153,10 @@ MUTANTS = [
     ),
     Mutant(
         "closed kqueue is no exit",
-        "_fd.py",
-        "if event != mask and event & select.POLLNVAL:",
-        "if False:",
-        "tests/kqueue/test_kqueue.py::test_closed_by_somebody_else",
+        "_backends/queue.py",
+        "        if event and not event & select.POLLIN:\n",
+        "        if False:\n",
+        "tests/kqueue/test_kqueue.py::test_error_that_poll_tells",
     ),
     Mutant(
         "kqueue in a forked child, dropped",
@@ -196,8 +196,8 @@ MUTANTS = [
     Mutant(
         "our zombie is not polled",
         "_backends/kqueue_set.py",
-        "            code = kqueue.ask_child(pid, False, NOW)\n",
-        "            code = None\n",
+        "if isinstance(error, BlockingIOError):",
+        "if False:",
         "tests/kqueue/test_many.py::test_our_zombies_are_not_polled[openbsd-7]",
     ),
     Mutant(
@@ -383,6 +383,13 @@ MUTANTS = [
         "tests/kqueue/test_many.py::test_code_that_is_late_keeps_nobody",
     ),
     Mutant(
+        "ticket of a member that is polled",
+        "_backends/kqueue_set.py",
+        "                member.ticket = None\n                raise\n",
+        "                raise\n",
+        "tests/kqueue/test_many.py::test_one_that_is_forbidden",
+    ),
+    Mutant(
         "timer that is there already",
         "_backends/queue.py",
         "            self.drop(_TIMER, self._table.filter_timer)\n",
@@ -392,7 +399,7 @@ MUTANTS = [
     Mutant(
         "alarm that is taken",
         "_backends/kqueue_set.py",
-        "                self._queue.keep_readable()  # the alarm is on until the next\n",
+        "                self._stay_alarmed()\n",
         "                pass\n",
         "tests/kqueue/test_many.py::test_alarm_that_is_taken_stays_on",
     ),
