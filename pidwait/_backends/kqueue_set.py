@@ -1,195 +1,241 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs, many at once: all processes in one kqueue(2).
 
-As for one process, poll(2) tells that there is something to take. It is taken under the
-lock: no thread has an event in hand while another one discards its process, or adds the
-next one that has the number.
+poll(2) tells that there is something to take. It is taken under the lock of whoever shares
+the set: no thread has an event in hand while another one discards its process, or adds the
+next one that has the pid.
 """
 
-import os
-import select
 from collections import deque
-from errno import EBADF
+from errno import EAGAIN, EBADF
+from itertools import count
+from time import monotonic
 
+from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
 from .._errors import log
-from .._exitcodes import RUNNING
-from .._fd import own
-from .._ffi import bsd, calls
+from .._ffi import bsd
+from .._outcome import RUNNING
 from . import kqueue
+from .queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from collections.abc import Sequence
+    from typing import Any
 
-    from .._owners import Owner
-
-    Report = Callable[[tuple[Owner, int | None]], object]  # novm
+    from .._outcome import Outcome
+    from .contract import Member, Report
 
 # How many events are taken by one call.
 _BATCH = 256
 
 
 class _Entry:
-    """A process in the kqueue: who waits for it, and what was asked for."""
+    """A process: who waits for it, what the kqueue was asked for, and what it has told."""
 
-    __slots__ = ("fflags", "owners", "pid")
+    __slots__ = ("code", "fflags", "members", "number", "pid", "until")
 
-    def __init__(self, pid: int, owner: "Owner") -> None:
+    def __init__(self, pid: int, number: int, member: "Member") -> None:
         self.pid = pid
-        self.owners = [owner]
+        # What its event has in udata. A signal handler that comes between the call that takes
+        # an event and the next line can discard the process, and add the next one of that pid.
+        self.number = number
+        self.members = [member]
         self.fflags = bsd.NOTE_EXIT
+        self.code: "Outcome" = RUNNING
+        self.until = 0.0  # when its exit code is given up, if only the exit has been told
 
 
-class Many:
+class KqueueSet:
     def __init__(self, shared: bool) -> None:
-        self._pid = os.getpid()
-        self._table = kqueue.table()
         # Those in the kqueue, by their pids.
         self._entries: "dict[int, _Entry]" = {}
-        # Those that have exited: who waited for them, and the exit code.
-        self._ready: "deque[tuple[list[Owner], int | None]]" = deque()
-        self._taking = self._wanted = self._ringing = False
-        # A file descriptor that is always ready; it rings while the kqueue has it.
-        self._bell: "Any" = None
-        self._queue: "Any" = calls.get("kqueue")()
-        try:
-            if shared:
-                self._bell, writer = map(own, os.pipe())
-                writer.close()
-        except BaseException:
-            self._queue.close()
-            raise
+        self._numbers = count(1)
+        # What the kqueue told, and has not been looked at.
+        self._events: "deque[Any]" = deque()
+        self._is_taking = False
+        # Exits whose code is due any moment, in the order of the exits; and those to report.
+        self._fading: "dict[_Entry, None]" = {}
+        self._ready: "deque[_Entry]" = deque()
+        self._pause = SHORTEST
+        self._next_look = 0.0
+        self._longest: "float | None" = None
+        self._queue = Queue()
+        if shared:
+            try:
+                self._queue.make_bell()
+            except OSError as error:
+                log("without a bell: %s", error)
+                self._longest = LONGEST  # perhaps nobody can end a sleep
 
-    def forked(self) -> "Many":
+    def forked(self) -> "KqueueSet":
         self.close()
         raise OSError(EBADF, "a fork has closed the kqueue")
 
-    def add(self, owners: "Sequence[Owner]") -> "list[tuple[Owner, OSError]]":
+    def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
         failed = []
-        for owner in owners:
+        for member in members:
             try:
-                self._add(owner)
+                self._add(member)
             except OSError as error:
-                failed.append((owner, error))
-        self._update_bell()
+                failed.append((member, error))
         return failed
 
-    def _add(self, owner: "Owner") -> None:
-        pid: "Any" = owner.pid
+    def _add(self, member: "Member") -> None:
+        member.ticket = None
+        pid = member.pid
+        if pid is None:
+            raise OSError(EAGAIN, "it has no pid to be watched by")
         if pid in self._entries:
-            # That one may have exited and been reaped, and another one have the number.
+            # That process may have exited and been reaped, and another one have the pid.
             # EV_ADD would only change the entry that there is: kevent(2).
             self._take()
         known = self._entries.get(pid)
         if known is not None:
-            owner.ticket = known
-            known.owners.append(owner)
+            member.ticket = known
+            known.members.append(member)
             return
-        entry = owner.ticket = _Entry(pid, owner)
+        entry = member.ticket = _Entry(pid, next(self._numbers), member)
         try:
             self._entries[pid] = entry
-            entry.fflags = kqueue.register(self._queue, pid)
+            entry.fflags = kqueue.register(self._queue, pid, entry.number)
         except OSError as error:
             self._entries.pop(pid, None)
-            # Who is exiting, or a zombie, is not polled if it is our child.
-            code = None
-            if isinstance(error, BlockingIOError):
-                code = kqueue.ask_child(pid, False)
+            code: "Outcome" = None
+            if isinstance(error, BlockingIOError):  # our own zombie is not polled
+                code = kqueue.ask_child(pid, False, NOW)
             if code is None or code is RUNNING:
+                member.ticket = None
                 raise
-            self._ready.append((entry.owners, code))
+            entry.code = code
+            self._ready.append(entry)
         except BaseException:  # a signal handler's
-            self._forget(pid)
+            self._forget(entry)
             raise
 
-    def discard(self, owner: "Owner") -> None:
-        entry: "_Entry | None" = owner.ticket
-        if entry is not None and owner in entry.owners:
-            entry.owners.remove(owner)
-            if not entry.owners and self._entries.get(entry.pid) is entry:
-                self._forget(entry.pid)
+    def discard(self, member: "Member") -> None:
+        entry: "Any" = member.ticket
+        if entry is not None and member in entry.members:
+            entry.members.remove(member)
+            if not entry.members:
+                self._forget(entry)
 
-    def poll(self, milliseconds: "float | None") -> None:
-        if not self._ready:
-            poll = select.poll()
-            poll.register(self._queue.fileno(), select.POLLIN)
-            poll.poll(milliseconds)
+    def _forget(self, entry: _Entry) -> None:
+        self._fading.pop(entry, None)
+        if self._entries.get(entry.pid) is entry:
+            del self._entries[entry.pid]
+            self._queue.drop(entry.pid, bsd.table().filter_proc)
 
-    def take(self, events: None, report: "Report") -> None:
+    def has_exited(self, member: "Member") -> bool:
+        entry: "Any" = member.ticket
+        if entry is None or member not in entry.members:
+            return False
+        try:
+            self._take()
+        except OSError as error:  # somebody else has closed it: sleep() and take() say so
+            log("kevent: %s", error)
+        return self._entries.get(entry.pid) is not entry
+
+    def sleep(self, seconds: "float | None") -> None:
+        for limit in (self._longest, self.delay()):
+            if limit is not None and (seconds is None or limit < seconds):
+                seconds = limit
+        self._queue.is_readable(Deadline(seconds))
+
+    def take(self, report: "Report", last: bool) -> None:
         self._take()
-        while self._ready:
-            owners, code = self._ready[0]
-            while owners:
-                report((owners[0], code))
-                del owners[0]
-            self._ready.popleft()
-        self._update_bell()
+        if self._fading:
+            self._look_again(last)
+        ready = self._ready
+        while ready:
+            entry = ready[0]
+            while entry.members:
+                report((entry.members[0], entry.code))
+                del entry.members[0]
+            ready.popleft()
 
     def recover(self) -> None:
-        try:
-            if self._taking:
-                self._take()
-        except OSError as error:  # somebody else has closed it: take() says so
-            log("kevent: %s", error)
+        if self._is_taking:
+            self._take()
 
     def _take(self) -> None:
         """Have all events that there are taken from the kqueue."""
-        if self._taking:
+        if self._is_taking:
             self._find_lost()
-        self._taking = True
-        count = _BATCH
-        while count == _BATCH:
-            events = self._queue.control(None, _BATCH, 0)
-            for event in events:
-                if event.filter == self._table.filter_proc and event.ident in self._entries:
-                    self._has_exited(event.ident, kqueue.told(event))
-            count = len(events)
-        self._taking = False
+        is_full = True
+        while is_full:
+            self._is_taking = True
+            events = self._queue.take(_BATCH)
+            self._events.extend(events)
+            self._is_taking = False
+            is_full = len(events) == _BATCH
+            self._see()
+
+    def _see(self) -> None:
+        table, events = bsd.table(), self._events
+        while events:
+            event = events[0]
+            if event.filter == table.filter_proc:
+                entry = self._entries.get(event.ident)
+                if entry is not None and entry.number == event.udata:
+                    self._has_exited(entry, kqueue.told(event))
+            elif event.filter == table.filter_timer:
+                self._stay_alarmed()
+            if events and events[0] is event:  # a signal handler may have come here, too
+                events.popleft()
+
+    def _stay_alarmed(self) -> None:
+        """The timer has been taken, but the alarm is on until the next."""
+        try:
+            self._queue.keep_readable()
+        except OSError as error:
+            log("without an alarm: %s", error)
 
     def _find_lost(self) -> None:
         """Those whose event a signal handler's exception has swallowed."""
-        for pid, entry in list(self._entries.items()):
+        self._see()
+        filter_ = bsd.table().filter_proc
+        for entry in list(self._entries.values()):
             try:
-                kqueue.change(self._queue, pid, bsd.EV_ENABLE, entry.fflags)
+                self._queue.change(entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number)
             except FileNotFoundError:  # it is there until its event is taken
-                self._has_exited(pid, None)
+                self._has_exited(entry, None)
 
-    def _has_exited(self, pid: int, code: "int | None") -> None:
-        if code is None:
-            code = kqueue.ask_child(pid, False)
-        self._ready.append((self._entries[pid].owners, None if code is RUNNING else code))
-        del self._entries[pid]
-
-    def _forget(self, pid: int) -> None:
-        self._entries.pop(pid, None)
-        self._delete(pid, self._table.filter_proc)
-
-    def _delete(self, ident: int, filter_: int) -> None:
-        try:
-            self._queue.control([calls.get("kevent")(ident, filter_, bsd.EV_DELETE)], 0, 0)
-        except OSError as error:  # it is not there, for what a signal handler has raised
-            log("kevent, %d: %s", ident, error)
-
-    def ring(self, on: bool) -> None:
-        self._wanted = on
-        self._update_bell()
-
-    def _update_bell(self) -> None:
-        on = self._wanted or bool(self._ready)
-        if self._bell is None or on is self._ringing:
-            return
-        fd, filter_ = self._bell.fileno(), self._table.filter_read
-        if on:
-            self._queue.control([calls.get("kevent")(fd, filter_, bsd.EV_ADD)], 0, 0)
+    def _has_exited(self, entry: _Entry, code: "int | None") -> None:
+        entry.code = kqueue.ask_child(entry.pid, False, NOW) if code is None else code
+        if entry.code is RUNNING:
+            entry.until = monotonic() + GRACE
+            self._pause = SHORTEST
+            self._next_look = 0.0
+            self._fading[entry] = None
         else:
-            self._delete(fd, filter_)
-        self._ringing = on
+            self._ready.append(entry)
+        if self._entries.get(entry.pid) is entry:
+            del self._entries[entry.pid]
+
+    def _look_again(self, last: bool) -> None:
+        """Those of our children whose code neither the event told nor waitid(2), so far."""
+        now = monotonic()
+        for entry in list(self._fading):
+            code = kqueue.ask_child(entry.pid, False, NOW)
+            if code is RUNNING and not last and now < entry.until:
+                continue
+            entry.code = None if code is RUNNING else code
+            self._ready.append(entry)
+            self._fading.pop(entry, None)
+        self._next_look = now + self._pause
+        self._pause = min(self._pause * 2, LONGEST)
+
+    def delay(self) -> "float | None":
+        if self._ready or self._events:
+            return 0.0
+        return max(0.0, self._next_look - monotonic()) if self._fading else None
+
+    def alarm(self, seconds: "float | None") -> None:
+        self._queue.set_alarm(seconds)
 
     def fileno(self) -> int:
-        fd: int = self._queue.fileno()
-        return fd
+        return self._queue.fileno()
 
     def close(self) -> None:
-        kqueue.release(self._queue, self._pid)
-        if self._bell is not None:
-            self._bell.close()
+        self._queue.close()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A file descriptor that gets readable after a while: for sets that somebody's event loop polls.
 
-timerfd            Linux 2.6.27
-kqueue, EVFILT_TIMER   macOS and the BSDs
+timerfd                 Linux 2.6.27
+kqueue, EVFILT_TIMER    macOS and the BSDs
 """
 
 import select
@@ -11,7 +11,8 @@ from errno import ENOSYS
 from .. import _checks, _ffi
 from .._deadline import Deadline
 from .._fd import close, opened, poll
-from .._ffi import calls, linux
+from .._ffi import bsd, calls, linux
+from .queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ class TimerFd:
         close(self.file)
 
 
+class KqueueTimer(Queue):
+    """A kqueue with nothing else in it."""
+
+    __slots__ = ()
+
+    def set(self, seconds: "float | None") -> None:
+        self.set_alarm(seconds)
+
+
 def check() -> None:
     """Have one go off."""
     timer = TimerFd()
@@ -71,4 +81,6 @@ def open_timer() -> "Timer":
     """A timer of its own; OSError where the system has none."""
     if _ffi.PLATFORM in ("linux", "android"):
         return open_timerfd()
+    if bsd.system() is not None:
+        return KqueueTimer()
     raise OSError(ENOSYS, "this system has no timer with a file descriptor")

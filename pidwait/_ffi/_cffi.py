@@ -23,6 +23,7 @@ class Adapter:
 
     def __init__(self) -> None:
         self._ffi: "Any" = _cffi_backend.FFI()
+        self.null = self._ffi.NULL
         self._text = self._ffi.typeof("char[]")
         self._texts = self._ffi.typeof("char *[]")
         self._library: "Any" = _cffi_backend.load_library(_LIBRARY, 0)

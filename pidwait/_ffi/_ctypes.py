@@ -43,6 +43,7 @@ else:
 
 class Adapter:
     name = "ctypes"
+    null = None
 
     def __init__(self) -> None:
         self._library = _load()

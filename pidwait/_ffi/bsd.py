@@ -6,6 +6,7 @@ those of the C compiler: one format serves 64 and 32 bits, whatever the processo
 a 64-bit number to. "0q" pads the end where such a number is aligned to 8.
 """
 
+from errno import ENOSYS
 from struct import Struct, calcsize
 
 from .. import _ffi
@@ -139,3 +140,11 @@ SYSTEMS = {
 def system() -> "System | None":
     """That of this interpreter, if it has kqueues."""
     return SYSTEMS.get(_ffi.PLATFORM)
+
+
+def table() -> System:
+    """The same; OSError where it has none."""
+    answer = system()
+    if answer is None:
+        raise OSError(ENOSYS, "this system has no kqueue")
+    return answer

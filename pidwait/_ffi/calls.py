@@ -121,8 +121,7 @@ def _timerfd_settime(binding: "Any", name: str) -> "Callable[..., object]":
     def timerfd_settime(fd: int, *, initial: float) -> None:
         seconds = int(initial)
         new = linux.ITIMERSPEC.pack(0, 0, seconds, int((initial - seconds) * 1e9))
-        old = bytearray(len(new))
-        function(fd, 0, binding.pointer(bytearray(new)), binding.pointer(old))
+        function(fd, 0, binding.pointer(bytearray(new)), binding.null)
 
     return timerfd_settime
 

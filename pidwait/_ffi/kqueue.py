@@ -70,6 +70,7 @@ class _Functions:
 
     def __init__(self, binding: "Any", system: "bsd.System") -> None:
         self._pointer = binding.pointer
+        self._null = binding.null
         self.kqueue: "Callable[[], int]" = binding.function("kqueue", bsd.PROTOTYPES["kqueue"])
         self._timespec = system.timespec
         self._filter_proc = system.filter_proc
@@ -115,7 +116,10 @@ class _Functions:
     ) -> int:
         timespec = bytearray(pack(self._timespec, timeout, 0))
         pointer = self._pointer
-        return self._kevent(fd, pointer(changes), count, pointer(events), room, pointer(timespec))
+        # When a change fails, DragonFly writes one event even if there is room for none, unless
+        # it is told of no place at all: sys/kern/kern_event.c, kern_kevent().
+        place = pointer(events) if room else self._null
+        return self._kevent(fd, pointer(changes), count, place, room, pointer(timespec))
 
     def _write(self, buffer: bytearray, offset: int, event: Event) -> None:
         fields = [event.ident, event.filter, event.flags, event.fflags, event.data, event.udata]
@@ -132,7 +136,7 @@ class _Functions:
         written = bytearray(size * len(changes) or 1)
         for number, change in enumerate(changes):
             self._write(written, size * number, change)
-        events = bytearray(size * max_events or 1)
+        events = bytearray(size * max_events)
         count = self._call(fd, written, len(changes), events, max_events, timeout)
         return [self._read(events, size * number) for number in range(count)]
 

@@ -17,7 +17,7 @@ from .. import _checks
 from .._errors import log
 from .._ffi import bsd, calls, linux
 from .._outcome import RUNNING, NotYet, from_status
-from . import procfs
+from . import procfs, ps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,16 +108,40 @@ def is_our_sibling(pid: int) -> bool:
     return stat is None or stat.parent == os.getppid()
 
 
-def exists(pid: int) -> bool:
-    """Whether a process or thread, or a zombie of it, has the pid."""
+def check_waitid() -> None:
+    """Look for a child that can't be, this very process: for macOS and the BSDs."""
+    table = bsd.table().waitid
+    for name, number in (("P_PID", table.p_pid), ("WEXITED", table.look), ("WNOWAIT", table.look)):
+        own = getattr(os, name, number)
+        if own != number if name == "P_PID" else not own & number:
+            raise OSError(ENOSYS, "os.%s is %d here" % (name, own))
+    try:
+        calls.get("waitid")(*_look_by(os.getpid()))
+    except ChildProcessError:
+        return
+
+
+def is_found(pid: int) -> bool:
+    """Whether kill(2) finds a process or thread with the pid."""
     try:
         os.kill(pid, 0)
     except PermissionError:  # there is one, of somebody else
         return True
     except ProcessLookupError:
-        # Older OpenBSDs say so of a zombie, too: ours is still there for waitid(2).
-        return bsd.system() is not None and is_our_child(pid) is True
+        return False
     return True
+
+
+def exists(pid: int) -> bool:
+    """Whether a process or thread, or a zombie of it, has the pid."""
+    if is_found(pid):
+        return True
+    if bsd.system() is None:
+        return False
+    # Older OpenBSDs' kill() does not find a zombie. waitid(2) finds our own; releases that
+    # have no waitid(2) still have ps.
+    is_ours = is_our_child(pid)
+    return ps.read_stat(pid) is not None if is_ours is None else is_ours
 
 
 def from_zombie(pid: "int | None") -> "int | None":

@@ -8,13 +8,14 @@ headers by tests/matrix/headers.py.
 """
 
 import ctypes
+import errno
 import importlib
 import os
 import select
 import sys
 
 from .. import pidwait
-from .kernel import Event, Kernel, pidfd_open
+from .kernel import Event, Kernel, has_exited, pidfd_open
 from .systems import (
     EV_ADD,
     EV_DELETE,
@@ -84,11 +85,12 @@ def select_types(kernel):
     return kqueue, Event
 
 
+real_close = os.close
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
 _package = pidwait.__name__
 _modules = {
     name: importlib.import_module(_package + "." + name)
-    for name in "_ffi _ffi.calls _probe _backends.kqueue _backends.polling _backends.ps".split()
+    for name in "_ffi _probe _backends.polling _backends.polled_ps _sources.ps".split()
 }
 
 
@@ -99,31 +101,32 @@ def install(name, patch):
     """
     kernel = Kernel(name)
     system = kernel.system
-    ffi, ps = _modules["_ffi"], _modules["_backends.ps"]
+    ffi, ps = _modules["_ffi"], _modules["_sources.ps"]
     patch(ffi, "PLATFORM", system.platform)
-    patch(_modules["_backends.polling"], "Handle", ps.Polled)
+    patch(_modules["_backends.polling"], "_Handle", _modules["_backends.polled_ps"].PsHandle)
     for binding in ("ctypes", "cffi"):
         if ffi.missing(binding) is None:
             adapter = ffi.load(binding)
             patch(adapter, "_library", Library(adapter, kernel))
     _install_select(kernel, patch)
     _install_os(kernel, patch)
-    # Linux' kill() takes threads for processes.
     patch(ps, "PS", os.path.join(_FOLDER, "ps"))
-    real_exists = ps.exists
-    patch(ps, "exists", lambda pid: real_exists(pid) and is_process(pid))
     _modules["_probe"].forget()
     return kernel
 
 
-def is_process(pid):
+def is_found(pid, zombies):
+    """Whether kill() finds it: Linux' takes threads for processes."""
     try:
-        os.close(pidfd_open(pid))
+        fd = pidfd_open(pid)
     except ProcessLookupError:
         return False
     except OSError:  # no file descriptor left
         return True
-    return True
+    try:
+        return zombies or not has_exited(fd)
+    finally:
+        real_close(fd)
 
 
 def _install_select(kernel, patch):
@@ -147,7 +150,7 @@ def _install_select(kernel, patch):
 
 def _install_os(kernel, patch):
     system = kernel.system
-    real_close, real_fork = os.close, os.fork
+    real_fork, real_kill = os.fork, os.kill
 
     def close(fd):
         if not kernel.close_fd(fd):
@@ -162,7 +165,13 @@ def _install_os(kernel, patch):
             kernel.queues.clear()
         return pid
 
+    def kill(pid, sig):
+        if pid > 0 and not is_found(pid, kernel.kill_finds_zombies):
+            raise ProcessLookupError(errno.ESRCH, "kill")
+        real_kill(pid, sig)
+
     patch(os, "close", close)
+    patch(os, "kill", kill)
     patch(os, "fork", fork)
     if system.has_waitid and hasattr(os, "waitid"):
 

@@ -64,7 +64,8 @@ class Queue:
             self._epoll.register(note.fd, select.EPOLLIN)
             self._notes[key] = note
         else:
-            note.fflags = change.fflags
+            # A timer is not started again: so FreeBSD before 12, DragonFly, NetBSD.
+            note.fflags, note.udata = change.fflags, change.udata
 
     def _drop(self, key):
         note = self._notes.pop(key)
@@ -87,6 +88,7 @@ class Note:
 
     def __init__(self, change):
         self.filter, self.ident, self.fflags = change.filter, change.ident, change.fflags
+        self.udata = change.udata
 
     def close(self):
         pass
@@ -95,32 +97,42 @@ class Note:
 class Readable(Note):
     """There until it is deleted."""
 
-    def __init__(self, change):
+    def __init__(self, kernel, change):
         super().__init__(change)
         self.fd = change.ident
+        if "read" in kernel.denied:
+            raise OSError(kernel.denied["read"], "denied")
 
     def event(self):
-        return Event(self.ident, self.filter, EV_EOF, 0, 0)
+        return Event(self.ident, self.filter, EV_EOF, 0, 0, self.udata)
 
 
 class Timer(Note):
-    """It has fired as soon as it is there."""
+    """Late by two of the system's ticks; there are few for the whole system."""
 
     def __init__(self, kernel, change):
         super().__init__(change)
-        self.fd = kernel.ready
-        if "timer" in kernel.denied:
-            raise OSError(kernel.denied["timer"], "denied")
+        assert change.flags == EV_ADD | EV_ONESHOT and change.data > 0 and not change.fflags
+        if kernel.timers == kernel.max_timers:
+            raise OSError(errno.ENOMEM, "no timer left")
+        self._kernel = kernel
+        self.fd = moved_up(timerfd, change.data / 1000 + 2 * kernel.system.tick)
+        kernel.timers += 1
 
     def event(self):
-        return Event(self.ident, self.filter, EV_ONESHOT, 0, 1)
+        return Event(self.ident, self.filter, EV_ONESHOT, 0, 1, self.udata)
+
+    def close(self):
+        self._kernel.timers -= 1
+        os.close(self.fd)
 
 
 class Process(Note):
     def __init__(self, kernel, change):
         super().__init__(change)
         self._kernel = kernel
-        self.fd = moved_up(pidfd_open, kernel.passed_on.get(change.ident, change.ident))
+        self._pid = kernel.passed_on.get(change.ident, change.ident)
+        self.fd = moved_up(pidfd_open, self._pid)
         try:
             self._check()
         except OSError:
@@ -146,7 +158,8 @@ class Process(Note):
             self.filter,
             flags,
             self.fflags & (NOTE_EXIT | system.status_flag),
-            wait_status(self.fd, self.ident) if told else 0,
+            wait_status(self.fd, self._pid) if told else 0,
+            self.udata,
         )
 
     def close(self):
@@ -159,6 +172,17 @@ def pidfd_open(pid):
         code = ctypes.get_errno()
         # A thread's ID is nobody's.
         raise OSError(errno.ESRCH if code in (errno.EINVAL, errno.ENOENT) else code, "pidfd_open")
+    return fd
+
+
+def timerfd(seconds):
+    fd = _libc.timerfd_create(1, 0o2000000)  # CLOCK_MONOTONIC, TFD_CLOEXEC
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "timerfd_create")
+    whole = int(seconds)
+    new = (c.c_long * 4)(0, 0, whole, int((seconds - whole) * 1e9))
+    if _libc.timerfd_settime(fd, 0, new, None):
+        raise OSError(ctypes.get_errno(), "timerfd_settime")
     return fd
 
 
@@ -187,10 +211,12 @@ def wait_status(fd, pid):
     """Of who has exited: of a zombie, or kept by the pidfd."""
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(
-        "/proc/%d/stat" % pid, "rb"
-    ) as file:
-        status = int(file.read().rpartition(b")")[2].split()[49])
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        file = moved_up(os.open, "/proc/%d/stat" % pid, os.O_RDONLY)
+        try:
+            status = int(os.read(file, 8192).rpartition(b")")[2].split()[49])
+        finally:
+            os.close(file)
     fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
     if struct.unpack_from("=Q", info)[0] & 8:
         return struct.unpack_from("=i", info, 60)[0]
@@ -231,13 +257,13 @@ class Kernel:
     def __init__(self, name):
         self.system = SYSTEMS[name]
         self.queues = {}
-        self.denied = {}  # pid, or "timer": errno
+        self.denied = {}  # pid, or "read" for that filter: errno
         self.passed_on = {}  # pid: who has the number now
         self.tells_status = True
+        self.kill_finds_zombies = True  # not on older OpenBSDs
+        self.timers, self.max_timers = 0, 64
         self.failures = []
         self.calls = []
-        self.ready, end = os.pipe()
-        os.close(end)
         system = self.system
         waitid_id = c.c_int64 if system.platform in ("freebsd", "dragonfly") else c.c_uint32
         pointer = c.c_void_p
@@ -263,7 +289,6 @@ class Kernel:
         return c.CFUNCTYPE(c.c_int, *types, use_errno=True)(call)
 
     def close(self):
-        os.close(self.ready)
         if self.failures:
             raise self.failures[0]
         assert not self.queues
@@ -304,7 +329,7 @@ class Kernel:
         if change.filter == self.system.filter_timer:
             return Timer(self, change)
         if change.filter == self.system.filter_read:
-            return Readable(change)
+            return Readable(self, change)
         raise OSError(errno.EINVAL, "kevent")
 
     def waitid(self, idtype, id_, options):
@@ -333,10 +358,15 @@ class Kernel:
         kind = self.system.event
         given = [
             Event(*(getattr(change, name) or 0 for name in EVENT))
-            for change in (kind * count).from_address(changes)
+            for change in ((kind * count).from_address(changes) if count else ())
         ]
-        taken = self.kevent(fd, given, room)
-        written = (kind * len(taken)).from_address(events)
+        try:
+            taken = self.kevent(fd, given, room)
+        except OSError:
+            if events and not room and self.system.writes_unasked:
+                raise AssertionError("there is no room for the event") from None
+            raise
+        written = (kind * len(taken)).from_address(events) if taken else ()
         for place, event in zip(written, taken):
             values = {name: getattr(event, name) for name in EVENT}
             c.memmove(c.byref(place), c.byref(kind(**values)), c.sizeof(kind))

@@ -84,6 +84,8 @@ class System:
         more_flags=0,
         has_waitid=True,
         tells_signal=True,
+        tick=0.001,
+        writes_unasked=False,
     ):
         self.platform = platform
         self.event = event
@@ -97,6 +99,9 @@ class System:
         self.more_flags = more_flags
         self.has_waitid = has_waitid  # os.waitid, in all Pythons
         self.tells_signal = tells_signal
+        self.tick = tick  # seconds that timers count in: up to two of them late
+        # Of a change that fails, an event is written though there is room for none.
+        self.writes_unasked = writes_unasked
 
 
 _NETBSD = {
@@ -104,6 +109,7 @@ _NETBSD = {
     "waits": (1, 0x20, 0x10000),
     "counts": c.c_size_t,
     "filters": (4, 6, 0),
+    "tick": 0.01,
 }
 SYSTEMS = {
     "freebsd12": System(
@@ -130,7 +136,11 @@ SYSTEMS = {
         "netbsd", event_type(*_WIDE, c.c_int64, c.c_void_p), symbol="__kevent50", **_NETBSD
     ),
     "openbsd": System(
-        "openbsd", event_type(*_SHORT, c.c_int64, c.c_void_p), _OPENBSD_INFO, (2, 4, 16)
+        "openbsd",
+        event_type(*_SHORT, c.c_int64, c.c_void_p),
+        _OPENBSD_INFO,
+        (2, 4, 16),
+        tick=0.01,
     ),
     "dragonfly": System(
         "dragonfly",
@@ -139,6 +149,8 @@ SYSTEMS = {
         (0, 16, 8),
         zombies=True,
         more_flags=0x1000,
+        tick=0.01,
+        writes_unasked=True,
     ),
     "darwin": System(
         "darwin",

@@ -4,9 +4,11 @@
 import errno
 import gc
 import importlib
+import logging
 import os
 import select
 import signal
+import subprocess
 import threading
 import time
 
@@ -14,13 +16,24 @@ import pytest
 
 from .. import pidwait
 from ..faults.test_fds import fds_left
-from ..processes import become_gone, become_zombie, exiting, run_python, sleeping, state
+from ..processes import (
+    become_gone,
+    become_zombie,
+    exiting,
+    gone_pid,
+    run_python,
+    sleeping,
+    state,
+)
 from . import systems
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 bsd = importlib.import_module(pidwait.__name__ + "._ffi.bsd")
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
-ps = importlib.import_module(pidwait.__name__ + "._backends.ps")
+queue = importlib.import_module(pidwait.__name__ + "._backends.queue")
+_deadline = importlib.import_module(pidwait.__name__ + "._deadline")
+ps = importlib.import_module(pidwait.__name__ + "._sources.ps")
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 
 SYSTEMS = sorted(systems.SYSTEMS)
 BINDINGS = ["own", "ctypes", "cffi"]
@@ -80,11 +93,37 @@ def test_readable_for_good(on, start_told, system):
             assert select.select([process], [], [], 30)[0]
 
 
-def test_no_timer_to_be_had(on, start_told):
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_readable_at_once(on, start_told, system):
+    """Before anybody else can look, and without a timer, of which there are few."""
+    kernel = on(system)
+    child = start_told(4)
+    with pidwait.Process(child.pid) as process:
+        child.stdin.close()
+        assert process.wait() == 4
+        assert select.select([process], [], [], 0)[0] and kernel.timers == 0
+
+
+def test_no_file_descriptor_left_for_the_event(on, keeper, tmp_path):
+    """What keeps the kqueue readable is a timer then, which takes a while."""
+    kernel = on("netbsd10")
+    pid = keeper.start_told(4, tmp_path / "fifo")
+    with pidwait.Process(pid) as process:
+        keeper.reap_soon(pid)
+        (tmp_path / "fifo").open("w").close()
+        with fds_left(0):
+            assert process.wait(30) == 4
+        assert kernel.timers == 1
+        assert select.select([process], [], [], 30)[0]
+    assert kernel.timers == 0
+    keeper.reaped()
+
+
+def test_nothing_keeps_the_kqueue_readable(on, start_told):
     """The event is left where it is then, and waitid(2) tells the code."""
     kernel = on("freebsd12")
     child = start_told(4)
-    kernel.denied["timer"] = errno.ENOMEM
+    kernel.denied["read"], kernel.max_timers = errno.EINVAL, 0
     with pidwait.Process(child.pid) as process:
         child.stdin.close()
         assert process.wait() == 4
@@ -92,14 +131,47 @@ def test_no_timer_to_be_had(on, start_told):
         assert pidwait.wait(process, 0, reap=True) == 4
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_change_that_fails(on, system, binding):
+    """There is no room for its event: it is an error of the call, on DragonFly too."""
+    on(system, binding)
+    with pytest.raises(ProcessLookupError):
+        kqueue.KqueueHandle(gone_pid())
+
+
+def test_thread_that_looked_before_the_exit(on, start_told):
+    """Another one has seen it meanwhile: nobody unsees it."""
+    on("openbsd")
+    child = start_told(4)
+    handle = kqueue.KqueueHandle(child.pid)
+    real = queue.Queue.is_readable
+
+    def slow(self, deadline):
+        found = real(self, deadline)
+        on.patch.setattr(queue.Queue, "is_readable", real)
+        child.stdin.close()
+        assert handle.wait(_deadline.FOREVER, False) == 4
+        return found
+
+    on.patch.setattr(queue.Queue, "is_readable", slow)
+    try:
+        assert handle.wait(_deadline.NOW, False) == 4
+        on.patch.setattr(queue.Queue, "is_readable", lambda self, deadline: False)
+        with pytest.raises(ProcessLookupError):
+            handle.send_signal(signal.SIGKILL)
+    finally:
+        handle.close()
+
+
 class late:
     """In the block, our child can't be reaped yet, though the event is there; for some looks."""
 
     def __init__(self, patch, looks):
         self._left = looks
-        self._real = os.waitpid, ps.look_at_child
+        self._real = os.waitpid, exitcodes.look_at_child
         patch(os, "waitpid", self._waitpid)
-        patch(ps, "look_at_child", self._look)
+        patch(exitcodes, "look_at_child", self._look)
 
     def _is_late(self):
         self._left -= 1
@@ -109,7 +181,7 @@ class late:
         return (0, 0) if self._is_late() else self._real[0](pid, options)
 
     def _look(self, pid):
-        return ps.RUNNING if self._is_late() else self._real[1](pid)
+        return exitcodes.RUNNING if self._is_late() else self._real[1](pid)
 
 
 @pytest.mark.parametrize("looks", [1, 20])
@@ -125,8 +197,8 @@ def test_event_before_the_child_can_be_reaped(on, start, looks):
 def test_event_before_the_child_can_be_looked_at(on, start):
     kernel = on("netbsd10")
     child = start(*exiting(5, after=0.05))
-    kernel.denied["timer"] = errno.ENOMEM
-    on.patch.setattr(kqueue, "_GRACE", 30)
+    kernel.denied["read"], kernel.max_timers = errno.EINVAL, 0
+    on.patch.setattr(kqueue, "GRACE", 30)
     late(on.patch.setattr, 3)
     assert pidwait.wait(child.pid, 30) == 5
 
@@ -155,6 +227,40 @@ def test_equal_while_it_lives(on, start):
         child.kill()
         assert one.wait() == other.wait() == -9
         assert one == other
+
+
+def test_handle_of_the_process_that_had_the_pid_before(on, start_told, sleeper):
+    kernel = on("openbsd")
+    child = start_told(5)
+    first = kqueue.KqueueHandle(child.pid)
+    child.stdin.close()
+    child.wait()
+    kernel.passed_on[child.pid] = sleeper.pid
+    other = kqueue.KqueueHandle(child.pid)
+    try:
+        assert other.identify() != first.identify()
+    finally:
+        first.close()
+        other.close()
+
+
+@pytest.mark.parametrize("waitid", [True, False])
+def test_kill_that_does_not_find_a_zombie(on, start, waitid):
+    """Older OpenBSDs: waitid(2) finds our own; where there is none, ps does."""
+    kernel = on("openbsd", "ctypes")
+    kernel.kill_finds_zombies = False
+    if not waitid:
+        on.patch.delattr(os, "waitid", raising=False)
+        on.patch.setitem(kernel.symbols, "waitid", None)
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "polling"
+        assert process.wait(0) == 3
+    assert pidwait.wait(child.pid, 0, reap=True) == 3
+    child.returncode = 3
+    with pytest.raises(ProcessLookupError):
+        pidwait.Process(child.pid)
 
 
 @pytest.mark.parametrize("system", ["openbsd", "netbsd10"])
@@ -195,7 +301,7 @@ def test_gone_goes_without_polling(on):
         os._exit(0)
     os.waitpid(pid, 0)
     with pytest.raises(ProcessLookupError):
-        kqueue.Handle(pid)
+        kqueue.KqueueHandle(pid)
     with pytest.raises(ProcessLookupError):
         pidwait.Process(pid)
     assert pidwait.wait(pid, 0) is None
@@ -251,6 +357,15 @@ def test_closed_by_somebody_else(on, sleeper):
         kernel.queues.pop(process.fileno()).close()
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0.01)
+        assert process.backend == "polling"
+
+
+def test_error_that_poll_tells(on, sleeper):
+    """It is no exit."""
+    on("freebsd12")
+    with pidwait.Process(sleeper.pid) as process:
+        on.patch.setattr(queue, "poll", lambda fd, mask, deadline: select.POLLERR)
+        assert not process.has_exited()
         assert process.backend == "polling"
 
 
@@ -394,6 +509,39 @@ def test_ps_that_can_not_be_run(on, keeper, start):
     keeper.reaped()
 
 
+def test_ps_that_prints_something_else(on, sleeper, caplog):
+    on("freebsd12")
+    caplog.set_level(logging.INFO)
+    for line in (
+        "ps: unknown keyword",
+        "S ? Sat Nov 21 03:11:52 2026",
+        "S 0 Sat Nov 21 03:11 2026",
+    ):
+        on.patch.setattr(ps, "_run", lambda pid, line=line: line)
+        assert ps.read_stat(sleeper.pid) is None
+        assert "of pid %d: " % sleeper.pid in caplog.text
+        caplog.clear()
+
+
+def test_ps_of_a_patched_subprocess(on, keeper):
+    """What waits for ps by polling would ask ps for it."""
+    on("openbsd")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    pid = keeper.start(*sleeping(60))
+    asked, real = [], subprocess.run
+
+    def run(*args, **kwargs):
+        asked.append(args)
+        with pytest.raises(pidwait.TimeoutExpired):
+            pidwait.wait(pid, 0)
+        return real(*args, **kwargs)
+
+    on.patch.setattr(subprocess, "run", run)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(pid, 0)
+    assert len(asked) == 1
+
+
 def test_waiters_on_one_handle(on, start):
     """The event is delivered once, to one of them."""
     on("netbsd11", "ctypes")
@@ -443,6 +591,6 @@ def test_no_file_descriptor_left(on, start, binding):
             assert process.backend == "polling"
             assert process.wait(30) == 7
         with pytest.raises(OSError, match="Too many open files"):
-            kqueue.Handle(os.getpid())
+            kqueue.KqueueHandle(os.getpid())
     with pidwait.Process(os.getpid()) as process:
         assert process.backend == "kqueue"

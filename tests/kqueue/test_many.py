@@ -4,12 +4,13 @@
 import errno
 import gc
 import importlib
-import io
 import logging
 import os
+import select
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -21,13 +22,17 @@ from .kernel import has_exited
 from .test_kqueue import BINDINGS, SYSTEMS, late
 
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
-many = importlib.import_module(pidwait.__name__ + "._backends.kqueues")
+kqueue_set = importlib.import_module(pidwait.__name__ + "._backends.kqueue_set")
+
+Queue = importlib.import_module(pidwait.__name__ + "._backends.queue").Queue
 
 FIRE_FOR_ZOMBIES = [name for name in SYSTEMS if systems.SYSTEMS[name].zombies]
 
 
 class Job:
     """What stands for a process: so one process can be in a set more than once."""
+
+    ticket = None
 
     def __init__(self, pid):
         self.pid = pid
@@ -38,6 +43,15 @@ def everything(waiting):
     while len(waiting):
         seen += waiting.wait(30)
     return seen
+
+
+def polled(waiting):
+    """The pids of the members that are polled."""
+    return [member.pid for member in waiting._engine.sets.polled._looks] if is_polling(waiting) else []
+
+
+def is_polling(waiting):
+    return waiting._engine.sets.polled is not None
 
 
 def end(*children):
@@ -54,7 +68,7 @@ def test_one_kqueue_for_all(on, start, system, binding):
     pids = [child.pid for child in children]
     with pidwait.WaitSet(pids) as waiting:
         assert list(kernel.queues) == [waiting.fileno()]
-        assert not waiting._slow
+        assert not is_polling(waiting)
         for number, child in enumerate(children):
             child.send_signal(number + 1)
         assert sorted(everything(waiting)) == sorted(zip(pids, range(-1, -9, -1)))
@@ -64,7 +78,7 @@ def test_one_kqueue_for_all(on, start, system, binding):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_events_do_not_fit_into_one_batch(on, start, system):
     on(system, "ctypes")
-    on.patch.setattr(many, "_BATCH", 2)
+    on.patch.setattr(kqueue_set, "_BATCH", 2)
     children = [start(*sleeping(60)) for _ in range(5)]
     with pidwait.WaitSet([child.pid for child in children]) as waiting:
         end(*children)
@@ -75,7 +89,7 @@ def test_events_do_not_fit_into_one_batch(on, start, system):
 def test_number_that_was_passed_on(on, start, sleeper, system):
     """The event of who had it is still in the kqueue: the next one is not taken for that one."""
     kernel = on(system)
-    on.patch.setattr(many, "_BATCH", 2)
+    on.patch.setattr(kqueue_set, "_BATCH", 2)
     children = [start(*sleeping(60)) for _ in range(4)]
     first = children[-1]
     with pidwait.WaitSet([child.pid for child in children]) as waiting:
@@ -149,7 +163,7 @@ def test_our_zombies_are_not_polled(on, start, system, code):
     for child in children:
         become_zombie(child.pid)
     with pidwait.WaitSet([child.pid for child in children]) as waiting:
-        assert not waiting._slow
+        assert not is_polling(waiting)
         assert kqueues_readable(waiting)
         assert sorted(waiting.wait()) == sorted((child.pid, code) for child in children)
         assert not kqueues_readable(waiting)
@@ -161,7 +175,7 @@ def test_zombies_of_somebody_else(on, keeper, system):
     pid = keeper.start(*exiting(7))
     become_zombie(pid)
     with pidwait.WaitSet([pid]) as waiting:
-        assert bool(waiting._slow) is (system not in FIRE_FOR_ZOMBIES)
+        assert is_polling(waiting) is (system not in FIRE_FOR_ZOMBIES)
         assert waiting.wait() == [(pid, 7)]
     keeper.reap(pid)
 
@@ -172,7 +186,7 @@ def test_of_somebody_else(on, keeper, system):
     on(system)
     pids = [keeper.start(*sleeping(60)) for _ in range(3)]
     with pidwait.WaitSet(pids) as waiting:
-        assert not waiting._slow
+        assert not is_polling(waiting)
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
         code = None if system == "darwin" else -signal.SIGTERM
@@ -187,9 +201,9 @@ def test_one_that_is_forbidden(on, keeper, sleeper):
     pid = keeper.start(*sleeping(60))
     kernel.denied[pid] = errno.EACCES
     with pidwait.WaitSet([pid, sleeper.pid]) as waiting:
-        assert [owner.pid for owner in waiting._slow] == [pid]
-        with pytest.raises(io.UnsupportedOperation):
-            waiting.fileno()
+        assert polled(waiting) == [pid]
+        waiting.add(pid)  # which is there already, and has not exited
+        assert len(waiting) == 2
         os.kill(pid, signal.SIGKILL)
         assert waiting.wait() == [(pid, -9)]
         sleeper.kill()
@@ -220,9 +234,28 @@ def test_event_before_the_child_can_be_looked_at(on, start_told):
         assert waiting.wait() == [(child.pid, 5)]
 
 
+@pytest.fixture
+def raise_once(on):
+    """raise_once(object, name) has the next call raise OnPurpose once it is done."""
+
+    def raise_once(object_, name):
+        real = getattr(object_, name)
+
+        def call(*args):
+            on.patch.setattr(object_, name, real)
+            real(*args)
+            raise OnPurpose
+
+        on.patch.setattr(object_, name, call)
+
+    return raise_once
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_events_that_a_signal_handler_has_swallowed(on, start_told, sleeper, system, binding):
+def test_events_that_a_signal_handler_has_swallowed(
+    on, raise_once, start_told, sleeper, system, binding
+):
     """They are gone from the kqueue, and so are their processes: those of the others are not."""
     on(system, binding)
     children = [start_told(code) for code in (3, 4, 5)]
@@ -230,15 +263,9 @@ def test_events_that_a_signal_handler_has_swallowed(on, start_told, sleeper, sys
         for child in children:
             child.stdin.close()
             become_zombie(child.pid)
-
-        def told(event):
-            raise OnPurpose
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kqueue, "told", told)
-            with pytest.raises(OnPurpose):
-                waiting.wait()
-        assert not kqueues_readable(waiting)
+        raise_once(Queue, "take")
+        with pytest.raises(OnPurpose):
+            waiting.wait()
         seen = waiting.wait() + waiting.wait(0)
         assert sorted(seen) == sorted((c.pid, code) for c, code in zip(children, (3, 4, 5)))
         assert list(waiting) == [sleeper.pid]
@@ -246,17 +273,100 @@ def test_events_that_a_signal_handler_has_swallowed(on, start_told, sleeper, sys
         assert waiting.wait() == [(sleeper.pid, -9)]
 
 
+@pytest.mark.parametrize("system", ["freebsd12", "openbsd"])
+def test_events_that_a_signal_handler_left_in_hand(on, raise_once, keeper, tmp_path, system):
+    """They still have the code, which nothing else would tell."""
+    on(system)
+    pids = [keeper.start_told(code, tmp_path / str(code)) for code in (3, 4, 5)]
+    with pidwait.WaitSet(pids) as waiting:
+        for pid, code in zip(pids, (3, 4, 5)):
+            keeper.reap_soon(pid)
+            (tmp_path / str(code)).open("w").close()
+            keeper.reaped()
+        raise_once(kqueue, "told")
+        with pytest.raises(OnPurpose):
+            waiting.wait()
+        assert sorted(everything(waiting)) == sorted(zip(pids, (3, 4, 5)))
+
+
+def test_signal_handler_that_changes_the_set(on, start_told, sleeper):
+    """The event that is in hand is for the process that had the pid before."""
+    kernel = on("netbsd10")
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        child.stdin.close()
+        child.wait()
+        real = Queue.take
+
+        def take(self, room):
+            on.patch.setattr(Queue, "take", real)
+            events = real(self, room)
+            waiting.discard(child.pid)
+            kernel.passed_on[child.pid] = sleeper.pid
+            waiting.add(child.pid)
+            return events
+
+        on.patch.setattr(Queue, "take", take)
+        assert waiting.wait(0.01) == [] and list(waiting) == [child.pid]
+        sleeper.kill()
+        assert waiting.wait() == [(child.pid, -9)]
+
+
+def test_added_again_after_its_exit(on, start_told, sleeper):
+    """A pid stands for the process that has it now, besides the one that had it."""
+    kernel = on("openbsd")
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        waiting.add(child.pid)
+        assert len(waiting) == 1
+        child.stdin.close()
+        child.wait()
+        kernel.passed_on[child.pid] = sleeper.pid
+        waiting.add(child.pid)
+        assert len(waiting) == 2
+        assert waiting.wait() == [(child.pid, 3)]
+        assert waiting.wait(0.01) == []
+        sleeper.kill()
+        assert waiting.wait() == [(child.pid, -9)]
+
+
+def test_code_that_is_late_keeps_nobody(on, start_told):
+    """take() returns at once, and is called again; or, when time is up, goes without the code."""
+    kernel = on("netbsd10")
+    for looks, last, code in ((2, False, 5), (99, True, None)):
+        child = start_told(5)
+        member = Job(child.pid)
+        members = kqueue_set.KqueueSet(False)
+        seen = []
+        try:
+            assert members.add([member]) == []
+            child.stdin.close()
+            become_zombie(child.pid)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(kqueue, "told", lambda event: None)
+                late(patch.setattr, looks)
+                members.take(seen.append, False)
+                assert seen == [] and members.has_exited(member)
+                assert 0 <= members.delay() < 0.01
+                members.take(seen.append, last)
+            assert seen == [(member, code)] and members.delay() is None
+        finally:
+            members.close()
+    assert not kernel.queues
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_no_file_descriptor_left(on, start, caplog, binding, left):
-    """For the kqueue, or its bell: all are polled."""
+    """For the kqueue: all are polled. For its bell: a thread that waits looks for changes."""
     on("freebsd12", binding)
     assert pidwait.probe()["backend"] == "kqueue"
     caplog.set_level(logging.INFO)
     child = start(*exiting(7, after=0.1))
     with fds_left(left), pidwait.WaitSet([child.pid]) as waiting:
-        assert len(waiting._slow) == 1
-        assert "all are polled: [Errno %d]" % errno.EMFILE in caplog.text
+        assert is_polling(waiting) is (left == 0)
+        told = "without a bell" if left else "all are polled"
+        assert "%s: [Errno %d]" % (told, errno.EMFILE) in caplog.text
         assert waiting.wait() == [(child.pid, 7)]
 
 
@@ -267,7 +377,7 @@ def test_in_a_forked_child(on, start, sleeper, caplog, binding):
     caplog.set_level(logging.INFO)
     waiting = pidwait.WaitSet([sleeper.pid])
     number = waiting.fileno()
-    bell = waiting._many._bell.fileno()
+    bell = waiting._engine.sets.best._queue._bell.fileno()
     assert not os.get_inheritable(number) and not os.get_inheritable(bell)
     pid = os.fork()
     if pid == 0:
@@ -314,8 +424,19 @@ def test_closed_by_somebody_else(on, sleeper):
     kernel = on("dragonfly", "ctypes")
     with pidwait.WaitSet([sleeper.pid]) as waiting:
         kernel.queues.pop(waiting.fileno()).close()
-        with pytest.raises(OSError):
-            waiting.wait(30)
+        assert waiting.wait(0.01) == [] and polled(waiting) == [sleeper.pid]
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -9)]
+
+
+def test_added_again_to_a_set_that_somebody_else_closed(on, sleeper):
+    """It can't be asked then whether the process has exited."""
+    kernel = on("dragonfly", "ctypes")
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        kernel.queues.pop(waiting.fileno()).close()
+        waiting.add(sleeper.pid)
+        sleeper.kill()
+        assert waiting.wait() == [(sleeper.pid, -9)]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -334,6 +455,133 @@ def test_bell(on, sleeper, system):
         for thread in threads:
             thread.join()
         assert not kqueues_readable(waiting)
+
+
+# fileno() of a set with members that are polled
+
+
+def turns(waiting, seconds):
+    """How often a loop that polls fileno() has to call wait()."""
+    fd, count, end = waiting.fileno(), 0, time.monotonic() + seconds
+    while select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+        assert waiting.wait(0) == []
+        count += 1
+    return count
+
+
+@pytest.fixture(params=SYSTEMS)
+def one_is_polled(on, request):
+    """one_is_polled(pids) is a set in which the first is polled, and its fileno() used."""
+
+    def one_is_polled(pids):
+        kernel = on(request.param)
+        kernel.denied[pids[0]] = errno.EPERM
+        waiting = pidwait.WaitSet(pids)
+        waiting.fileno()
+        assert polled(waiting) == pids[:1]
+        return waiting, kernel
+
+    return one_is_polled
+
+
+def test_fileno_with_a_polled_member(one_is_polled, start_told, sleeper):
+    child = start_told(3)
+    waiting, kernel = one_is_polled([child.pid, sleeper.pid])
+    with waiting:
+        assert turns(waiting, 0.3) <= 16  # 0.1 ms doubling to 40
+        child.stdin.close()
+        become_zombie(child.pid)
+        seen = []
+        while not seen:
+            assert select.select([waiting], [], [], 10)[0]
+            seen = waiting.wait(0)
+        assert seen == [(child.pid, 3)]
+        assert kernel.timers == 0 and turns(waiting, 0.05) == 0
+        sleeper.kill()
+        assert select.select([waiting], [], [], 10)[0]
+        assert waiting.wait(0) == [(sleeper.pid, -9)]
+
+
+def test_fileno_of_a_set_of_polled_members(on, start_told):
+    kernel = on("netbsd11")
+    on.patch.setenv("PIDWAIT_BACKEND", "polling")
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        assert turns(waiting, 0.3) <= 16
+        child.stdin.close()
+        seen = []
+        while not seen:
+            assert select.select([waiting], [], [], 10)[0]
+            seen = waiting.wait(0)
+        assert seen == [(child.pid, 3)]
+    assert not kernel.queues and kernel.timers == 0
+
+
+def test_no_timer_left(on, start_told):
+    """It is looked at too often, not too late."""
+    kernel = on("freebsd12")
+    child = start_told(3)
+    kernel.denied[child.pid] = errno.EPERM
+    with pidwait.WaitSet([child.pid]) as waiting:
+        fd, seen = waiting.fileno(), []
+        kernel.max_timers = 0
+        assert waiting.wait(0) == []
+        child.stdin.close()
+        become_zombie(child.pid)
+        while not seen:
+            assert select.select([fd], [], [], 10)[0]
+            seen = waiting.wait(0)
+        assert seen == [(child.pid, 3)]
+
+
+@pytest.fixture
+def members(on, request):
+    on(getattr(request, "param", "openbsd"))
+    members = kqueue_set.KqueueSet(True)
+    yield members
+    members.close()
+
+
+@pytest.mark.parametrize("members", SYSTEMS, indirect=True)
+def test_alarm(members):
+    def goes_off(seconds):
+        return bool(select.select([members], [], [], seconds)[0])
+
+    members.alarm(0)
+    assert goes_off(0)
+    members.alarm(None)
+    assert not goes_off(0)
+    members.alarm(60)
+    members.alarm(0.001)  # which replaces the last, though there is a timer already
+    assert goes_off(10)
+    members.alarm(60)
+    assert not goes_off(0)
+    members.alarm(None)
+    assert not goes_off(0)
+
+
+def test_alarm_that_is_taken_stays_on(members):
+    members.alarm(0.001)
+    members.sleep(10)
+    for _ in range(2):
+        assert select.select([members], [], [], 0)[0]
+        members.take(None, False)
+    members.alarm(None)
+    assert not select.select([members], [], [], 0)[0]
+
+
+def test_change_without_a_bell_is_seen(on, sleeper):
+    """Nobody can end a sleep, so it is short."""
+    on("freebsd12")
+    assert pidwait.probe()["backend"] == "kqueue"
+    done = start_and_reap()
+    with fds_left(1), pidwait.WaitSet([sleeper.pid]) as waiting:
+        thread = threading.Thread(target=waiting.wait)
+        thread.start()
+        eventually(lambda: waiting._sleeping)
+        on.patch.setattr(Queue, "set_alarm", lambda self, seconds: None)
+        waiting.add(done)
+        thread.join()
 
 
 def start_and_reap():

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""macOS and the BSDs: one kqueue(2), which poll(2) shows as readable while it has an event.
+
+A fork closes it in the child, where its number may soon be that of something else. So there
+nothing is done with it, and it is not even closed.
+"""
+
+import os
+import select
+from errno import EBADF
+
+from .._errors import log
+from .._fd import close, own, poll
+from .._ffi import bsd, calls
+from .._fork import Creator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .._deadline import Deadline
+
+# Milliseconds that a timer may be set to: no system has a lower limit, and a set that is
+# looked at once a day too often costs nothing.
+_LONGEST = 24 * 60 * 60 * 1000
+_TIMER = 1  # its ident
+# select.kqueue objects of a parent, see Queue.close().
+_kept: "list[Any]" = []
+
+
+class Queue:
+    """A kqueue, and an alarm that makes it readable."""
+
+    __slots__ = ("_bell", "_creator", "_is_ringing", "_is_timed", "_kqueue", "_table")
+
+    def __init__(self) -> None:
+        self._kqueue: "Any" = None
+        self._bell: "Any" = None
+        self._is_ringing = self._is_timed = False
+        self._creator = Creator()
+        self._table = bsd.table()
+        self._kqueue = calls.get("kqueue")()  # last, so that no interrupt can lose it
+
+    def is_copy(self) -> bool:
+        """Whether a fork has made it: there is no kqueue behind it then."""
+        return not self._creator.is_me()
+
+    def fileno(self) -> int:
+        if self._kqueue is None:
+            raise OSError(EBADF, "the kqueue is closed")
+        fd: int = self._kqueue.fileno()
+        return fd
+
+    def close(self) -> None:
+        queue, self._kqueue = self._kqueue, None
+        if queue is None:
+            return
+        if self._bell is not None:
+            close(self._bell)
+        if self.is_copy():
+            # Before Python 3.13 a select.kqueue does not know of the fork: at its end it would
+            # close what has the number now. So it has none.
+            _kept.append(queue)
+        else:
+            close(queue)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def change(
+        self,
+        ident: int,
+        filter_: int,
+        flags: int,
+        fflags: int = 0,
+        data: int = 0,
+        udata: int = 0,
+    ) -> None:
+        event = calls.get("kevent")(ident, filter_, flags, fflags, data, udata)
+        # With no room for events, an error is one of the call, and nothing is taken from the
+        # kqueue: FreeBSD and DragonFly have the exit of a zombie there at once.
+        self._kqueue.control([event], 0, 0)
+
+    def drop(self, ident: int, filter_: int) -> None:
+        """Look for this no more; what has happened to it is forgotten."""
+        try:
+            self.change(ident, filter_, bsd.EV_DELETE)
+        except OSError as error:  # it is not there: it has been taken, or was never added
+            log("kevent, %d: %s", ident, error)
+
+    def take(self, room: int) -> "list[Any]":
+        """Events that have happened, at most so many."""
+        events: "list[Any]" = self._kqueue.control(None, room, 0)
+        return events
+
+    def is_readable(self, deadline: "Deadline") -> bool:
+        """Whether there is something to take by the deadline."""
+        event = poll(self.fileno(), select.POLLIN, deadline)
+        if event and not event & select.POLLIN:
+            raise OSError(EBADF, "poll, kqueue %d: event %#x" % (self.fileno(), event))
+        return event != 0
+
+    def keep_readable(self) -> None:
+        """From now on, whatever is taken; OSError if it can't be."""
+        self.set_alarm(0)
+
+    def set_alarm(self, seconds: "float | None") -> None:
+        """Be readable in so many seconds, until the next call; None: no more."""
+        if seconds is not None and seconds <= 0:
+            try:
+                self._ring(True)
+                return
+            except OSError as error:  # no file descriptor left for the bell: a timer needs none
+                log("without a bell: %s", error)
+        elif self._is_ringing:
+            self._ring(False)
+        if self._is_timed:
+            # EV_ADD does not start a timer again that is there already: FreeBSD before 12,
+            # DragonFly, NetBSD.
+            self.drop(_TIMER, self._table.filter_timer)
+            self._is_timed = False
+        if seconds is not None:
+            self._is_timed = True  # first: nobody else knows of it if an interrupt comes
+            self._start_timer(seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        data = 1 if seconds <= 0 else min(-int(-seconds * 1000 // 1), _LONGEST)
+        flags = bsd.EV_ADD | bsd.EV_ONESHOT
+        self.change(_TIMER, self._table.filter_timer, flags, 0, data)
+
+    def make_bell(self) -> None:
+        """What is ready at once, and for good: a pipe whose writer is closed.
+
+        A timer is late, by 10 to 20 ms where it counts in ticks (NetBSD, OpenBSD, DragonFly), and
+        there are few: FreeBSD and NetBSD have 4,096 for the whole system.
+        """
+        if self._bell is None:
+            reader, writer = map(own, os.pipe())
+            writer.close()
+            self._bell = reader
+
+    def _ring(self, on: bool) -> None:
+        if on is self._is_ringing:
+            return
+        self.make_bell()
+        fd, filter_ = self._bell.fileno(), self._table.filter_read
+        if on:
+            self.change(fd, filter_, bsd.EV_ADD)
+        else:
+            self.drop(fd, filter_)
+        self._is_ringing = on
