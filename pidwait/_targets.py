@@ -200,12 +200,18 @@ class PopenTarget(_Owner):
         known = self._known()
         if known is not RUNNING or hasattr(self.proc, "_handle"):  # Windows
             return known
-        if self.pid is None or exitcodes.is_our_child(self.pid) is not False:
+        if self.pid is None:
             return RUNNING
-        # It is not our child. Either somebody else has reaped the Popen's (another thread by
-        # waitpid(-1); SIGCHLD ignored), or the Popen is our parent's, and its child our sibling.
-        if importer.is_me() or not exitcodes.is_our_sibling(self.pid):
-            return None
+        try:
+            return exitcodes.look_at_child(self.pid)
+        except ChildProcessError:
+            # Either somebody else has reaped the Popen's child (another thread by waitpid(-1);
+            # SIGCHLD ignored), or the Popen is our parent's, and its child our sibling.
+            if importer.is_me() or not exitcodes.is_our_sibling(self.pid):
+                return None
+        except OSError as error:  # a policy, or there is no waitid
+            log("waitid, pid %d: %s", self.pid, error)
+            return RUNNING
         self._is_inherited = True
         return RUNNING
 
@@ -231,9 +237,11 @@ class PopenTarget(_Owner):
         if not lock.acquire(False):
             return False
         try:
-            return self.proc.returncode is None
+            if self.proc.returncode is not None:
+                return False
         finally:
             lock.release()
+        return self.pid is None or not exitcodes.is_our_child(self.pid)
 
 
 class MultiprocessingTarget(_Owner):

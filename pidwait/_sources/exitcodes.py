@@ -67,7 +67,7 @@ def look_at_child(pid: int) -> "Outcome":
     """RUNNING, or the exit code of our child, None where waitid(2) does not tell it.
 
     ChildProcessError where it is not our child, another OSError where there is no waitid(2).
-    Never blocks, nor reaps. For macOS and the BSDs.
+    Never blocks, nor reaps.
     """
     info = calls.get("waitid")(*_look_by(pid))
     if info is None:

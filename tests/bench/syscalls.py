@@ -76,7 +76,8 @@ def cases():
     ours, psutil = (pid, wait), core.psutil and (pid, psutil_wait)
     return [
         Case("child, by pid", own, 5, ours, psutil),
-        Case("child, by Popen", own, 5, (popen, wait), (popen, method)),
+        # One more than by pid and reap: a look whether its child is still ours.
+        Case("child, by Popen", own, 6, (popen, wait), (popen, method)),
         Case(
             "child, by Process, opened before",
             own,
