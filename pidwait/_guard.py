@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A resource that several threads use, and any of them may close."""
 
-import os
 from _thread import RLock
+
+from ._fork import Creator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Guard:
     # the handle that its own thread is about to use must neither deadlock nor
     # close it twice.
 
-    __slots__ = ("_lock", "_open", "_pid", "_users", "closed", "resource")
+    __slots__ = ("_creator", "_lock", "_open", "_users", "closed", "resource")
 
     def __init__(self, resource: "Any") -> None:
         self.resource = resource
@@ -29,20 +30,20 @@ class Guard:
         self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
+        self._creator = Creator()
         self._lock = RLock()
         self._users = 0
 
     def _locked(self) -> "Any":
         # In a forked child the lock may be held, and the resource used, by
         # threads that there are only in the parent.
-        if self._pid != os.getpid():
+        if not self._creator.is_me():
             self._start()
         return self._lock
 
     def is_copy(self) -> bool:
         """Whether this is what a fork left of a parent's, and not used yet."""
-        return self._pid != os.getpid()
+        return not self._creator.is_me()
 
     def __enter__(self) -> "Any":
         with self._locked():

@@ -5,6 +5,7 @@ import os
 from errno import ESRCH
 from struct import pack
 
+from .._fork import Creator
 from . import bsd
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ class Kqueue:
     def __init__(self, functions: "_Functions") -> None:
         self._fd = -1
         self._functions = functions
-        self._pid = os.getpid()
+        self._creator = Creator()
         self._fd = functions.kqueue()  # last, so that no interrupt can lose it
         os.set_inheritable(self._fd, False)
 
@@ -58,7 +59,7 @@ class Kqueue:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         # In a forked child the number may be that of something else.
-        if fd >= 0 and self._pid == os.getpid():
+        if fd >= 0 and self._creator.is_me():
             os.close(fd)
 
     def __del__(self) -> None:

@@ -47,7 +47,9 @@ def everything(waiting):
 
 def polled(waiting):
     """The pids of the members that are polled."""
-    return [member.pid for member in waiting._engine.sets.polled._looks] if is_polling(waiting) else []
+    return (
+        [member.pid for member in waiting._engine.sets.polled._looks] if is_polling(waiting) else []
+    )
 
 
 def is_polling(waiting):

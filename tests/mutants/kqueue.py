@@ -126,7 +126,7 @@ MUTANTS = [
     Mutant(
         "kqueue in a forked child, ours",
         "_ffi/kqueue.py",
-        "if fd >= 0 and self._pid == os.getpid():",
+        "if fd >= 0 and self._creator.is_me():",
         "if fd >= 0:",
         "tests/kqueue/test_kqueue.py::test_kqueue_that_a_fork_left[ctypes]",
     ),

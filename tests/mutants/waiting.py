@@ -225,7 +225,7 @@ MUTANTS = [
     Mutant(
         "lock and users of threads that a fork left behind",
         "_guard.py",
-        "if self._pid != os.getpid():\n            self._start()",
+        "if not self._creator.is_me():\n            self._start()",
         "if False:\n            self._start()",
         "tests/test_process.py::test_fork_while_another_thread_waits[pidfd-ctypes]",
     ),
