@@ -198,7 +198,7 @@ def spawn(
     library can't do by posix_spawn is done by the standard library's subprocess.
 
     Raises the OSError that subprocess would, with the name of the program or of
-    ``cwd``; TypeError and ValueError for arguments that are none.
+    ``cwd``; TypeError and ValueError for invalid arguments.
     """
     argv = _argv(args)
     _check(env, process_group, start_new_session)

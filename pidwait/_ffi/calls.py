@@ -88,7 +88,7 @@ def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
 
 
 def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | None]":
-    """os.waitid() for who has none."""
+    """os.waitid(), for an interpreter that has none."""
     from . import bsd
 
     prototype = linux.PROTOTYPES[name]
@@ -139,8 +139,8 @@ def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
 
 
 # name: (module that may have the interpreter's own, or None, what makes one of an adapter).
-# _signal is signal without its enums: always loaded, so that nobody who is out of
-# file descriptors has to open a file for it.
+# _signal is signal without its enums: always loaded, so that no file has
+# to be opened for it when no file descriptor is left.
 _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "pidfd_open": ("os", _syscall),
     "pidfd_send_signal": ("_signal", _syscall),

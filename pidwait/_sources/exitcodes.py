@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the system tells of a process by its pid or pidfd: whose it is, and its exit code.
 
-A code is certain, or None. Who can tell depends on whose child it is, and on whether it has
-been reaped:
+A code is certain, or None. What can tell it depends on whose child it is, and on whether it
+has been reaped:
 
     waitid(2), WNOWAIT    our own child, until somebody reaps it
     /proc/<pid>/stat      a zombie, if we may see its status

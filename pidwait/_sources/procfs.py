@@ -24,7 +24,7 @@ class Stat:
         self.parent = int(fields[1])
         self.threads = int(fields[17])
         self.started = int(fields[19])  # in clock ticks since boot
-        # The wait status, Linux >= 3.5; 0 as well for who may not see it.
+        # The wait status, Linux >= 3.5; 0, too, if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
 
     @property
@@ -103,7 +103,7 @@ def fd_info(fd: int) -> "dict[str, str]":
 
 def check() -> None:
     """Raise an OSError where /proc is not there or shows another PID namespace."""
-    # Left over from before unshare(2), /proc would tell of other processes
+    # Left over from before unshare(2), /proc would show other processes
     # that have the same numbers.
     foreign = os.readlink("/proc/self") != str(os.getpid())
     # The number can be the same in both by chance; it is shown for each PID

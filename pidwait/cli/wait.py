@@ -135,8 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     several.add_argument(
         "--any", dest="count", action="store_const", const=1, help="wait until one has exited"
     )
-    add("-e", "--exited", action="store_true", help="a PID without a process is no error")
-    add("-v", "--verbose", action="store_true", help="tell of each process how it ended")
+    add("-e", "--exited", action="store_true", help="ignore PIDs that do not exist")
+    add("-v", "--verbose", action="store_true", help="print how each ended")
     add("--json", action="store_true", help="one JSON object a line for each process")
     add("--probe", action="store_true", help="show what this system offers, and why not more")
     return parser
