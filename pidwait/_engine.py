@@ -6,10 +6,11 @@ it calls sleep() and collect() in turns, or polls fileno() and calls collect(). 
 from several threads: its lock is held for its own state alone, never while it sleeps, nor
 while an owner's code runs.
 
-Between its exit and its report a target is in one of three places:
+Between its exit and its report a target is in one of four places:
 
-    sets.told   a set has told; its owner has still to reap
-    unsettled   the owner has not reaped yet, and is asked again
+    sets.told   a set has told
+    settling    its owner is asked to reap, by one thread, which may take its time
+    unsettled   its owner has not reaped yet, and is asked again
     exits       the list of whoever called collect(), who reports it
 
 What an exception of a signal handler interrupts is found again in one of them: a target goes
@@ -51,6 +52,8 @@ class Engine:
         self.superseded: "dict[Target, None]" = {}
         # Those that have exited, and whose owners have not reaped: the codes seen from outside.
         self._unsettled: "dict[Target, int | None]" = {}
+        # Those whose owners a thread asks to reap, and others leave to it.
+        self._settling: "dict[Target, int | None]" = {}
         self._is_closed = False
         self.sets = CombinedSet(shared, lambda: list(self))
 
@@ -74,6 +77,8 @@ class Engine:
         self._lock = RLock()
         if not self._is_closed:
             self.sets.take_over()
+            self.sets.told.extend(self._settling.items())
+            self._settling.clear()
 
     def add(self, targets: "Sequence[Target]") -> None:
         """Wait for these, too; those whose key is there already change nothing."""
@@ -165,7 +170,7 @@ class Engine:
         """
         # After the sleep the caches are cold, and each name and call costs.
         sets, members = self.sets, self.members
-        owned: "Exits" = []
+        owned = False
         if sets.polled is not None:
             sets.look(last)
         with self._lock:
@@ -175,7 +180,7 @@ class Engine:
                 target, code = one = told[0]
                 if target.is_member:
                     if type(target) is not Target:
-                        owned = list(told)
+                        owned = True
                         break
                     # Each once, and none that has been discarded meanwhile.
                     exits.append(one)
@@ -188,30 +193,45 @@ class Engine:
                 told.popleft()
             if sets.polled is not None:
                 sets.use_room(len(exits))
-        if last and self._unsettled:
-            owned += self._unsettled.items()
-        if owned:
-            self._settle(owned, exits, last)
+        if owned or (last and self._unsettled):
+            self._settle(exits, last)
 
-    def _settle(self, owned: "Exits", exits: "Exits", last: bool) -> None:
+    def _settle(self, exits: "Exits", last: bool) -> None:
         """Have the owners reap, without the lock: they may do anything."""
-        for one in owned:
-            target, code = one
-            outcome = target.settle(code, last) if target.is_member else None
+        told: "deque[Any]" = self.sets.told
+        ours: "Exits" = []
+        with self._lock:
+            while told:
+                target, code = told[0]
+                if target.is_member:
+                    ours.append((target, code))
+                    self._settling[target] = code
+                told.popleft()
+            if last:
+                ours += self._unsettled.items()
+        try:
+            for target, code in ours:
+                outcome = target.settle(code, last)
+                with self._lock:
+                    self._end_settling(target, code, outcome, exits)
+        except BaseException:  # what a signal handler raised, or Ctrl-C
             with self._lock:
-                if not target.is_member:
-                    self.sets.discard(target)
-                elif outcome is RUNNING:
-                    self._unsettled[target] = code
-                    self.sets.add_look(target, partial(target.settle, code))
-                else:
-                    exits.append((target, outcome))
-                    self._leave(target)
-                    self.sets.discard(target)
-                try:
-                    self.sets.told.remove(one)
-                except ValueError:  # it was unsettled, or another thread has settled it, too
-                    continue
+                told.extend(one for one in ours if self._settling.pop(one[0], self) is not self)
+            raise
+
+    def _end_settling(
+        self, target: Target, code: "int | None", outcome: "Outcome", exits: "Exits"
+    ) -> None:
+        if target.is_member and outcome is RUNNING:
+            if target not in self._unsettled:
+                self._unsettled[target] = code
+                self.sets.add_look(target, partial(target.settle, code))
+        else:
+            if target.is_member:
+                exits.append((target, outcome))  # type: ignore[arg-type]
+                self._leave(target)
+            self.sets.discard(target)
+        self._settling.pop(target, None)
 
     def put_back(self, exits: "Exits") -> None:
         """Report these again: an exception keeps them from whoever waited for them."""

@@ -89,7 +89,8 @@ class PidfdHandle:
             code = exitcodes.without_waitid(error, self.pid, reap)
             return self._code_of_other(False, deadline) if code is None else code
         if info is not None:
-            return info.si_status if info.si_code == by_exit else -info.si_status
+            status: int = info.si_status
+            return status if info.si_code == by_exit else -status
         if not event:
             return RUNNING
         if event == ready and reap:

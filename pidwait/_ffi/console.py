@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WaitForMultipleObjects:
-    """_winapi's, for an interpreter that has none: InterruptedError where Ctrl-C came before the handles.
+    """_winapi's, where it has none: InterruptedError if Ctrl-C came before the handles.
 
     Windows runs console handlers in a thread that it starts for them, see
     HandlerRoutine in its documentation. While the main thread waits, the one that
