@@ -14,16 +14,11 @@ from ..faults import LONG, Child, at_line
 pytest.importorskip("ctypes")
 
 # Not the bindings: an fd that the system has just given is theirs for two lines.
-FILES = ("pidfd.py", "polling.py", "process.py", "_deadline.py", "_exitcodes.py", "_fd.py") + (
-    "_guard.py",
-    "_highfds.py",
-    "_owners.py",
-    "_polling.py",
-    "_probe.py",
-    "_procfs.py",
-    "_waitset.py",
-    "epoll.py",
-    "waiting.py",
+FILES = tuple(
+    name
+    for folder in ("", "_backends", "_sources")
+    for name in os.listdir(os.path.join(os.path.dirname(pidwait.__file__), folder))
+    if name.endswith(".py")
 )
 
 

@@ -179,7 +179,7 @@ def stolen_at_any_line(backend, has_info):
     def steal():
         os.waitpid(-1, 0)
 
-    files = faults.LOOKING + ("_owners.py",)
+    files = faults.LOOKING + ("_targets.py",)
     number, reached = 0, True
     while reached:
         number += 1
@@ -292,7 +292,7 @@ def reaped_in_the_window():
     """A zombie that we may not look into is reaped while the wait gives it a last moment."""
     certain = certain_here("pidfd")
     real, via = calls.resolve("ioctl")
-    importlib.import_module(pidwait.__name__ + "._backends.pidfd")._GRACE = LONG
+    importlib.import_module(pidwait.__name__ + "._backends.pidfd").GRACE = LONG
     asked = []
     stranger = Stranger(system.not_dumpable)
 
