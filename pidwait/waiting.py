@@ -3,6 +3,7 @@
 
 import os
 from _thread import TIMEOUT_MAX, RLock
+from itertools import compress
 from time import monotonic
 
 from ._deadline import FOREVER, Deadline
@@ -152,8 +153,8 @@ class WaitSet:
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
         self._engine = Engine(True)
-        self._is_shown = self._is_closed = False
         self._start()
+        self._is_shown = self._is_closed = False
         try:
             self._add([find(proc) for proc in procs])
         except BaseException:
@@ -164,8 +165,8 @@ class WaitSet:
         self._turn = RLock()
         # An entry for each thread inside sleep(), and wait(): more than one where a signal
         # handler waits, too.
-        self._sleeping: "list[None]" = []
-        self._waiting: "list[None]" = []
+        self._sleeping: "dict[object, None]" = {}
+        self._waiting: "dict[object, None]" = {}
 
     def _take_over(self) -> None:
         """In a forked child: threads that are only in the parent may have had the turn."""
@@ -233,9 +234,9 @@ class WaitSet:
 
     def _wait(self, deadline: Deadline, exits: "Exits") -> None:
         self._take_over()
-        engine = self._engine
-        self._waiting.append(None)  # before the look whether it is closed: see close()
+        engine, me = self._engine, object()
         try:
+            self._waiting[me] = None  # before the look whether it is closed: see close()
             self._check_open()
             last = False
             while not (exits or last):
@@ -246,7 +247,7 @@ class WaitSet:
                 if not engine:
                     return
         finally:
-            self._waiting.pop()
+            self._waiting.pop(me, None)
             if self._is_closed:
                 self._close_unused()
             elif self._is_shown or engine.is_alarmed:
@@ -254,24 +255,34 @@ class WaitSet:
 
     def _sleep(self, engine: Engine, deadline: Deadline) -> bool:
         """Until there may be something to collect; whether the deadline is over."""
-        while True:
-            seconds = deadline.remaining()
-            patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
-            if self._turn.acquire(True, patience):
-                break
-            if seconds == 0:
-                return True
+        me = object()
+        turn: "list[Any]" = []
         try:
-            # A change from here on finds us asleep; what was changed before is seen below.
-            self._sleeping.append(None)
-            if engine.is_alarmed and seconds != 0:
-                engine.alarm(None)
-            if engine:
-                engine.sleep(seconds)
-        finally:
-            self._sleeping.pop()
-            self._turn.release()
-        return seconds == 0
+            try:
+                while not turn:
+                    seconds = deadline.remaining()
+                    patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
+                    # With no bytecode in between, at which a signal handler could raise.
+                    acquired = map(self._turn.acquire, (True,), (patience,))
+                    turn.extend(compress((self._turn,), acquired))
+                    if seconds == 0 and not turn:
+                        return True
+                # A change from here on finds us asleep; what was changed before is seen below.
+                self._sleeping[me] = None
+                if engine.is_alarmed and seconds != 0:
+                    engine.alarm(None)
+                if engine:
+                    engine.sleep(seconds)
+                return seconds == 0
+            finally:
+                self._end_turn(me, turn)
+        finally:  # Ctrl-C may come anywhere, before the other one, too
+            self._end_turn(me, turn)
+
+    def _end_turn(self, me: object, turn: "list[Any]") -> None:
+        self._sleeping.pop(me, None)
+        if turn:
+            next(map(RLock.release, map(turn.pop, (0,))))  # with no bytecode in between, too
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""
