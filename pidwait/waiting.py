@@ -3,6 +3,7 @@
 
 import os
 from _thread import TIMEOUT_MAX, RLock
+from itertools import compress
 from os import getpid
 from time import monotonic
 
@@ -158,8 +159,8 @@ class WaitSet:
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
         self._engine = Engine(True)
-        self._is_shown = self._is_closed = False
         self._start()
+        self._is_shown = self._is_closed = False
         try:
             self._add([find(proc) for proc in procs])
         except BaseException:
@@ -169,10 +170,10 @@ class WaitSet:
     def _start(self) -> None:
         self._pid = getpid()
         self._turn = RLock()
-        # An entry for each thread inside sleep(), and wait(): more than one where a signal
-        # handler waits, too.
-        self._sleeping: "list[None]" = []
-        self._waiting: "list[None]" = []
+        # An entry for each call that is inside sleep(), and wait(): more than one of a thread
+        # whose signal handler waits, too.
+        self._sleeping: "dict[object, None]" = {}
+        self._waiting: "dict[object, None]" = {}
 
     def _take_over(self) -> None:
         """In a forked child: threads that are only in the parent may have had the turn."""
@@ -242,41 +243,53 @@ class WaitSet:
         # After the sleep the caches are cold, and each name and call costs.
         if self._pid != getpid():
             self._take_over()
-        engine, turn = self._engine, self._turn
-        self._waiting.append(None)  # before the look whether it is closed: see close()
+        engine, sleeping, me = self._engine, self._sleeping, object()
+        # The turn, while we have it. A signal handler may raise between any two bytecodes, so
+        # there is none between the lock's answer and this, nor at the release.
+        held: "list[Any]" = []
+        turn = (self._turn,)
+        acquire = self._turn.acquire
         try:
+            self._waiting[me] = None  # before the look whether it is closed: see close()
             self._check_open()
             last = False
             while not (exits or last):
                 seconds = None if deadline is FOREVER else deadline.remaining()
                 last = seconds == 0
-                if turn.acquire(False) or self._wait_for_turn(seconds):
+                try:
                     try:
-                        # A change from here on finds us asleep; one before is seen below.
-                        self._sleeping.append(None)
-                        if engine.sets.is_alarmed and not last:
-                            engine.alarm(None)
-                        if engine.members or engine.superseded:
-                            engine.sets.sleep(seconds)
+                        held.extend(compress(turn, map(acquire, (False,))))
+                        if not held:  # in slices, each with a look at the deadline
+                            patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
+                            held.extend(compress(turn, map(acquire, (True,), (patience,))))
+                        if held:
+                            # A change from here on finds us asleep; one before is seen below.
+                            sleeping[me] = None
+                            if engine.sets.is_alarmed and not last:
+                                engine.alarm(None)
+                            if engine.members or engine.superseded:
+                                engine.sets.sleep(seconds)
                     finally:
-                        self._sleeping.pop()
-                        turn.release()
+                        self._end_turn(me, held)
+                finally:  # Ctrl-C may come anywhere, before the other one, too
+                    if held or me in sleeping:
+                        self._end_turn(me, held)
                 engine.collect(exits, last)
-                if self._sleeping:  # another thread, which may have more to do now, or no more
+                if sleeping:  # another thread, which may have more to do now, or no more
                     self._rearm()
                 if not engine:
                     return
         finally:
-            self._waiting.pop()
+            self._waiting.pop(me, None)
             if self._is_closed:
                 self._close_unused()
             elif self._is_shown or engine.sets.is_alarmed:
                 self._rearm()
 
-    def _wait_for_turn(self, seconds: "float | None") -> bool:
-        # In slices, each with a look at the deadline.
-        patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
-        return self._turn.acquire(True, patience)
+    def _end_turn(self, me: object, held: "list[Any]") -> None:
+        self._sleeping.pop(me, None)
+        if held:
+            next(map(RLock.release, map(held.pop, (0,))))
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""

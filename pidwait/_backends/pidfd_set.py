@@ -122,6 +122,8 @@ class PidfdSet:
         return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
 
     def sleep(self, seconds: "float | None") -> None:
+        if self._events:  # of a sleep after which a signal handler has raised
+            return
         if seconds is None or seconds > self._longest:
             seconds = self._longest
         if self._fading:

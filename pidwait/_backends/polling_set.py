@@ -33,8 +33,8 @@ class PolledSet:
         # What a look has found, and has still to be taken.
         self._found: "deque[tuple[Member, Outcome]]" = deque()
         self._interval = self._next_look = 0.0
-        # Whoever takes it looks; a look can run other people's code, which may come here again.
-        self._turn = [True]
+        # Who looks, if anybody does; a look can run other people's code, which may come here again.
+        self._looker: "dict[str, object]" = {}
         self._timer: "timers.Timer | None" = None
 
     def forked(self) -> "PolledSet":
@@ -81,23 +81,31 @@ class PolledSet:
 
     def look(self) -> None:
         """Look at all of them, without the lock of whoever shares the set."""
+        me = object()
         try:
-            self._turn.pop()
-        except IndexError:  # another thread does
-            return
-        try:
-            # Not by the wall clock: a look can stand still for seconds where other threads have
-            # the interpreter, or the machine is stopped, and the next would be minutes away.
-            began = clock()
-            for member, look in list(self._looks.items()):
-                found = look()
-                if found is not RUNNING and self._looks.get(member) is look:
-                    self._found.append((member, found))
-                    self._looks.pop(member, None)
-            self._interval = min(max(self._interval * 2, SHORTEST), LONGEST)
-            self._next_look = monotonic() + max(self._interval, share(clock() - began))
-        finally:
-            self._turn.append(True)
+            try:
+                if self._looker.setdefault("is", me) is me:  # no other thread
+                    self._look()
+            finally:
+                self._end_look(me)
+        finally:  # Ctrl-C may come anywhere, before the other one, too
+            self._end_look(me)
+
+    def _end_look(self, me: object) -> None:
+        if self._looker.get("is") is me:
+            del self._looker["is"]
+
+    def _look(self) -> None:
+        # Not by the wall clock: a look can stand still for seconds where other threads have
+        # the interpreter, or the machine is stopped, and the next would be minutes away.
+        began = clock()
+        for member, look in list(self._looks.items()):
+            found = look()
+            if found is not RUNNING and self._looks.get(member) is look:
+                self._found.append((member, found))
+                self._looks.pop(member, None)
+        self._interval = min(max(self._interval * 2, SHORTEST), LONGEST)
+        self._next_look = monotonic() + max(self._interval, share(clock() - began))
 
     def take(self, report: "Report", last: bool) -> None:
         while self._found:
@@ -112,7 +120,7 @@ class PolledSet:
             return 0.0
         if not self._looks:
             return None
-        if not self._turn:  # another thread looks
+        if self._looker:  # another thread looks
             return LONGEST
         return max(0.0, self._next_look - monotonic())
 

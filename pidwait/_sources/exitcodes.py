@@ -103,9 +103,9 @@ def is_our_child(pid: int) -> "bool | None":
 
 
 def is_our_sibling(pid: int) -> bool:
-    """Whether a child of our parent has the pid, as far as /proc tells."""
+    """Whether a child of our parent has the pid; where /proc does not tell, any process."""
     stat = procfs.read_stat(pid)
-    return stat is None or stat.parent == os.getppid()
+    return exists(pid) if stat is None else stat.parent == os.getppid()
 
 
 def check_waitid() -> None:

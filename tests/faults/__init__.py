@@ -21,6 +21,8 @@ from .. import pidwait
 from ..processes import eventually, is_open, state
 from . import system
 
+backends = importlib.import_module(pidwait.__name__ + "._backends")
+checks = importlib.import_module(pidwait.__name__ + "._checks")
 probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
@@ -71,7 +73,7 @@ def _run(module, name, args):
 
 def _run_on_each_backend(module, name, args):
     for backend in BACKENDS:
-        if probe.works(probe._backends()[backend].check):
+        if checks.works(backends.known()[backend].check):
             forked(_on_backend, backend, _find(module, name), *ast.literal_eval(args))
 
 
@@ -310,7 +312,7 @@ def kernel_tells():
 
 
 # The files that make system calls: what others do in between counts there.
-LOOKING = ("pidfd.py", "polling.py", "_exitcodes.py", "_procfs.py")
+LOOKING = ("pidfd.py", "polled.py", "polled_procfs.py", "exitcodes.py", "procfs.py", "_fd.py")
 
 
 class at_line:

@@ -4,6 +4,7 @@
 import gc
 import os
 import resource
+import threading
 import warnings
 
 import pytest
@@ -14,16 +15,11 @@ from ..faults import LONG, Child, at_line
 pytest.importorskip("ctypes")
 
 # Not the bindings: an fd that the system has just given is theirs for two lines.
-FILES = ("pidfd.py", "polling.py", "process.py", "_deadline.py", "_exitcodes.py", "_fd.py") + (
-    "_guard.py",
-    "_highfds.py",
-    "_owners.py",
-    "_polling.py",
-    "_probe.py",
-    "_procfs.py",
-    "_waitset.py",
-    "epoll.py",
-    "waiting.py",
+FILES = tuple(
+    name
+    for folder in ("", "_backends", "_sources")
+    for name in os.listdir(os.path.join(os.path.dirname(pidwait.__file__), folder))
+    if name.endswith(".py")
 )
 
 
@@ -93,6 +89,41 @@ def at_any_line(backend, name):
 )
 def test_at_any_line(name):
     faults.run_on_each_backend(at_any_line, name)
+
+
+def waited_for_again(backend, by_another_thread):
+    """Whenever a wait is interrupted, the next one of the same set brings what it had seen."""
+    # Not the rest for another thread: a ``with`` that is left can be traced before it gives the
+    # lock back, where no signal is handled.
+    files = ("waiting.py",) if by_another_thread else FILES
+    child = Child()
+    child.become_zombie(7)
+    number, reached = 0, True
+    while reached:
+        number += 1
+        exits = []
+        with pidwait.WaitSet([child.pid]) as waiting:
+            try:
+                with at_line(number, faults.interrupt, files) as line:
+                    exits += waiting.wait(LONG)
+            except KeyboardInterrupt:
+                pass
+            if by_another_thread:
+                other = threading.Thread(target=lambda: exits.extend(waiting.wait()), daemon=True)
+                other.start()
+                other.join(LONG)
+            else:
+                exits += waiting.wait(LONG)
+            reached = line.reached
+            assert exits == [(child.pid, 7)], line.where
+    assert number > 20
+    child.reap()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("by_another_thread", [False, True])
+def test_waited_for_again(by_another_thread):
+    faults.run_on_each_backend(waited_for_again, by_another_thread)
 
 
 def handled_at_any_line(backend):

@@ -157,7 +157,7 @@ def at_every_line(make, action, check, files=faults.LOOKING):
     assert step > 5
 
 
-BEFORE = faults.LOOKING + ("process.py", "_owners.py")
+BEFORE = faults.LOOKING + ("process.py", "_targets.py")
 
 
 def during_a_wait(backend, rules=()):
