@@ -146,9 +146,12 @@ def stolen_between_poll_and_waitid(backend, has_info):
 
     def waitid(*args):
         victim = victims.pop() if victims else None
-        if victim is not None:
+        if isinstance(victim, int):
             os.waitpid(victim, 0)
-        return real(*args)
+        info = real(*args)
+        if callable(victim):
+            victim()
+        return info
 
     calls._resolved["waitid"] = waitid, via
     for code in (0, 7):
@@ -166,11 +169,12 @@ def stolen_between_poll_and_waitid(backend, has_info):
                 child.forget()
             else:  # polling had no need to ask
                 assert backend == "polling" and not reap
-        # With None, not by the first call, which asks whether it is our child.
-        for passed, right_then in (([None], right), ([], (None,))):
+        # The first call asks whether it is our child, and may find that it has exited.
+        for late, right_then in ((True, right), (False, (None,))):
             popen = Popen(code)
-            popen.become_zombie()
-            victims[:] = [popen.pid] + passed
+            if not late:
+                popen.become_zombie()
+            victims[:] = [popen.pid] + [popen.become_zombie] * late
             assert pidwait.wait(popen, LONG) in right_then
             assert popen.returncode in ((0,) if backend == "pidfd" else (0, code))
             del victims[:]
