@@ -8,8 +8,9 @@ from . import _backends
 from ._deadline import NOW, Deadline, poll
 from ._errors import TimeoutExpired, no_such_process, warn_unclosed
 from ._guard import Guard
+from ._kinds import find
 from ._outcome import RUNNING, NotYet
-from ._targets import check_pid, find
+from ._targets import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import sys
 from _thread import RLock
 
 from ._deadline import FOREVER
-from ._targets import find
-from .waiting import WaitSet
+from ._kinds import find
+from ._waitset import WaitSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -263,7 +263,7 @@ def test_exceptions_of_signal_handlers_lose_nothing(variant, herd):
 
     # Where it can be caught: not between the return of wait() and our having the result,
     # nor where a file of /proc is open, which would leak.
-    names = "_engine", "_combined", "waiting", EVENTS, "_backends.polling_set"
+    names = "_engine", "_combined", "_waitset", EVENTS, "_backends.polling_set"
     modules = [importlib.import_module("%s.%s" % (pidwait.__name__, name)) for name in names]
     files = [module.__file__ for module in modules]
 

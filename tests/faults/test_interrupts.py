@@ -95,7 +95,7 @@ def waited_for_again(backend, by_another_thread):
     """Whenever a wait is interrupted, the next one of the same set brings what it had seen."""
     # Not the rest for another thread: a ``with`` that is left can be traced before it gives the
     # lock back, where no signal is handled.
-    files = ("waiting.py",) if by_another_thread else FILES
+    files = ("_waitset.py",) if by_another_thread else FILES
     child = Child()
     child.become_zombie(7)
     number, reached = 0, True

@@ -187,7 +187,7 @@ def stolen_at_any_line(backend, has_info):
     def steal():
         os.waitpid(-1, 0)
 
-    files = faults.LOOKING + ("_targets.py",)
+    files = faults.LOOKING + ("_targets.py", "_kinds.py")
     number, reached = 0, True
     while reached:
         number += 1

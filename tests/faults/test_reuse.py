@@ -157,7 +157,7 @@ def at_every_line(make, action, check, files=faults.LOOKING):
     assert step > 5
 
 
-BEFORE = faults.LOOKING + ("process.py", "_targets.py")
+BEFORE = faults.LOOKING + ("process.py", "_targets.py", "_kinds.py")
 
 
 def during_a_wait(backend, rules=()):

@@ -161,7 +161,14 @@ def fork_at_any_line(backend, of_ours):
         assert faults.open_fds() == opened
 
     forker = Forker(use)
-    files = faults.LOOKING + ("process.py", "_guard.py", "_checks.py", "_targets.py", "_fork.py")
+    files = faults.LOOKING + (
+        "process.py",
+        "_guard.py",
+        "_checks.py",
+        "_targets.py",
+        "_kinds.py",
+        "_fork.py",
+    )
     number, reached = 0, True
     while reached:
         number += 1

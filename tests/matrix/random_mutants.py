@@ -39,7 +39,13 @@ NEAREST = {
     "spawn": "posix_spawn spawn_failures",
     "spawning": "spawn spawn_failures posix_spawn",
     "subprocess": "posix_spawn",
-    "targets": "owners",
+    "kinds": "owners",
+    "targets": "owners waitset",
+    "combined": "waiting waitset",
+    "waitset": "waiting",
+    "pidfd": "pidfd waitset",
+    "polled": "procfs wait waiting",
+    "checks": "probe",
     "waiting": "waitset",
 }
 

@@ -27,8 +27,8 @@ MUTANTS = [
     ),
     Mutant(
         "epoll of the parent in a forked child",
-        "_engine.py",
-        "            self._set = self._set.forked()\n",
+        "_combined.py",
+        "            self.best = self.best.forked()\n",
         "            pass\n",
         "tests/test_waitset.py::test_forked_copy_of_a_set[pidfd-ctypes]",
     ),
@@ -41,28 +41,28 @@ MUTANTS = [
     ),
     Mutant(
         "last one discarded under a waiter",
-        "waiting.py",
-        "if self._sleeping and not engine:",
-        "if False:",
+        "_waitset.py",
+        "if self._sleeping and (not engine or ",
+        "if self._sleeping and (",
         "tests/test_waitset.py::test_discard_while_another_thread_waits[pidfd-ctypes]",
     ),
     Mutant(
         "one less to wait for, under a waiter",
-        "waiting.py",
-        "if self._sleeping:  # another",
+        "_waitset.py",
+        "if sleeping:  # another",
         "if False:  # another",
         "tests/test_waitset.py::test_callbacks_that_change_and_close_the_set[polling]",
     ),
     Mutant(
         "Popen that another thread keeps from reaping, in a set",
         "_engine.py",
-        "if outcome is RUNNING:",
+        "if target.is_member and outcome is RUNNING:",
         "if False:",
         "tests/test_waitset.py::test_popen_that_can_not_be_reaped_yet[pidfd-ctypes]",
     ),
     Mutant(
         "Child in a set",
-        "_targets.py",
+        "_kinds.py",
         '    (ChildTarget, ("reaped", "exitcode")),\n',
         "",
         "tests/test_waiting.py::test_children_are_reaped[pidfd-ctypes]",
@@ -92,17 +92,16 @@ MUTANTS = [
     Mutant(
         "freed file descriptors go to the polled",
         "_engine.py",
-        "self._use_room(len(exits))",
+        "sets.use_room(len(exits))",
         "pass",
         "tests/test_waiting.py::test_past_the_hard_limit",
     ),
     Mutant(
         "turn to sleep that Ctrl-C keeps",
-        "waiting.py",
-        "                    acquired = map(self._turn.acquire, (True,), (patience,))\n"
-        "                    turn.extend(compress((self._turn,), acquired))\n",
-        "                    if self._turn.acquire(True, patience):\n"
-        "                        turn.append(self._turn)\n",
+        "_waitset.py",
+        "                        held.extend(compress(turn, map(acquire, (False,))))\n",
+        "                        if acquire(False):\n"
+        "                            held.append(self._turn)\n",
         "tests/faults/test_interrupts.py::test_waited_for_again[True]",
     ),
     Mutant(
