@@ -134,7 +134,7 @@ class KqueueHandle:
         # First what keeps the kqueue readable: other threads may be in poll(2), or a program
         # poll fileno(). Where that is not to be had, the event is left in the kqueue.
         self._queue.keep_readable()
-        self._events.extend(self._queue.take(2))
+        self._queue.take(self._events, 2)
 
     def send_signal(self, sig: int) -> None:
         if self.wait(NOW, False) is not RUNNING:

@@ -164,12 +164,12 @@ class KqueueSet:
             self._find_lost()
         is_full = True
         while is_full:
-            self._is_taking = True
-            events = self._queue.take(_BATCH)
-            self._events.extend(events)
-            self._is_taking = False
-            is_full = len(events) == _BATCH
             self._see()
+            self._is_taking = True
+            self._queue.take(self._events, _BATCH)
+            self._is_taking = False
+            is_full = len(self._events) >= _BATCH
+        self._see()
 
     def _see(self) -> None:
         table, events = bsd.table(), self._events

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -263,9 +264,12 @@ def test_events_that_a_signal_handler_has_swallowed(
         for child in children:
             child.stdin.close()
             become_zombie(child.pid)
+        take = Queue.take
+        on.patch.setattr(Queue, "take", lambda self, events, room: take(self, [], room))
         raise_once(Queue, "take")
         with pytest.raises(OnPurpose):
             waiting.wait()
+        on.patch.setattr(Queue, "take", take)
         seen = waiting.wait() + waiting.wait(0)
         assert sorted(seen) == sorted((c.pid, code) for c, code in zip(children, (3, 4, 5)))
         assert list(waiting) == [sleeper.pid]
@@ -289,6 +293,36 @@ def test_events_that_a_signal_handler_left_in_hand(on, raise_once, keeper, tmp_p
         assert sorted(everything(waiting)) == sorted(zip(pids, (3, 4, 5)))
 
 
+def test_no_bytecode_between_an_event_and_its_list(on):
+    """Where a signal handler would be run: what it raises would lose the event."""
+    on("openbsd")
+    queue, taken, events, seen = Queue(), [], [], []
+
+    class OneEvent:
+        def control(self, changes, room, timeout):
+            taken.append("event")
+            return ["event"]
+
+    def trace(frame, kind, arg):
+        if frame.f_code is not Queue.take.__code__:
+            return None
+        frame.f_trace_opcodes = True  # from Python 3.7 on; before, for each line
+        seen.append((list(taken), list(events)))
+        return trace
+
+    before, queue._kqueue = queue._kqueue, OneEvent()
+    old = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        queue.take(events, 1)
+    finally:
+        sys.settrace(old)
+        queue._kqueue = before
+        queue.close()
+    assert len(seen) > 1 and all(taken == events for taken, events in seen)
+    assert events == ["event"]
+
+
 def test_signal_handler_that_changes_the_set(on, start_told, sleeper):
     """The event that is in hand is for the process that had the pid before."""
     kernel = on("netbsd10")
@@ -298,13 +332,14 @@ def test_signal_handler_that_changes_the_set(on, start_told, sleeper):
         child.wait()
         real = Queue.take
 
-        def take(self, room):
+        def take(self, events, room):
             on.patch.setattr(Queue, "take", real)
-            events = real(self, room)
+            taken = []
+            real(self, taken, room)
             waiting.discard(child.pid)
             kernel.passed_on[child.pid] = sleeper.pid
             waiting.add(child.pid)
-            return events
+            events.extend(taken)
 
         on.patch.setattr(Queue, "take", take)
         assert waiting.wait(0.01) == [] and list(waiting) == [child.pid]

@@ -112,15 +112,15 @@ MUTANTS = [
     Mutant(
         "event taken once, kqueue",
         "_backends/kqueue.py",
-        "        self._queue.keep_readable()\n        self._events",
-        "        self._events",
+        "        self._queue.keep_readable()\n        self._queue.take",
+        "        self._queue.take",
         "tests/kqueue/test_kqueue.py::test_readable_for_good[freebsd12]",
     ),
     Mutant(
         "event taken though nothing keeps the kqueue readable",
         "_backends/kqueue.py",
-        "        self._queue.keep_readable()\n        self._events.extend(self._queue.take(2))\n",
-        "        self._events.extend(self._queue.take(2))\n        self._queue.keep_readable()\n",
+        "        self._queue.keep_readable()\n        self._queue.take(self._events, 2)\n",
+        "        self._queue.take(self._events, 2)\n        self._queue.keep_readable()\n",
         "tests/kqueue/test_kqueue.py::test_nothing_keeps_the_kqueue_readable",
     ),
     Mutant(
@@ -175,7 +175,7 @@ MUTANTS = [
     Mutant(
         "number that was passed on, more events than fit",
         "_backends/kqueue_set.py",
-        "            is_full = len(events) == _BATCH\n",
+        "            is_full = len(self._events) >= _BATCH\n",
         "            is_full = False\n",
         "tests/kqueue/test_many.py::test_number_that_was_passed_on[freebsd12]",
     ),
@@ -353,6 +353,13 @@ MUTANTS = [
         "    except (ValueError, LookupError) as error:\n",
         "    except MemoryError as error:\n",
         "tests/kqueue/test_kqueue.py::test_ps_that_prints_something_else",
+    ),
+    Mutant(
+        "no bytecode between an event and its list",
+        "_backends/queue.py",
+        "events.extend(chain.from_iterable(map(self._kqueue.control, (None,), (room,), (0,))))",
+        "events.extend(self._kqueue.control(None, room, 0))",
+        "tests/kqueue/test_many.py::test_no_bytecode_between_an_event_and_its_list",
     ),
     Mutant(
         "event of the process that had the pid before",
