@@ -12,7 +12,7 @@ from itertools import count
 from time import monotonic
 
 from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
-from .._errors import log
+from .._errors import is_of_signal_handler, log
 from .._ffi import bsd
 from .._outcome import RUNNING
 from . import kqueue
@@ -78,6 +78,8 @@ class KqueueSet:
             try:
                 self._add(member)
             except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 failed.append((member, error))
         return failed
 
@@ -100,6 +102,9 @@ class KqueueSet:
             self._entries[pid] = entry
             entry.fflags = kqueue.register(self._queue, pid, entry.number)
         except OSError as error:
+            if is_of_signal_handler(error):
+                self._forget(entry)
+                raise
             self._entries.pop(pid, None)
             code: "Outcome" = None
             if isinstance(error, BlockingIOError):  # our own zombie is not polled

@@ -1,18 +1,95 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Signal handlers in the middle of a set's work, on the stand-in."""
 
+import functools
 import importlib
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
 from .. import pidwait
-from ..processes import OnPurpose, become_zombie
+from ..processes import OnPurpose, become_zombie, sleeping
 from .test_kqueue import BINDINGS, SYSTEMS
 from .test_many import everything
 
 kqueue = importlib.import_module(pidwait.__name__ + "._backends.kqueue")
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+ps = importlib.import_module(pidwait.__name__ + "._sources.ps")
 Queue = importlib.import_module(pidwait.__name__ + "._backends.queue").Queue
+
+
+@pytest.fixture
+def alarm():
+    """alarm(seconds) has a signal handler raise what is an OSError, too."""
+
+    def handler(*args):
+        raise TimeoutError("on purpose")
+
+    old = signal.signal(signal.SIGALRM, handler)
+    yield functools.partial(signal.setitimer, signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+
+
+def test_error_of_a_signal_handler_in_a_wait(on, sleeper, alarm):
+    """It is none of poll(2), after which the process would be polled."""
+    on("freebsd12")
+    with pidwait.Process(sleeper.pid) as process:
+        alarm(0.05)
+        with pytest.raises(TimeoutError, match="on purpose"):
+            process.wait(30)
+        assert process.backend == "kqueue"
+
+
+def test_error_of_a_signal_handler_in_ps(on, keeper, alarm):
+    on("freebsd12")
+    pid = keeper.start(*sleeping(60))
+
+    def run(*args, **kwargs):
+        alarm(0.001)
+        time.sleep(30)
+
+    on.patch.setattr(subprocess, "run", run)
+    with pytest.raises(TimeoutError, match="on purpose"):
+        ps.read_stat(pid)
+
+
+def test_error_of_a_signal_handler_in_add(on, sleeper, alarm):
+    on("freebsd12")
+    real = kqueue.register
+
+    def register(*args):
+        on.patch.setattr(kqueue, "register", real)
+        alarm(0.001)
+        time.sleep(30)
+
+    with pidwait.WaitSet() as waiting:
+        on.patch.setattr(kqueue, "register", register)
+        with pytest.raises(TimeoutError, match="on purpose"):
+            waiting._engine._set.add([sleeper])
+        assert waiting._engine._set.add([sleeper]) == []
+
+
+def test_error_of_a_signal_handler_in_a_look(on, start_told, alarm):
+    on("netbsd10")
+    child = start_told(5)
+    with pidwait.Process(child.pid) as process:
+        child.stdin.close()
+        become_zombie(child.pid)
+
+        def look(pid):
+            alarm(0.001)
+            time.sleep(30)
+
+        on.patch.setattr(kqueue, "told", lambda event: None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exitcodes, "look_at_child", look)
+            with pytest.raises(TimeoutError, match="on purpose"):
+                process.wait(30)
+        assert process.wait(30) == 5
 
 
 @pytest.fixture

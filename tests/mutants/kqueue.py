@@ -417,4 +417,32 @@ MUTANTS = [
         "    if False:\n",
         "tests/kqueue/test_alarm.py::test_fileno_of_a_set_of_polled_members",
     ),
+    Mutant(
+        "error of a signal handler in a wait, kqueue",
+        "_backends/kqueue.py",
+        "our EBADF\n                if is_of_signal_handler(error):\n",
+        "our EBADF\n                if False:\n",
+        "tests/kqueue/test_interrupted.py::test_error_of_a_signal_handler_in_a_wait",
+    ),
+    Mutant(
+        "error of a signal handler in a look, kqueue",
+        "_backends/kqueue.py",
+        "except OSError as error:\n        if is_of_signal_handler(error):\n",
+        "except OSError as error:\n        if False:\n",
+        "tests/kqueue/test_interrupted.py::test_error_of_a_signal_handler_in_a_look",
+    ),
+    Mutant(
+        "error of a signal handler in ps",
+        "_sources/ps.py",
+        "if is_of_signal_handler(error):",
+        "if False:",
+        "tests/kqueue/test_interrupted.py::test_error_of_a_signal_handler_in_ps",
+    ),
+    Mutant(
+        "error of a signal handler in add, kqueue",
+        "_backends/kqueue_set.py",
+        "                if is_of_signal_handler(error):\n",
+        "                if False:\n",
+        "tests/kqueue/test_interrupted.py::test_error_of_a_signal_handler_in_add",
+    ),
 ]
