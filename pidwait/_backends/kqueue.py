@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from .. import _checks
 from .._deadline import GRACE, NOW, Deadline, poll
-from .._errors import log, no_such_process, os_error
+from .._errors import is_of_signal_handler, log, no_such_process, os_error
 from .._ffi import bsd
 from .._ffi.kqueue import NOBODY
 from .._outcome import RUNNING, NotYet, from_status
@@ -78,6 +78,8 @@ class KqueueHandle:
             try:
                 exited = self._queue.is_readable(deadline)
             except OSError as error:  # poll(2): ENOMEM, EINVAL; our EBADF
+                if is_of_signal_handler(error):
+                    raise
                 self._fall_back(error)
                 return self.wait(deadline, reap)
             if exited:
@@ -134,7 +136,7 @@ class KqueueHandle:
         # First what keeps the kqueue readable: other threads may be in poll(2), or a program
         # poll fileno(). Where that is not to be had, the event is left in the kqueue.
         self._queue.keep_readable()
-        self._events.extend(self._queue.take(2))
+        self._queue.take(self._events, 2)
 
     def send_signal(self, sig: int) -> None:
         if self.wait(NOW, False) is not RUNNING:
@@ -220,7 +222,9 @@ def ask_child(pid: int, reap: bool, deadline: Deadline) -> "Outcome":
     # makes the zombie; seen on macOS (libuv#3521); on FreeBSD for a process that is exiting.
     try:
         poll(look, deadline)
-    except OSError:
+    except OSError as error:
+        if is_of_signal_handler(error):
+            raise
         return None
     return found[0]
 

@@ -12,7 +12,7 @@ from itertools import count
 from time import monotonic
 
 from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
-from .._errors import log
+from .._errors import is_of_signal_handler, log
 from .._ffi import bsd
 from .._outcome import RUNNING
 from . import kqueue
@@ -78,6 +78,8 @@ class KqueueSet:
             try:
                 self._add(member)
             except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 failed.append((member, error))
         return failed
 
@@ -100,6 +102,9 @@ class KqueueSet:
             self._entries[pid] = entry
             entry.fflags = kqueue.register(self._queue, pid, entry.number)
         except OSError as error:
+            if is_of_signal_handler(error):
+                self._forget(entry)
+                raise
             self._entries.pop(pid, None)
             code: "Outcome" = None
             if isinstance(error, BlockingIOError):  # our own zombie is not polled
@@ -164,12 +169,12 @@ class KqueueSet:
             self._find_lost()
         is_full = True
         while is_full:
-            self._is_taking = True
-            events = self._queue.take(_BATCH)
-            self._events.extend(events)
-            self._is_taking = False
-            is_full = len(events) == _BATCH
             self._see()
+            self._is_taking = True
+            self._queue.take(self._events, _BATCH)
+            self._is_taking = False
+            is_full = len(self._events) >= _BATCH
+        self._see()
 
     def _see(self) -> None:
         table, events = bsd.table(), self._events

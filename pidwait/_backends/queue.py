@@ -8,6 +8,7 @@ nothing is done with it, and it is not even closed.
 import os
 import select
 from errno import EBADF
+from itertools import chain
 
 from .._errors import log
 from .._fd import close, own, poll
@@ -16,6 +17,7 @@ from .._fork import Creator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from typing import Any
 
     from .._deadline import Deadline
@@ -88,10 +90,11 @@ class Queue:
         except OSError as error:  # it is not there: it has been taken, or was never added
             log("kevent, %d: %s", ident, error)
 
-    def take(self, room: int) -> "list[Any]":
-        """Events that have happened, at most so many."""
-        events: "list[Any]" = self._kqueue.control(None, room, 0)
-        return events
+    def take(self, events: "list[Any] | deque[Any]", room: int) -> None:
+        """Append what has happened, at most so many events."""
+        # With select.kqueue there is no bytecode between the call and the list, see
+        # _fd.opened(): what a signal handler raises there would lose the exit codes.
+        events.extend(chain.from_iterable(map(self._kqueue.control, (None,), (room,), (0,))))
 
     def is_readable(self, deadline: "Deadline") -> bool:
         """Whether there is something to take by the deadline."""

@@ -9,7 +9,7 @@ from _thread import get_ident
 from errno import ENOSYS
 from time import monotonic, time
 
-from .._errors import log
+from .._errors import is_of_signal_handler, log
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
@@ -92,6 +92,8 @@ def _run(pid: int) -> str:
             timeout=_TIME_LIMIT,
         )
     except (OSError, subprocess.SubprocessError) as error:  # no file descriptor left, a sandbox
+        if is_of_signal_handler(error):
+            raise
         log("%s: %s", PS, error)
         return ""
     return done.stdout.decode("ascii", "replace").partition("\n")[0]

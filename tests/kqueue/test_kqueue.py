@@ -4,20 +4,16 @@
 import errno
 import gc
 import importlib
-import logging
 import os
 import select
 import signal
-import subprocess
 import threading
-import time
 
 import pytest
 
 from .. import pidwait
 from ..faults.test_fds import fds_left
 from ..processes import (
-    become_gone,
     become_zombie,
     exiting,
     gone_pid,
@@ -244,25 +240,6 @@ def test_handle_of_the_process_that_had_the_pid_before(on, start_told, sleeper):
         other.close()
 
 
-@pytest.mark.parametrize("waitid", [True, False])
-def test_kill_that_does_not_find_a_zombie(on, start, waitid):
-    """Older OpenBSDs: waitid(2) finds our own; where there is none, ps does."""
-    kernel = on("openbsd", "ctypes")
-    kernel.kill_finds_zombies = False
-    if not waitid:
-        on.patch.delattr(os, "waitid", raising=False)
-        on.patch.setitem(kernel.symbols, "waitid", None)
-    child = start(*exiting(3))
-    become_zombie(child.pid)
-    with pidwait.Process(child.pid) as process:
-        assert process.backend == "polling"
-        assert process.wait(0) == 3
-    assert pidwait.wait(child.pid, 0, reap=True) == 3
-    child.returncode = 3
-    with pytest.raises(ProcessLookupError):
-        pidwait.Process(child.pid)
-
-
 @pytest.mark.parametrize("system", ["openbsd", "netbsd10"])
 def test_system_that_does_not_tell_the_status(on, keeper, start, tmp_path, system):
     """Before OpenBSD 6.9 and NetBSD 8, which had no waitid(2) either: 0 may mean nothing."""
@@ -413,133 +390,6 @@ def test_several_events(on, start, system):
     queue.close()
     found = sorted((event.ident, event.data >> 8) for event in events)
     assert found == sorted(zip([child.pid for child in children], (3, 4, 5)))
-
-
-# Polling
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("code", [0, 7, -9])
-def test_polled_child(on, start, system, code):
-    on(system)
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    child = start(*exiting(code, after=0.05))
-    assert pidwait.wait(child.pid, 30) == code
-    assert pidwait.wait(child.pid, 0, reap=True) == code
-    child.returncode = code
-
-
-@pytest.mark.parametrize("code", [0, 7, -9])
-def test_polled_zombie_of_somebody_else(on, keeper, code):
-    on("netbsd11")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    pid = keeper.start(*exiting(code))
-    become_zombie(pid)
-    # ps prints 0 also where it does not know.
-    assert pidwait.wait(pid, 0) == (code or None)
-    keeper.reap(pid)
-    become_gone(pid)
-    assert pidwait.wait(pid, 0) is None
-
-
-def test_start_times():
-    for line in ("S 0 Sat Nov 21 03:11:52 2026", "Ss+  0 Thu Jan  1 00:00:00 1970    "):
-        assert ps.Stat(line).started is not None
-    assert ps.Stat("S 0 Thu Jan  1 00:00:01 1970").started == 1
-    assert ps.Stat("S 0 Thu Feb 29 23:59:59 2024").started == 1709251199
-    assert ps.Stat("Z 900 -").started is None and ps.Stat("Z 900 -").status == 9 << 8
-    assert ps.Stat("Z 8b -").exited
-
-
-def test_reused_pid(monkeypatch):
-    first = ps.Stat("S 0 Sat Nov 21 03:11:52 2026")
-    assert not first.is_other(first)
-    assert not ps.Stat("S 0 Sat Nov 21 03:11:53 2026").is_other(first)
-    assert ps.Stat("S 0 Sat Nov 21 03:12:52 2026").is_other(first)
-    assert not ps.Stat("Z 0 -").is_other(first)
-    # The clock is set forward by an hour, and with it what is counted from boot.
-    now = time.time()
-    monkeypatch.setattr(ps, "time", lambda: now + 3600)
-    assert not ps.Stat("S 0 Sat Nov 21 04:11:52 2026").is_other(first)
-    assert not ps.Stat("S 0 Sat Nov 21 03:11:52 2026").is_other(first)
-    assert ps.Stat("S 0 Sat Nov 21 05:11:52 2026").is_other(first)
-
-
-def test_polled_reused_pid(on, sleeper):
-    """ps tells another start time: the one that was meant has exited."""
-    on("openbsd")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    with pidwait.Process(sleeper.pid) as process:
-        assert not process.has_exited()
-        on.patch.setattr(ps, "read_stat", lambda pid: ps.Stat("S 0 Thu Jan  1 00:00:01 1970"))
-        assert process.wait(30) is None
-        with pytest.raises(ProcessLookupError):
-            process.kill()
-
-
-def test_ps_has_a_share_of_the_time(on, keeper):
-    on("openbsd")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    runs, real = [], ps.read_stat
-
-    def slow(pid):
-        runs.append(pid)
-        time.sleep(0.05)
-        return real(pid)
-
-    on.patch.setattr(ps, "read_stat", slow)
-    pid = keeper.start(*sleeping(60))
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(pid, 0.8)
-    assert len(runs) <= 2  # one after a moment, the next a second later, but for the last
-
-
-def test_ps_that_can_not_be_run(on, keeper, start):
-    """waitid and kill tell what they can."""
-    on("freebsd12")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    on.patch.setattr(ps, "PS", "/nonexistent/ps")
-    assert "ps" in pidwait.probe()["calls"]["ps"]["reason"]
-    assert pidwait.wait(start(*exiting(3, after=0.05)).pid, 30) == 3
-    pid = keeper.start(*sleeping(0.1))
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(pid, 0)
-    keeper.reap_soon(pid)
-    assert pidwait.wait(pid, 30) is None
-    keeper.reaped()
-
-
-def test_ps_that_prints_something_else(on, sleeper, caplog):
-    on("freebsd12")
-    caplog.set_level(logging.INFO)
-    for line in (
-        "ps: unknown keyword",
-        "S ? Sat Nov 21 03:11:52 2026",
-        "S 0 Sat Nov 21 03:11 2026",
-    ):
-        on.patch.setattr(ps, "_run", lambda pid, line=line: line)
-        assert ps.read_stat(sleeper.pid) is None
-        assert "of pid %d: " % sleeper.pid in caplog.text
-        caplog.clear()
-
-
-def test_ps_of_a_patched_subprocess(on, keeper):
-    """What waits for ps by polling would ask ps for it."""
-    on("openbsd")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    pid = keeper.start(*sleeping(60))
-    asked, real = [], subprocess.run
-
-    def run(*args, **kwargs):
-        asked.append(args)
-        with pytest.raises(pidwait.TimeoutExpired):
-            pidwait.wait(pid, 0)
-        return real(*args, **kwargs)
-
-    on.patch.setattr(subprocess, "run", run)
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(pid, 0)
-    assert len(asked) == 1
 
 
 def test_waiters_on_one_handle(on, start):

@@ -6,17 +6,15 @@ import gc
 import importlib
 import logging
 import os
-import select
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 
 from .. import pidwait
 from ..faults.test_fds import fds_left
-from ..processes import OnPurpose, become_zombie, eventually, exiting, sleeping
+from ..processes import become_zombie, eventually, exiting, sleeping
 from . import systems
 from .kernel import has_exited
 from .test_kqueue import BINDINGS, SYSTEMS, late
@@ -236,84 +234,6 @@ def test_event_before_the_child_can_be_looked_at(on, start_told):
         assert waiting.wait() == [(child.pid, 5)]
 
 
-@pytest.fixture
-def raise_once(on):
-    """raise_once(object, name) has the next call raise OnPurpose once it is done."""
-
-    def raise_once(object_, name):
-        real = getattr(object_, name)
-
-        def call(*args):
-            on.patch.setattr(object_, name, real)
-            real(*args)
-            raise OnPurpose
-
-        on.patch.setattr(object_, name, call)
-
-    return raise_once
-
-
-@pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_events_that_a_signal_handler_has_swallowed(
-    on, raise_once, start_told, sleeper, system, binding
-):
-    """They are gone from the kqueue, and so are their processes: those of the others are not."""
-    on(system, binding)
-    children = [start_told(code) for code in (3, 4, 5)]
-    with pidwait.WaitSet([child.pid for child in children] + [sleeper.pid]) as waiting:
-        for child in children:
-            child.stdin.close()
-            become_zombie(child.pid)
-        raise_once(Queue, "take")
-        with pytest.raises(OnPurpose):
-            waiting.wait()
-        seen = waiting.wait() + waiting.wait(0)
-        assert sorted(seen) == sorted((c.pid, code) for c, code in zip(children, (3, 4, 5)))
-        assert list(waiting) == [sleeper.pid]
-        sleeper.kill()
-        assert waiting.wait() == [(sleeper.pid, -9)]
-
-
-@pytest.mark.parametrize("system", ["freebsd12", "openbsd"])
-def test_events_that_a_signal_handler_left_in_hand(on, raise_once, keeper, tmp_path, system):
-    """They still have the code, which nothing else would tell."""
-    on(system)
-    pids = [keeper.start_told(code, tmp_path / str(code)) for code in (3, 4, 5)]
-    with pidwait.WaitSet(pids) as waiting:
-        for pid, code in zip(pids, (3, 4, 5)):
-            keeper.reap_soon(pid)
-            (tmp_path / str(code)).open("w").close()
-            keeper.reaped()
-        raise_once(kqueue, "told")
-        with pytest.raises(OnPurpose):
-            waiting.wait()
-        assert sorted(everything(waiting)) == sorted(zip(pids, (3, 4, 5)))
-
-
-def test_signal_handler_that_changes_the_set(on, start_told, sleeper):
-    """The event that is in hand is for the process that had the pid before."""
-    kernel = on("netbsd10")
-    child = start_told(3)
-    with pidwait.WaitSet([child.pid]) as waiting:
-        child.stdin.close()
-        child.wait()
-        real = Queue.take
-
-        def take(self, room):
-            on.patch.setattr(Queue, "take", real)
-            events = real(self, room)
-            waiting.discard(child.pid)
-            kernel.passed_on[child.pid] = sleeper.pid
-            waiting.add(child.pid)
-            return events
-
-        on.patch.setattr(Queue, "take", take)
-        assert waiting.wait(0.01) == [] and list(waiting) == [child.pid]
-        sleeper.kill()
-        assert waiting.wait() == [(child.pid, -9)]
-
-
 def test_added_again_after_its_exit(on, start_told, sleeper):
     """A pid stands for the process that has it now, besides the one that had it."""
     kernel = on("openbsd")
@@ -439,151 +359,6 @@ def test_added_again_to_a_set_that_somebody_else_closed(on, sleeper):
         waiting.add(sleeper.pid)
         sleeper.kill()
         assert waiting.wait() == [(sleeper.pid, -9)]
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_bell(on, sleeper, system):
-    """It wakes every thread, until it is taken away; what is waited for rings on."""
-    on(system)
-    done = start_and_reap()
-    with pidwait.WaitSet([sleeper.pid]) as waiting:
-        threads = [threading.Thread(target=waiting.wait) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        eventually(lambda: len(waiting._waiting) == 3)
-        waiting.add(done)
-        eventually(lambda: len(waiting._waiting) == 2)
-        waiting.discard(sleeper.pid)
-        for thread in threads:
-            thread.join()
-        assert not kqueues_readable(waiting)
-
-
-# fileno() of a set with members that are polled
-
-
-def turns(waiting, seconds):
-    """How often a loop that polls fileno() has to call wait()."""
-    fd, count, end = waiting.fileno(), 0, time.monotonic() + seconds
-    while select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
-        assert waiting.wait(0) == []
-        count += 1
-    return count
-
-
-@pytest.fixture(params=SYSTEMS)
-def one_is_polled(on, request):
-    """one_is_polled(pids) is a set in which the first is polled, and its fileno() used."""
-
-    def one_is_polled(pids):
-        kernel = on(request.param)
-        kernel.denied[pids[0]] = errno.EPERM
-        waiting = pidwait.WaitSet(pids)
-        waiting.fileno()
-        assert polled(waiting) == pids[:1]
-        return waiting, kernel
-
-    return one_is_polled
-
-
-def test_fileno_with_a_polled_member(one_is_polled, start_told, sleeper):
-    child = start_told(3)
-    waiting, kernel = one_is_polled([child.pid, sleeper.pid])
-    with waiting:
-        assert turns(waiting, 0.3) <= 16  # 0.1 ms doubling to 40
-        child.stdin.close()
-        become_zombie(child.pid)
-        seen = []
-        while not seen:
-            assert select.select([waiting], [], [], 10)[0]
-            seen = waiting.wait(0)
-        assert seen == [(child.pid, 3)]
-        assert kernel.timers == 0 and turns(waiting, 0.05) == 0
-        sleeper.kill()
-        assert select.select([waiting], [], [], 10)[0]
-        assert waiting.wait(0) == [(sleeper.pid, -9)]
-
-
-def test_fileno_of_a_set_of_polled_members(on, start_told):
-    kernel = on("netbsd11")
-    on.patch.setenv("PIDWAIT_BACKEND", "polling")
-    child = start_told(3)
-    with pidwait.WaitSet([child.pid]) as waiting:
-        assert turns(waiting, 0.3) <= 16
-        child.stdin.close()
-        seen = []
-        while not seen:
-            assert select.select([waiting], [], [], 10)[0]
-            seen = waiting.wait(0)
-        assert seen == [(child.pid, 3)]
-    assert not kernel.queues and kernel.timers == 0
-
-
-def test_no_timer_left(on, start_told):
-    """It is looked at too often, not too late."""
-    kernel = on("freebsd12")
-    child = start_told(3)
-    kernel.denied[child.pid] = errno.EPERM
-    with pidwait.WaitSet([child.pid]) as waiting:
-        fd, seen = waiting.fileno(), []
-        kernel.max_timers = 0
-        assert waiting.wait(0) == []
-        child.stdin.close()
-        become_zombie(child.pid)
-        while not seen:
-            assert select.select([fd], [], [], 10)[0]
-            seen = waiting.wait(0)
-        assert seen == [(child.pid, 3)]
-
-
-@pytest.fixture
-def members(on, request):
-    on(getattr(request, "param", "openbsd"))
-    members = kqueue_set.KqueueSet(True)
-    yield members
-    members.close()
-
-
-@pytest.mark.parametrize("members", SYSTEMS, indirect=True)
-def test_alarm(members):
-    def goes_off(seconds):
-        return bool(select.select([members], [], [], seconds)[0])
-
-    members.alarm(0)
-    assert goes_off(0)
-    members.alarm(None)
-    assert not goes_off(0)
-    members.alarm(60)
-    members.alarm(0.001)  # which replaces the last, though there is a timer already
-    assert goes_off(10)
-    members.alarm(60)
-    assert not goes_off(0)
-    members.alarm(None)
-    assert not goes_off(0)
-
-
-def test_alarm_that_is_taken_stays_on(members):
-    members.alarm(0.001)
-    members.sleep(10)
-    for _ in range(2):
-        assert select.select([members], [], [], 0)[0]
-        members.take(None, False)
-    members.alarm(None)
-    assert not select.select([members], [], [], 0)[0]
-
-
-def test_change_without_a_bell_is_seen(on, sleeper):
-    """Nobody can end a sleep, so it is short."""
-    on("freebsd12")
-    assert pidwait.probe()["backend"] == "kqueue"
-    done = start_and_reap()
-    with fds_left(1), pidwait.WaitSet([sleeper.pid]) as waiting:
-        thread = threading.Thread(target=waiting.wait)
-        thread.start()
-        eventually(lambda: waiting._sleeping)
-        on.patch.setattr(Queue, "set_alarm", lambda self, seconds: None)
-        waiting.add(done)
-        thread.join()
 
 
 def start_and_reap():
