@@ -69,8 +69,8 @@ def test_error_of_a_signal_handler_in_add(on, sleeper, alarm):
     with pidwait.WaitSet() as waiting:
         on.patch.setattr(kqueue, "register", register)
         with pytest.raises(TimeoutError, match="on purpose"):
-            waiting._engine._set.add([sleeper])
-        assert waiting._engine._set.add([sleeper]) == []
+            waiting._engine.sets.best.add([sleeper])
+        assert waiting._engine.sets.best.add([sleeper]) == []
 
 
 def test_error_of_a_signal_handler_in_a_look(on, start_told, alarm):
