@@ -122,6 +122,9 @@ class PidfdSet:
         return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
 
     def sleep(self, seconds: "float | None") -> None:
+        # A signal handler's exception has kept them from being taken, or the handler waits.
+        if self._events:
+            return
         if seconds is None or seconds > self._longest:
             seconds = self._longest
         if self._fading:
