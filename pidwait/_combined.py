@@ -12,7 +12,7 @@ from time import monotonic
 
 from ._backends import open_set
 from ._backends.polling_set import PolledSet
-from ._errors import log
+from ._errors import is_of_signal_handler, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class CombinedSet:
         try:
             failed = self.best.add(members)
         except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             failed = [(member, error) for member in members]
         for member, why in failed:
             self._poll(member, why)
@@ -111,9 +113,10 @@ class CombinedSet:
                 self.wakes_at = monotonic() + seconds
         try:
             self.best.sleep(seconds)
-        except OSError as error:
-            self._broken = error
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and not is_of_signal_handler(error):
+                self._broken = error
+                return
             self._has_lost = True
             raise
 
@@ -130,11 +133,13 @@ class CombinedSet:
                 self.best.recover()
                 self._has_lost = False
             self.best.take(self.told.append, last)
-        except OSError as error:  # a policy that came after the first use, for one
-            self._poll_all(error)
-        except BaseException:
-            self._has_lost = True
-            raise
+        except BaseException as error:
+            # A policy that came after the first use, for one.
+            if isinstance(error, OSError) and not is_of_signal_handler(error):
+                self._poll_all(error)
+            else:
+                self._has_lost = True
+                raise
         if self.polled is not None and self.polled is not self.best:
             self.polled.take(self.told.append, last)
 

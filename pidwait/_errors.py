@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Errors and messages: made in one place, so that they read alike."""
 
-# signal without its enums, which take longer to load than all of this; warnings' core, so
-# that nothing is imported at the interpreter's end.
-import _signal  # type: ignore[import-not-found]
+# warnings' core, so that nothing is imported at the interpreter's end.
 import _warnings
 import errno
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 # Errors that may be gone at the next call: never remembered, never a reason to give a
 # backend up for good.
@@ -58,12 +60,21 @@ def warn_unclosed(resource: object) -> None:
 
 def is_of_signal_handler(error: BaseException) -> bool:
     """Whether a signal handler raised it, in the middle of the code that seems to have."""
-    handlers = [_signal.getsignal(number) for number in range(1, _signal.NSIG)]
-    functions = [getattr(handler, "__func__", handler) for handler in handlers]
-    codes = {getattr(function, "__code__", None) for function in functions} - {None}
-    traceback = error.__traceback__
+    # A handler can be any callable, and may have put another one in its place before it
+    # raised. But it is given the frame that it interrupts.
+    traceback, interrupted = error.__traceback__, None
     while traceback is not None:
-        if traceback.tb_frame.f_code in codes:
+        frame = traceback.tb_frame
+        if interrupted is not None and _has(frame, interrupted):
             return True
-        traceback = traceback.tb_next
+        interrupted, traceback = frame, traceback.tb_next
     return False
+
+
+def _has(frame: "FrameType", wanted: object) -> bool:
+    """Whether one of its local variables, or a tuple of ``*args``, is it."""
+    values = frame.f_locals.values()
+    return any(
+        value is wanted or (type(value) is tuple and any(one is wanted for one in value))
+        for value in values
+    )

@@ -40,8 +40,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
+NOT_ON_WINDOWS = "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds gevent".split()
 collect_ignore = (
-    ["test_posix_spawn.py", "test_spawn_failures.py"]
+    ["test_%s.py" % name for name in NOT_ON_WINDOWS]
     if WINDOWS
     else ["test_windows.py", "test_winset.py"]
 )
@@ -127,6 +128,13 @@ def variant(request, use_variant):
     """Every way to wait that this machine offers; the test runs once for each."""
     use_variant(request.param)
     return request.param
+
+
+@pytest.fixture(params=["pidfd-ctypes", "polling"])
+def either(request, use_variant):
+    """By events, and by looking again and again: Linux."""
+    use_variant(request.param)
+    return request.param.partition("-")[0]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from io import UnsupportedOperation
 
 from .. import _checks
 from .._deadline import GRACE, NOW, Deadline
-from .._errors import log, no_such_process, os_error
+from .._errors import is_of_signal_handler, log, no_such_process, os_error
 from .._fd import close, opened, own, poll
 from .._ffi import calls, linux
 from .._outcome import RUNNING, NotYet
@@ -84,6 +84,8 @@ class PidfdHandle:
             if event == ready:
                 info = waitid(idtype, fd, options)
         except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             if event is None:
                 return self._fall_back(error, deadline, reap)
             code = exitcodes.without_waitid(error, self.pid, reap)
@@ -104,6 +106,8 @@ class PidfdHandle:
                 options &= ~linux.WNOHANG
             return waitid(linux.P_PIDFD, self.fd, options)
         except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             # ECHILD does not prove an exit: after a fork it may be our sibling.
             log("pid %s, waitid: %s", self.pid, error)
             return None
@@ -164,6 +168,8 @@ class PidfdHandle:
         try:
             reaped = bool(poll(self.fd, 0, Deadline(deadline.at_most(GRACE))))
         except OSError as error:
+            if is_of_signal_handler(error):
+                raise
             log("pid %s, poll: %s", self.pid, error)
         return (self.get_info() or (True, None))[1] if reaped else None
 

@@ -15,7 +15,7 @@ from time import monotonic
 
 from .. import _checks
 from .._deadline import GRACE, LONGEST, NOW
-from .._errors import log
+from .._errors import is_of_signal_handler, log
 from .._fd import close, opened, own, poll
 from .._ffi import calls, linux
 from .._highfds import moved_up, raised
@@ -92,6 +92,8 @@ class PidfdSet:
             try:
                 self._add(member, move)
             except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 failed.append((member, error))
         return failed
 
@@ -122,7 +124,8 @@ class PidfdSet:
         return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
 
     def sleep(self, seconds: "float | None") -> None:
-        if self._events:  # of a sleep after which a signal handler has raised
+        # A signal handler's exception has kept them from being taken, or the handler waits.
+        if self._events:
             return
         if seconds is None or seconds > self._longest:
             seconds = self._longest

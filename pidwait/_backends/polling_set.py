@@ -13,6 +13,7 @@ from functools import partial
 from time import monotonic
 
 from .._deadline import LONGEST, NOW, SHORTEST, share
+from .._errors import is_of_signal_handler
 from .._outcome import RUNNING
 from . import timers
 from .polling import clock, open_polled
@@ -52,6 +53,8 @@ class PolledSet:
                     raise OSError(EAGAIN, "it has no pid to be polled by")
                 self.add_look(member, partial(open_polled(member.pid).wait, NOW, False))
             except OSError as error:
+                if is_of_signal_handler(error):
+                    raise
                 failed.append((member, error))
         return failed
 

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many at once: what comes between the exit of a process and its report."""
+
+import errno
+import importlib
+import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from . import faults, pidwait
+from .faults import at_line
+from .processes import become_zombie, exiting, gone_pid
+from .test_waitset import Waiter, is_readable, turns_until
+
+
+def module(name):
+    return importlib.import_module("%s.%s" % (pidwait.__name__, name))
+
+
+calls = module("_ffi.calls")
+exitcodes = module("_sources.exitcodes")
+pidfd_set = module("_backends.pidfd_set")
+polling_set = module("_backends.polling_set")
+FILES = ("_engine.py", "_targets.py", "waiting.py", "pidfd_set.py", "polling_set.py", "_highfds.py")
+
+
+# An owner's code runs without a lock of ours
+
+
+class Blocking:
+    """As a Popen; inside one of its names it blocks until it is let go."""
+
+    _waitpid_lock = threading.Lock()
+
+    def __init__(self, pid, name):
+        self.pid, self.name = pid, name
+        self.is_armed = False
+        self.entered, self.released = threading.Event(), threading.Event()
+        self.in_time = None
+
+    def block(self, name):
+        if name == self.name and self.is_armed and not self.entered.is_set():
+            self.entered.set()
+            self.in_time = self.released.wait(10)
+
+    @property
+    def returncode(self):
+        self.block("returncode")
+        return None
+
+    def poll(self):
+        self.block("poll")
+        return 5
+
+
+def use_while_it_blocks(waiting, owner, proc):
+    assert owner.entered.wait(10)
+    waiting.add(proc)
+    waiting.discard(proc)
+    assert owner in waiting or owner.name == "returncode"
+    assert len(waiting) > 0 and list(waiting)
+    owner.released.set()
+
+
+def test_owner_that_blocks_while_it_reaps(either, start, sleeper):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    owner = Blocking(child.pid, "poll")
+    owner.is_armed = True
+    with pidwait.WaitSet([owner]) as waiting:
+        waiter = Waiter(waiting)
+        use_while_it_blocks(waiting, owner, sleeper)
+        assert waiter.result() == [(owner, 3)]
+        assert owner.in_time is True
+
+
+def test_owner_that_blocks_while_it_is_added(either, start_told, sleeper):
+    child = start_told(3)
+    owner = Blocking(child.pid, "returncode")
+    with pidwait.WaitSet([sleeper]) as waiting:
+        target = module("_targets").find(owner)
+        owner.is_armed = True
+        adder = threading.Thread(target=waiting._add, args=([target],))
+        adder.start()
+        use_while_it_blocks(waiting, owner, child)
+        adder.join()
+        assert owner.in_time is True
+        child.stdin.close()
+        assert waiting.wait(20) == [(owner, 3)]
+
+
+def test_child_that_a_thread_reaps_while_its_signal_handler_uses_the_set(either, sleeper):
+    """AB-BA: it holds the Child, and wants the set; who settles holds the set, wants the Child."""
+    child = pidwait.spawn(exiting(3))
+    become_zombie(child.pid)
+    with pidwait.WaitSet([child, sleeper]) as waiting:
+        right = child._right_to_reap.pop()  # main is about to reap it
+        exits = []
+        waiter = threading.Thread(target=lambda: exits.extend(waiting.wait(0.05)), daemon=True)
+        waiter.start()
+        waiting.discard(sleeper)
+        waiter.join(20)
+        assert not waiter.is_alive() and exits == []
+        child._right_to_reap.append(right)
+        assert waiting.wait(20) == [(child, 3)] and child.reaped
+    child.close()
+
+
+# A signal handler that raises, at any line
+
+
+class Told:
+    """As a Process, which confirms and settles."""
+
+    backend = "other"
+    exitcode = 7
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def has_exited(self):
+        return False
+
+
+@pytest.mark.timeout(300)  # each line is another set
+@pytest.mark.parametrize("kind", [int, Told], ids=["pid", "object"])
+@pytest.mark.parametrize("method", ["add", "discard"])
+def test_interrupted_at_any_line(either, start, kind, method):
+    """It has happened or not; doing it again works, and the exit is reported once."""
+    child = start(*exiting(7))
+    become_zombie(child.pid)
+    proc = kind(child.pid)
+    number, reached = 0, True
+    while reached:
+        number += 1
+        with pidwait.WaitSet([proc] if method == "discard" else ()) as waiting:
+            try:
+                with at_line(number, faults.interrupt, FILES) as line:
+                    getattr(waiting, method)(proc)
+            except KeyboardInterrupt:
+                pass
+            getattr(waiting, method)(proc)
+            if method == "discard":
+                assert proc not in waiting, line.where
+                waiting.add(proc)
+            assert list(waiting) == [proc] and len(waiting) == 1, line.where
+            assert waiting.wait(20) == [(proc, 7)], line.where
+            assert waiting.wait(0) == [] and len(waiting) == 0, line.where
+        reached = line.reached
+    assert number > 20
+
+
+# What only the reaping tells
+
+
+@pytest.fixture
+def hidden(use_variant, monkeypatch, keeper):
+    """A zombie, not our child, into which nobody may look; its code is 5."""
+    use_variant("pidfd-ctypes")
+    monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: None)
+    pid = keeper.start(*exiting(5))
+    become_zombie(pid)
+    return SimpleNamespace(pid=pid, reap=lambda: keeper.reap(pid))
+
+
+def test_time_is_up_before_the_reaping(hidden):
+    assert pidwait.wait_procs([hidden.pid], 0) == ([(hidden.pid, None)], [])
+    assert list(pidwait.as_completed([hidden.pid], 0)) == [(hidden.pid, None)]
+    with pidwait.WaitSet([hidden.pid]) as waiting:
+        assert waiting.wait(0) == [(hidden.pid, None)]
+
+
+def test_fileno_while_only_the_reaping_tells(hidden):
+    """It is told within the grace, by a timer, though nobody reaps."""
+    with pidwait.WaitSet([hidden.pid]) as waiting:
+        waiting.fileno()
+        assert turns_until(waiting, [(hidden.pid, None)]) < 10
+
+
+def test_reaping_within_the_grace(hidden, monkeypatch):
+    if not faults.kernel_tells():
+        pytest.skip("before Linux 6.15 the reaping tells no code")
+    monkeypatch.setattr(pidfd_set, "GRACE", 50.0)
+    with pidwait.WaitSet([hidden.pid]) as waiting:
+        assert is_readable(waiting, 20)
+        waiting._engine.sets.best.sleep(0)
+        exits = []
+        waiting._engine.collect(exits)
+        assert exits == [] and 0 < waiting._engine.delay() <= 50
+        hidden.reap()
+        assert waiting.wait(20) == [(hidden.pid, 5)]
+
+
+# fileno(), and members that are polled
+
+
+@pytest.fixture
+def slow_looks(monkeypatch):
+    """The first look is at once, the next one a minute later."""
+    monkeypatch.setattr(polling_set, "LONGEST", 60.0)
+    monkeypatch.setattr(polling_set, "SHORTEST", 60.0)
+
+
+def test_fileno_with_a_member_that_is_polled(use_variant, start_told, sleeper, slow_looks):
+    """Whoever polls it is not woken again before the next look."""
+    use_variant("polling")
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        waiting.fileno()
+        assert is_readable(waiting, 20)
+        assert waiting.wait(0) == []
+        assert not is_readable(waiting, 0.05)
+        assert 0 < waiting._engine.delay() <= 60
+
+
+def refuse(monkeypatch, name, when=lambda *arguments: True, error=None):
+    """From now on a call of the system's is forbidden."""
+    own, via = calls.resolve(name)
+
+    def refused(*arguments, **keywords):
+        if when(*arguments):
+            raise error or PermissionError(errno.EPERM, "a policy")
+        return own(*arguments, **keywords)
+
+    monkeypatch.setitem(calls._resolved, name, (refused, via))
+
+
+def test_fileno_with_a_later_member_that_is_polled(
+    use_variant, start_told, slow_looks, monkeypatch
+):
+    """There was no file descriptor for its pidfd; none is needed to have it looked at."""
+    use_variant("pidfd-ctypes")
+    child = start_told(3)
+    with pidwait.WaitSet() as waiting:
+        fd = waiting.fileno()
+        no_fd = OSError(errno.EMFILE, "no fds")
+        for name in "pidfd_open", "timerfd_create":
+            refuse(monkeypatch, name, error=no_fd)
+        waiting.add(child.pid)
+        assert waiting.fileno() == fd
+        assert is_readable(waiting, 20)
+        assert waiting.wait(0) == []
+        assert not is_readable(waiting, 0.05)
+        child.stdin.close()
+        become_zombie(child.pid)
+        waiting._engine.sets.polled._next_look = 0.0
+        waiting._rearm()
+        assert turns_until(waiting, [(child.pid, 3)]) == 1
+
+
+def test_looks_while_idle_are_few(use_variant, sleeper, monkeypatch):
+    use_variant("polling")
+    now = [1000.0]
+    monkeypatch.setattr(polling_set, "monotonic", lambda: now[0])
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        looks, polled = 0, waiting._engine.sets.polled
+        while now[0] < 1010:
+            assert waiting.wait(0) == []
+            looks += 1
+            now[0] += polled.delay()
+        assert looks <= 10 * 30
+
+
+# A pid that is given out again
+
+
+@pytest.fixture
+def numbers(use_variant, monkeypatch):
+    """numbers[pid] is the process that has a pid by now."""
+    use_variant("pidfd-ctypes")
+    numbers = {}
+    own, via = calls.resolve("pidfd_open")
+
+    def pidfd_open(pid, flags):
+        return own(numbers.get(pid, pid), flags)
+
+    monkeypatch.setitem(calls._resolved, "pidfd_open", (pidfd_open, via))
+    return numbers
+
+
+@pytest.mark.parametrize("is_seen", [False, True], ids=["not seen", "seen"])
+def test_set_that_is_given_a_pid_again(numbers, start_told, is_seen):
+    """It waits for the new process, besides, and reports both."""
+    pid, first, second = gone_pid(), start_told(1), start_told(2)
+    numbers[pid] = first.pid
+    with pidwait.WaitSet([pid]) as waiting:
+        waiting.add(pid)
+        assert len(waiting) == 1
+        first.stdin.close()
+        become_zombie(first.pid)
+        waiting.add(pid)  # it is still the same one, a zombie
+        assert len(waiting) == 1
+        if is_seen:  # another thread has seen the exit, and not taken it
+            waiting._engine.sets.best.sleep(0)
+        numbers[pid] = second.pid
+        waiting.add(pid)
+        assert len(waiting) == 2 and list(waiting) == [pid, pid]
+        assert waiting.wait(20) == [(pid, 1)]
+        assert pid in waiting
+        second.stdin.close()
+        assert waiting.wait(20) == [(pid, 2)]
+        assert len(waiting) == 0
+
+
+def test_discard_of_a_pid_that_two_processes_had(numbers, start_told):
+    pid, first, second = gone_pid(), start_told(1), start_told(2)
+    numbers[pid] = first.pid
+    with pidwait.WaitSet([pid]) as waiting:
+        first.stdin.close()
+        become_zombie(first.pid)
+        numbers[pid] = second.pid
+        waiting.add(pid)
+        waiting.discard(pid)
+        assert len(waiting) == 0 and waiting.wait(0) == []
+
+
+def test_watch_of_a_pid_that_is_given_out_again(numbers, start_told):
+    """While the thread is in a callback the exit of the first has not been reported."""
+    pid, first, second, other = gone_pid(), start_told(1), start_told(2), start_told(9)
+    numbers[pid] = first.pid
+    told, entered, released = queue.Queue(), threading.Event(), threading.Event()
+    pidwait.watch(other, lambda *exit: (entered.set(), released.wait(20)))
+    pidwait.watch(pid, lambda *exit: told.put(("first", exit)))
+    other.stdin.close()
+    assert entered.wait(20)
+    first.stdin.close()
+    become_zombie(first.pid)
+    numbers[pid] = second.pid
+    pidwait.watch(pid, lambda *exit: told.put(("second", exit)))
+    released.set()
+    assert told.get(timeout=20) == ("first", (pid, 1))
+    second.stdin.close()
+    assert told.get(timeout=20) == ("second", (pid, 2))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Policies that forbid a call after it has been used: all go on, by polling where need be."""
+
+import errno
+import queue
+
+import pytest
+
+from . import pidwait
+from .processes import eventually, gone_pid
+from .test_engine import calls, module, refuse
+from .test_waitset import Waiter
+
+
+class Refusing:
+    """An epoll of which one call is forbidden by now."""
+
+    def __init__(self, epoll, name):
+        self.epoll, self.name = epoll, name
+
+    def __getattr__(self, name):
+        if name == self.name:
+            return self.refused
+        return getattr(self.epoll, name)
+
+    def refused(self, *arguments):
+        raise PermissionError(errno.EPERM, "a policy")
+
+
+def forbid(waiting, name, monkeypatch):
+    if name == "ioctl":
+        refuse(monkeypatch, name)
+        waiting._engine.sets.best._ioctl = calls.get(name)
+    else:
+        set_ = waiting._engine.sets.best
+        set_._epoll = Refusing(set_._epoll, name)
+
+
+REFUSED = "ioctl", "poll", "register", "modify", "unregister"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_policy_that_comes_later(use_variant, monkeypatch, start_told, name):
+    use_variant("pidfd-ctypes")
+    first, second, third = start_told(1), start_told(2), start_told(3)
+    with pidwait.WaitSet([first, second.pid]) as waiting:
+        assert waiting.wait(0) == []
+        forbid(waiting, name, monkeypatch)
+        waiting.add(third)
+        waiting.add(gone_pid())
+        waiting.discard(third)
+        waiting.add(third.pid)
+        seen = []
+        for child in first, second, third:
+            child.stdin.close()
+        while waiting:
+            seen += waiting.wait(20)
+            assert seen
+        assert sorted(code for _, code in seen if code is not None) == [1, 2, 3]
+        assert len(seen) == 4
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name != "register"])
+def test_policy_that_comes_while_a_thread_waits(use_variant, monkeypatch, start_told, name):
+    use_variant("pidfd-ctypes")
+    first = start_told(1)
+    with pidwait.WaitSet([first]) as waiting:
+        waiter = Waiter(waiting)
+        eventually(lambda: waiting._sleeping)
+        forbid(waiting, name, monkeypatch)
+        gone = gone_pid()
+        waiting.add(gone)
+        assert waiter.result() == [(gone, None)]
+        first.stdin.close()
+        assert waiting.wait(20) == [(first, 1)]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_policy_that_comes_after_watch(use_variant, monkeypatch, start_told, name):
+    use_variant("pidfd-ctypes")
+    first, second = start_told(1), start_told(2)
+    told = queue.Queue()
+    pidwait.watch(first, lambda *exit: told.put(exit))
+    forbid(module("watching")._watcher()._watches, name, monkeypatch)
+    first.stdin.close()
+    assert told.get(timeout=20) == (first, 1)
+    pidwait.watch(second, lambda *exit: told.put(exit))
+    second.stdin.close()
+    assert told.get(timeout=20) == (second, 2)
