@@ -119,4 +119,21 @@ MUTANTS = [
         "        finally:\n            pass\n",
         "tests/faults/test_interrupts.py::test_waited_for_again[False]",
     ),
+    Mutant(
+        "time-out that a signal handler raises, one process",
+        "_backends/pidfd.py",
+        "            if is_of_signal_handler(error):\n"
+        "                raise\n"
+        "            if event is None:\n",
+        "            if event is None:\n",
+        "tests/test_handlers.py::test_wait[pidfd-ctypes-None-alarm0]",
+    ),
+    Mutant(
+        "time-out that a signal handler raises, a set",
+        "_combined.py",
+        "            if isinstance(error, OSError) and not is_of_signal_handler(error):\n"
+        "                self._broken = error\n",
+        "            if isinstance(error, OSError):\n                self._broken = error\n",
+        "tests/test_handlers.py::test_set_goes_on[pidfd-ctypes-alarm0]",
+    ),
 ]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Signal handlers that raise what a system call could, as an alarm's TimeoutError."""
+
+import errno
+import os
+import signal
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, exiting, not_on_windows
+
+pytestmark = not_on_windows("alarms")
+
+
+@pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
+def alarm(request):
+    """alarm() has SIGALRM's handler raise, again and again until the block has ended."""
+
+    def handler(*arguments):
+        raise request.param
+
+    old = signal.signal(signal.SIGALRM, handler)
+    # Again, for an interpreter that misses the first one, just before the system call.
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05) and None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+
+
+def stop():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_wait(variant, sleeper, alarm, timeout):
+    alarm()
+    with pytest.raises(OSError, match="time is up|on purpose") as raised:
+        pidwait.wait(sleeper.pid, timeout)
+    stop()
+    assert not isinstance(raised.value, pidwait.TimeoutExpired)
+
+
+def test_wait_for_a_child(variant, alarm):
+    with pidwait.spawn(["sleep", "60"]) as child:
+        alarm()
+        with pytest.raises(OSError, match="time is up|on purpose"):
+            child.wait()
+        stop()
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+
+
+def test_wait_for_many(variant, sleeper, alarm):
+    alarm()
+    with pytest.raises(OSError, match="time is up|on purpose"):
+        pidwait.wait_procs([sleeper.pid, os.getpid()])
+    stop()
+
+
+def test_set_goes_on(variant, backend, start, sleeper, alarm):
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        best = waiting._engine.sets.best
+        alarm()
+        with pytest.raises(OSError, match="time is up|on purpose"):
+            waiting.wait()
+        stop()
+        assert waiting._engine.sets.best is best
+        child = start(*exiting(3))
+        become_zombie(child.pid)
+        waiting.add(child.pid)
+        assert waiting.wait() == [(child.pid, 3)]
