@@ -126,7 +126,7 @@ MUTANTS = [
         "                raise\n"
         "            if event is None:\n",
         "            if event is None:\n",
-        "tests/test_handlers.py::test_wait[pidfd-ctypes-None-alarm0]",
+        "tests/test_handlers.py::test_wait[pidfd-ctypes-alarm0-None]",
     ),
     Mutant(
         "time-out that a signal handler raises, a set",
