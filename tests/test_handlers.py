@@ -15,14 +15,20 @@ pytestmark = not_on_windows("alarms")
 
 @pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
 def alarm(request):
-    """alarm() has SIGALRM's handler raise, again and again until the block has ended."""
+    """alarm() has SIGALRM's handler raise, again and again until stop()."""
 
     def handler(*arguments):
+        alarm.calls += 1
         raise request.param
+
+    def alarm():
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+
+    alarm.calls = 0
 
     old = signal.signal(signal.SIGALRM, handler)
     # Again, for an interpreter that misses the first one, just before the system call.
-    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05) and None
+    yield alarm
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, old)
 
@@ -38,6 +44,7 @@ def test_wait(variant, sleeper, alarm, timeout):
         pidwait.wait(sleeper.pid, timeout)
     stop()
     assert not isinstance(raised.value, pidwait.TimeoutExpired)
+    assert alarm.calls == 1
 
 
 def test_wait_for_a_child(variant, alarm):
