@@ -43,7 +43,7 @@ if WINDOWS:
 collect_ignore = (
     ["test_posix_spawn.py", "test_spawn_failures.py"]
     if WINDOWS
-    else ["test_windows.py", "test_winset.py"]
+    else ["test_windows.py", "test_win32_set.py"]
 )
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.

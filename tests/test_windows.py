@@ -17,9 +17,10 @@ from .conftest import open_handles
 from .processes import exiting, run_python, sleeping
 
 win32 = importlib.import_module(pidwait.__name__ + "._backends.win32")
+polled_win32 = importlib.import_module(pidwait.__name__ + "._backends.polled_win32")
 table = importlib.import_module(pidwait.__name__ + "._ffi.win32")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-toolhelp = importlib.import_module(pidwait.__name__ + "._toolhelp")
+toolhelp = importlib.import_module(pidwait.__name__ + "._sources.toolhelp")
 
 SYNCHRONIZE_ONLY = "D:P(A;;0x100000;;;WD)"
 
@@ -90,13 +91,13 @@ def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
     use_variant("polling")
     with pidwait.Process(sleeper.pid) as process:
         assert not process.has_exited()
-        look = win32._look
+        look = polled_win32._look
 
         def other(pid):
             (*rest, started), code = look(pid)
             return (*rest, started + 1), code
 
-        monkeypatch.setattr(win32, "_look", other)
+        monkeypatch.setattr(polled_win32, "_look", other)
         assert process.wait(30) is None
 
 
@@ -143,7 +144,7 @@ def test_terminate_just_after_the_exit(start, monkeypatch):
     """Wine does not mind, Windows denies it."""
     child = start(*exiting(0))
     monkeypatch.setitem(calls._resolved, "TerminateProcess", (denied, "os"))
-    handle = win32.Handle(child.pid)
+    handle = win32.Win32Handle(child.pid)
     try:
         child.wait()
         with pytest.raises(ProcessLookupError):
@@ -218,7 +219,7 @@ def test_main_thread_that_ended_first(variant, start):
 
 
 def test_prototypes_stay_our_own():
-    win32.Handle(os.getpid()).close()
+    win32.Win32Handle(os.getpid()).close()
     assert ctypes.windll.kernel32.GetProcessId.argtypes is None
     assert ctypes.WinDLL("kernel32").GetProcessId.argtypes is None
 
@@ -452,8 +453,9 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     name = "\u0436\u00e9.exe"
     code = """if True:
         import sys
-        from {package} import _toolhelp, cli
-        cli._name = lambda pid: {name!r}
+        from {package} import cli
+        from {package}.cli import wait
+        wait._name = lambda pid: {name!r}
         sys.exit(cli.main(["-v", sys.argv[1]]))
     """.format(package=pidwait.__name__, name=name)
     child = start(*exiting(0, after=0.5))

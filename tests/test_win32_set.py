@@ -13,8 +13,8 @@ from .conftest import open_handles
 from .processes import eventually
 from .test_windows import calls, in_a_console, toolhelp
 
-winset = importlib.import_module(pidwait.__name__ + "._backends.winset")
-key_of = importlib.import_module(pidwait.__name__ + "._waitset").key_of
+win32_set = importlib.import_module(pidwait.__name__ + "._backends.win32_set")
+key_of = importlib.import_module(pidwait.__name__ + "._targets").key_of
 
 CREATE_SUSPENDED = 0x4
 
@@ -37,12 +37,12 @@ def end(child, code):
 def small(monkeypatch):
     """Groups of two."""
 
-    class Small(winset._Group):
+    class Small(win32_set._Group):
         def __init__(self, call):
             super().__init__(call)
             self.size = 2
 
-    monkeypatch.setattr(winset, "_Group", Small)
+    monkeypatch.setattr(win32_set, "_Group", Small)
 
 
 def count_waits(monkeypatch):
@@ -51,9 +51,10 @@ def count_waits(monkeypatch):
     def counted(call):
         wait, via = calls.resolve(call)
 
-        def counting(*args):
-            seen.append(args)
-            return wait(*args)
+        def counting(handles, wait_all, milliseconds):
+            if milliseconds:  # else it is a look
+                seen.append(handles)
+            return wait(handles, wait_all, milliseconds)
 
         return counting, via
 
@@ -70,7 +71,7 @@ def test_five_hundred(use_variant, herd, monkeypatch):
     codes = {child.pid: (child, number) for number, child in enumerate(herd(500))}
     with pidwait.WaitSet(codes) as waiting:
         assert waiting.wait(0) == []
-        assert not waiting._slow
+        assert not waiting._engine._polled
         assert threads() - before == 7
 
         def is_quiet():
@@ -117,7 +118,7 @@ def test_handed_over_before_anybody_waits(use_variant, small, herd):
     children = herd(3)
     with pidwait.WaitSet(children) as waiting:
         end(children[2], 6)
-        eventually(lambda: waiting._many._exited)
+        eventually(lambda: waiting._engine._set._exited)
         assert waiting.wait(60) == [(children[2], 6)]
 
 
@@ -125,7 +126,7 @@ def test_handle_is_closed_though_a_thread_sleeps_on_it(use_variant, small, herd)
     use_variant("win32-own")
     children = herd(4)
     with pidwait.WaitSet(children) as waiting:
-        handle = waiting._members[key_of(children[3])].ticket[0].handle
+        handle = waiting._engine._members[key_of(children[3])].ticket.handle
         os.get_handle_inheritable(handle)
         waiting.discard(children[3])
         eventually(lambda: is_closed(handle))
@@ -179,10 +180,10 @@ def test_without_threads(use_variant, small, herd, monkeypatch):
     def forbidden(*args):
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(winset._thread, "start_new_thread", forbidden)
+    monkeypatch.setattr(win32_set._thread, "start_new_thread", forbidden)
     children = herd(3)
     with pidwait.WaitSet(children) as waiting:
-        assert len(waiting._slow) == 1
+        assert len(waiting._engine._polled) == 1
         for number, child in enumerate(children):
             end(child, number)
         exits = []
@@ -197,8 +198,8 @@ def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
     for place in (0, 2):  # in the first group, and in that of a thread
         children = herd(4)
         with pidwait.WaitSet(children) as waiting:
-            owner = waiting._members[key_of(children[place])]
-            _winapi.CloseHandle(owner.ticket[0].handle)
+            owner = waiting._engine._members[key_of(children[place])]
+            _winapi.CloseHandle(owner.ticket.handle)
             assert waiting.wait(0.05) == []
             end(children[place + 1], 5)
             assert waiting.wait(60) == [(children[place + 1], 5)]
