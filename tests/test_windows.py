@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What only Windows has: rights, handles, consoles."""
 
+import _thread
 import ctypes
 import importlib
 import os
@@ -20,6 +21,8 @@ win32 = importlib.import_module(pidwait.__name__ + "._backends.win32")
 polled_win32 = importlib.import_module(pidwait.__name__ + "._backends.polled_win32")
 table = importlib.import_module(pidwait.__name__ + "._ffi.win32")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
+handles = importlib.import_module(pidwait.__name__ + "._handle")
 toolhelp = importlib.import_module(pidwait.__name__ + "._sources.toolhelp")
 
 SYNCHRONIZE_ONLY = "D:P(A;;0x100000;;;WD)"
@@ -68,6 +71,10 @@ def test_synchronize_alone_waits_without_a_code(start_told):
 
 def denied(*args):
     raise OSError(0, "denied on purpose", None, table.ERROR_ACCESS_DENIED)
+
+
+def gone(*args):
+    raise OSError(0, "gone on purpose", None, table.ERROR_INVALID_PARAMETER)
 
 
 def test_no_right_at_all_is_polled(start_told, monkeypatch):
@@ -298,6 +305,124 @@ def test_other_threads_run_meanwhile(variant, start_told):
         assert waiter.is_alive()
     child.stdin.close()
     waiter.join()
+
+
+def no_call_waits(monkeypatch):
+    """The milliseconds of each call, which returns at once; after the first, Ctrl-C comes.
+
+    As _winapi does where Ctrl-C came just before the call: it is not interrupted.
+    """
+    waits = []
+
+    def wait(handles, wait_all, milliseconds):
+        waits.append(milliseconds)
+        if len(waits) > 1:
+            _thread.interrupt_main()
+        return 258  # WAIT_TIMEOUT
+
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+    return waits
+
+
+@pytest.mark.parametrize("timeout", [None, 3600])
+def test_no_call_is_long(use_variant, sleeper, monkeypatch, timeout):
+    """A Ctrl-C that the call has swallowed comes through when it ends."""
+    use_variant("win32-own")
+    with pidwait.Process(sleeper.pid) as process:
+        waits = no_call_waits(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            process.wait(timeout)
+    assert 0 < max(waits) <= 5000 and len(waits) == 2
+
+
+def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, monkeypatch):
+    """The clock goes on, the time of the call does not."""
+    use_variant("win32-own")
+    slept = []
+    clock = deadline.monotonic
+    monkeypatch.setattr(deadline, "monotonic", lambda: clock() + 3600 * len(slept))
+
+    def wait(handles, wait_all, milliseconds):
+        assert milliseconds <= 5000
+        if milliseconds:
+            slept.append(milliseconds)
+        return 258  # WAIT_TIMEOUT
+
+    with pidwait.Process(sleeper.pid) as process:
+        monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(60)
+    assert len(slept) == 1
+
+
+def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
+    """A generator that is left half-way closes it when it goes, which may be never on PyPy."""
+    opened = {}
+    create, via = calls.resolve("CreateToolhelp32Snapshot")
+    close, _ = calls.resolve("CloseHandle")
+
+    def noting(*args):
+        handle = create(*args)
+        opened[handle] = True
+        return handle
+
+    def closing(handle):
+        opened.pop(handle)
+        return close(handle)
+
+    monkeypatch.setitem(calls._resolved, "CreateToolhelp32Snapshot", (noting, via))
+    monkeypatch.setitem(calls._resolved, "CloseHandle", (closing, via))
+    entries = iter(toolhelp.entries())
+    assert next(entries) and not opened
+
+
+def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
+    """A handler that raises at the first bytecode after OpenProcess has returned."""
+    win32.Win32Handle(sleeper.pid).close()
+    before = open_handles()
+    code = handles.Owned.__init__.__code__
+
+    def trace(frame, event, arg):
+        if frame.f_code is code:
+            raise KeyboardInterrupt
+
+    for _ in range(10):
+        sys.settrace(trace)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                win32.Win32Handle(sleeper.pid)
+        finally:
+            sys.settrace(None)
+    assert open_handles() == before
+
+
+def test_handle_is_closed_once():
+    closed = []
+    calls_before = dict(calls._resolved)
+    calls._resolved["CloseHandle"] = (closed.append, "os")
+    calls._resolved["OpenProcess"] = (lambda *args: 7, "os")
+    try:
+        owned = handles.opened("OpenProcess", 0, False, 1)
+        assert owned.number == 7
+        owned.close()
+        owned.close()
+        del owned
+        assert closed == [7]
+        handles.opened("OpenProcess", 0, False, 1)
+        assert closed == [7, 7]
+    finally:
+        calls._resolved.clear()
+        calls._resolved.update(calls_before)
+
+
+def test_code_that_a_polled_process_has_told_is_kept(use_variant, start, monkeypatch):
+    use_variant("polling")
+    child = start(*exiting(5))
+    child.wait()
+    handle = polled_win32.SnapshotHandle(child.pid)
+    monkeypatch.setitem(calls._resolved, "OpenProcess", (gone, "os"))
+    assert handle.has_exited()
+    assert handle.collect(False) == 5
 
 
 # In a console of its own: Ctrl-C goes to all processes of one.

@@ -33,8 +33,8 @@ class Win32Set:
         # What has exited, and has still to be taken.
         self._exited: "dict[Win32Handle, None]" = {}
         self._error: "OSError | None" = None  # that a thread can't go on for
-        self._first = _Group("WaitForMultipleObjects")
-        self._groups = [self._first]
+        # That of sleep() is the first; none once it is closed.
+        self._groups = [_Group("WaitForMultipleObjects")]
 
     def forked(self) -> "NoReturn":
         raise OSError(ENOSYS, "Windows has no fork")
@@ -68,7 +68,7 @@ class Win32Set:
             group = _Group("WaitForMultipleObjectsEx")
             self._groups.append(group)
         # Ctrl-C may have come before the thread was started. Two for a group do no harm.
-        if group is not self._first and not group.has_thread:
+        if group is not self._groups[0] and not group.has_thread:
             try:
                 _thread.start_new_thread(self._watch, (group,))
             except RuntimeError as error:
@@ -80,27 +80,38 @@ class Win32Set:
     def _watch(self, group: "_Group") -> None:
         try:
             while group.is_open:
-                # There may be members that have been discarded meanwhile: take() sees to them.
-                for handle in group.sleep(win32.INFINITE, lambda: not group.is_open):
-                    self._exited[handle] = None
-                    group.handles.pop(handle, None)
-                    self._first.wake()
+                self._hand_over(group, group.sleep(win32.INFINITE, lambda: not group.is_open))
         except OSError as error:
             self._error = error
-            self._first.wake()
+            self._wake()
+
+    # A function of its own: no variable of a thread that sleeps may keep a HANDLE open.
+    def _hand_over(self, group: "_Group", exited: "Sequence[Win32Handle]") -> None:
+        # Another thread may have discarded some of them since the look: take() sees to them.
+        for handle in exited:
+            self._exited[handle] = None
+            group.handles.pop(handle, None)
+        if exited:
+            self._wake()
+
+    def _wake(self) -> None:
+        """End a sleep()."""
+        for first in self._groups[:1]:
+            first.wake()
 
     def discard(self, member: "Member") -> None:
         if member.ticket in self._members:
             self._forget(member.ticket)
 
     def _forget(self, handle: "Any") -> None:
-        group = self._members[handle][1]
+        member, group = self._members[handle]
         group.handles.pop(handle, None)
         self._exited.pop(handle, None)
-        if not group.handles and group is not self._first and group in self._groups:
+        if not group.handles and group in self._groups[1:]:
             group.is_open = False
             self._groups.remove(group)
         group.wake()
+        member.ticket = None
         self._members.pop(handle, None)
 
     def has_exited(self, member: "Member") -> bool:
@@ -110,8 +121,7 @@ class Win32Set:
     def sleep(self, seconds: "float | None") -> None:
         if self._error is not None:
             raise self._error
-        first = self._first
-        for handle in first.sleep(
+        for handle in self._groups[0].sleep(
             milliseconds(seconds), lambda: self._is_ringing or self._exited or self._error
         ):
             self._exited[handle] = None
@@ -144,7 +154,7 @@ class Win32Set:
             raise OSError(ENOSYS, "no timer ends a sleep on Windows")
         self._is_ringing = seconds is not None
         if self._is_ringing:
-            self._first.wake()
+            self._wake()
 
     def fileno(self) -> "NoReturn":
         raise UnsupportedOperation("on Windows a set has no fileno")
@@ -154,6 +164,9 @@ class Win32Set:
             group.is_open = False
             group.handles.clear()
             group.wake()
+        self._groups.clear()
+        for member, _ in self._members.values():
+            member.ticket = None
         self._members.clear()
         self._exited.clear()
 
