@@ -3,6 +3,7 @@
 
 import _thread
 import ctypes
+import gc
 import importlib
 import os
 import signal
@@ -270,6 +271,7 @@ def test_two_thousand_waits_leave_no_handle(variant, start):
                 pidwait.wait(alive.pid, 0)
 
     waits(10)  # what is opened once and kept
+    gc.collect()  # of earlier tests
     before = open_handles()
     waits(1000)
     assert open_handles() == before
@@ -379,6 +381,7 @@ def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
 def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
     """A handler that raises at the first bytecode after OpenProcess has returned."""
     win32.Win32Handle(sleeper.pid).close()
+    gc.collect()  # of earlier tests
     before = open_handles()
     code = handles.Owned.__init__.__code__
 
