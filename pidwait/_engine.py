@@ -15,6 +15,7 @@ Between its exit and its report a target is in one of four places:
 
 What an exception of a signal handler interrupts is found again in one of them: a target goes
 to the next place before it leaves the last, and is reported once, as long as it is a member.
+What a signal handler does with the same set in the middle of all this comes out right, too.
 """
 
 from _thread import RLock
@@ -25,6 +26,7 @@ from . import _backends
 from ._combined import CombinedSet
 from ._deadline import NOW
 from ._outcome import RUNNING
+from ._queue import drop
 from ._targets import Target
 
 TYPE_CHECKING = False
@@ -49,7 +51,7 @@ class Engine:
         # Those that have not been reported, by their keys.
         self.members: "dict[object, Target]" = {}
         # The same, but each has exited, and its pid has been added again for another process.
-        self.superseded: "dict[Target, None]" = {}
+        self.superseded: "dict[Target, object]" = {}
         # Those that have exited, and whose owners have not reaped: the codes seen from outside.
         self._unsettled: "dict[Target, int | None]" = {}
         # Those whose owners a thread asks to reap, and others leave to it.
@@ -176,37 +178,56 @@ class Engine:
         with self._lock:
             sets.take(last)
             told: "deque[Any]" = sets.told  # of our members, which are Targets
-            while told:
-                target, code = one = told[0]
-                if target.is_member:
-                    if type(target) is not Target:
-                        owned = True
-                        break
-                    # Each once, and none that has been discarded meanwhile.
-                    exits.append(one)
-                    target.is_member = False
-                    key = target.key
-                    if members.get(key) is target:
-                        del members[key]
-                    else:
-                        self.superseded.pop(target, None)
-                told.popleft()
+            try:
+                for one in list(told):
+                    target = one[0]
+                    if target.is_member:
+                        if type(target) is not Target:
+                            owned = True
+                            break
+                        found = members.pop(target.key, None)
+                        if found is not target and not self._is_ours_all_the_same(target, found):
+                            continue
+                        exits.append(one)
+                        target.is_member = False
+                    try:
+                        told.remove(one)  # as drop() does
+                    except ValueError:
+                        continue
+            except BaseException:
+                self._enter_again(told)
+                raise
             if sets.polled is not None:
                 sets.use_room(len(exits))
         if owned or (last and self._unsettled):
             self._settle(exits, last)
+
+    def _is_ours_all_the_same(self, target: Target, found: "Target | None") -> bool:
+        """Whether we are to report a target, though its key stands for another one or for none.
+
+        A signal handler may wait on the same set: of it and what it interrupts, one gets it.
+        """
+        if found is not None:
+            self.members[target.key] = found
+        return self.superseded.pop(target, self) is None
+
+    def _enter_again(self, told: "Iterable[tuple[Target, Any]]") -> None:
+        """Make those members again that an exception has kept from being reported."""
+        for target, _ in list(told):
+            if target.is_member and self.members.setdefault(target.key, target) is not target:
+                self.superseded[target] = None
 
     def _settle(self, exits: "Exits", last: bool) -> None:
         """Have the owners reap, without the lock: they may do anything."""
         told: "deque[Any]" = self.sets.told
         ours: "Exits" = []
         with self._lock:
-            while told:
-                target, code = told[0]
+            for one in list(told):
+                target, code = one
                 if target.is_member:
                     ours.append((target, code))
                     self._settling[target] = code
-                told.popleft()
+                drop(told, one)
             if last:
                 ours += self._unsettled.items()
         try:
@@ -216,7 +237,10 @@ class Engine:
                     self._end_settling(target, code, outcome, exits)
         except BaseException:  # what a signal handler raised, or Ctrl-C
             with self._lock:
-                told.extend(one for one in ours if self._settling.pop(one[0], self) is not self)
+                self._enter_again(ours)
+                told.extend(one for one in ours if one[0] in self._settling)
+                for target, _ in ours:
+                    self._settling.pop(target, None)
             raise
 
     def _end_settling(
@@ -227,7 +251,8 @@ class Engine:
                 self._unsettled[target] = code
                 self.sets.add_look(target, partial(target.settle, code))
         else:
-            if target.is_member:
+            found = self.members.pop(target.key, None) if target.is_member else None
+            if target.is_member and (found is target or self._is_ours_all_the_same(target, found)):
                 exits.append((target, outcome))  # type: ignore[arg-type]
                 self._leave(target)
             self.sets.discard(target)
@@ -238,8 +263,7 @@ class Engine:
         with self._lock:
             for target, _ in exits:
                 target.is_member = True
-                if self.members.setdefault(target.key, target) is not target:
-                    self.superseded[target] = None
+            self._enter_again(exits)
             self.sets.told.extendleft(reversed(exits))
         del exits[:]
 

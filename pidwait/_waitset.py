@@ -144,7 +144,8 @@ class WaitSet:
         acquire = self._turn.acquire
         try:
             self._waiting[me] = None  # before the look whether it is closed: see close()
-            self._check_open()
+            if self._is_closed:
+                raise ValueError("the set is closed")
             last = False
             while not (exits or last):
                 seconds = None if deadline is FOREVER else deadline.remaining()

@@ -46,7 +46,7 @@ NOT_ON_WINDOWS = (
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
     if WINDOWS
-    else ["test_windows.py", "test_winset.py"]
+    else ["test_windows.py", "test_win32_set.py"]
 )
 
 # How this kind of system waits, by which call, and the module with the interpreter's own.

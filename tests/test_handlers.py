@@ -4,6 +4,7 @@
 import errno
 import os
 import signal
+import sys
 
 import pytest
 
@@ -11,6 +12,8 @@ from . import pidwait
 from .processes import become_zombie, exiting, not_on_windows
 
 pytestmark = not_on_windows("alarms")
+
+FOLDER = os.path.dirname(pidwait.__file__)
 
 
 @pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
@@ -76,3 +79,60 @@ def test_set_goes_on(variant, backend, start, sleeper, alarm):
         become_zombie(child.pid)
         waiting.add(child.pid)
         assert waiting.wait() == [(child.pid, 3)]
+
+
+def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
+    """It waits on the set, and changes it, in the middle of another wait: each is told once."""
+    use_variant("pidfd-ctypes")
+    number, reached = 0, True
+    while reached:
+        number += 1
+        pids = [herd.fork(code, after=0) for code in (1, 2, 3)]
+        other = herd.fork(4)
+        for pid in pids:
+            become_zombie(pid)
+        seen = []
+        with pidwait.WaitSet([*pids, other]) as waiting:
+
+            def use(waiting=waiting, other=other, seen=seen):
+                waiting.discard(other)
+                seen += waiting.wait(0)
+                waiting.add(other)
+
+            with at_line(number, use) as line:
+                while len(waiting) > 1:
+                    seen += waiting.wait(0)
+            assert waiting.wait(0) == []
+            os.kill(other, signal.SIGKILL)
+            seen += waiting.wait()
+        assert sorted(seen) == sorted([*zip(pids, (1, 2, 3)), (other, -9)])
+        reached = line.reached
+        for pid in [*pids, other]:
+            os.waitpid(pid, 0)
+            herd.pids.remove(pid)
+    assert number > 50
+
+
+class at_line:
+    """In the block, call a function once, right before the n-th line that a wait runs."""
+
+    def __init__(self, number, function):
+        self._left, self._function, self.reached = number, function, False
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *exc_info):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, arg):
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left == 0:
+                self.reached = True
+                sys.settrace(None)
+                self._function()
+        return self._trace

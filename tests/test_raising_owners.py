@@ -16,7 +16,7 @@ from .processes import OnPurpose, become_zombie, exiting
 from .ways import every_way
 
 _engine = importlib.import_module(pidwait.__name__ + "._engine")
-_targets = importlib.import_module(pidwait.__name__ + "._targets")
+_kinds = importlib.import_module(pidwait.__name__ + "._kinds")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_owner_that_raises(either, zombie, kind, names):
     """It costs no more than its answer."""
     for error in ERRORS:
         owner = kind(zombie, error, *names.split())
-        target = _targets.find(owner, "key")
+        target = _kinds.find(owner, "key")
         owner.arm()
         engine = _engine.Engine(False)
         try:
@@ -196,7 +196,7 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
             with pytest.raises(OnPurpose):
                 if name == "poll":
                     waiting.add(owner)
-                target = _targets.find(owner)
+                target = _kinds.find(owner)
                 owner.arm()
                 waiting.wait(20) if name == "poll" else waiting._add([target])
             owner.use = lambda used, answer=None: 3 if used == "poll" else answer

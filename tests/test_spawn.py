@@ -107,7 +107,7 @@ def test_looking_leaves_a_zombie_and_wait_has_its_code(variant):
 
 
 def test_another_copy_knows_a_child(variant):
-    targets = importlib.import_module(pidwait.__name__ + "._targets")
+    targets = importlib.import_module(pidwait.__name__ + "._kinds")
     with pidwait.spawn(exiting(6)) as child:
         target = targets.find(child)
         assert target.known() is targets.RUNNING

@@ -15,6 +15,7 @@ from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
 from .._errors import is_of_signal_handler, log
 from .._ffi import bsd
 from .._outcome import RUNNING
+from .._queue import drop
 from . import kqueue
 from .queue import Queue
 
@@ -152,12 +153,11 @@ class KqueueSet:
         if self._fading:
             self._look_again(last)
         ready = self._ready
-        while ready:
-            entry = ready[0]
-            while entry.members:
-                report((entry.members[0], entry.code))
-                del entry.members[0]
-            ready.popleft()
+        for entry in list(ready):
+            for member in list(entry.members):
+                report((member, entry.code))
+                drop(entry.members, member)
+            drop(ready, entry)
 
     def recover(self) -> None:
         if self._is_taking:
@@ -178,16 +178,14 @@ class KqueueSet:
 
     def _see(self) -> None:
         table, events = bsd.table(), self._events
-        while events:
-            event = events[0]
+        for event in list(events):
             if event.filter == table.filter_proc:
                 entry = self._entries.get(event.ident)
                 if entry is not None and entry.number == event.udata:
                     self._has_exited(entry, kqueue.told(event))
             elif event.filter == table.filter_timer:
                 self._stay_alarmed()
-            if events and events[0] is event:  # a signal handler may have come here, too
-                events.popleft()
+            drop(events, event)
 
     def _stay_alarmed(self) -> None:
         """The timer has been taken, but the alarm is on until the next."""

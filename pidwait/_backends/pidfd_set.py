@@ -138,7 +138,10 @@ class PidfdSet:
         # After the sleep the caches are cold, and each name and call costs.
         members, events = self._members, self._events
         while events:
-            fd = events[0][0]
+            try:
+                fd, _ = event = events[0]
+            except IndexError:  # a signal handler has taken it
+                break
             member = members.get(fd)
             if member is not None:
                 # The event need not be for this member: another thread may have discarded
@@ -155,16 +158,25 @@ class PidfdSet:
                     except OSError as error:
                         log("PIDFD_GET_INFO: %s", error)
                 if code is RUNNING:
-                    code = self._look(fd, member.pid)
-                if code is not RUNNING:
+                    try:
+                        code = self._look(fd, member.pid)
+                    except OSError:
+                        if members.get(fd) is member:  # no signal handler has discarded it
+                            raise
+                if code is not RUNNING and members.get(fd) is member:
                     report((member, code))
-                    del members[fd]
+                    found = members.pop(fd, None)
+                    if found is not None and found is not member:  # a signal handler's
+                        members[fd] = found
                     file: "Any" = member.ticket
                     try:
                         file.close()
                     except OSError as error:
                         log("close: %s", error)
-            events.popleft()
+            try:
+                events.remove(event)  # as drop() does
+            except ValueError:
+                continue
         if self._fading:
             self._give_up(report, last)
 

@@ -15,6 +15,7 @@ from time import monotonic
 from .._deadline import LONGEST, NOW, SHORTEST, share
 from .._errors import is_of_signal_handler
 from .._outcome import RUNNING
+from .._queue import drop
 from . import timers
 from .polling import clock, open_polled
 
@@ -111,9 +112,9 @@ class PolledSet:
         self._next_look = monotonic() + max(self._interval, share(clock() - began))
 
     def take(self, report: "Report", last: bool) -> None:
-        while self._found:
-            report(self._found[0])
-            self._found.popleft()
+        for found in list(self._found):
+            report(found)
+            drop(self._found, found)
 
     def recover(self) -> None:
         """Nothing gets lost: what has exited is found again, or was."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: a handle of kernel32, and WaitForMultipleObjects.
+"""Windows: a HANDLE, and WaitForMultipleObjects.
 
-A handle keeps the process's number from being given to another one, and its exit
-code, whosever child it was. Only a wait tells alive from dead: STILL_ACTIVE, 259,
-is an exit code like others. Opened with the least rights that will do:
+A HANDLE keeps the pid from being given to another process, and the exit code, whosever
+child it was. Only a wait tells alive from dead: STILL_ACTIVE, 259, is an exit code like
+others. It is opened with the least rights that will do:
 
 SYNCHRONIZE                        to wait
-PROCESS_QUERY_LIMITED_INFORMATION  exit code, start time, number; can be denied alone
+PROCESS_QUERY_LIMITED_INFORMATION  exit code, start time, pid; can be denied alone
 PROCESS_TERMINATE                  opened when it is needed
 """
 
@@ -14,70 +14,74 @@ import os
 from errno import ENOSYS
 from io import UnsupportedOperation
 
-from .. import _polling, _toolhelp
-from .._deadline import Deadline
+from .._deadline import NOW, Deadline
 from .._errors import log, no_such_process
-from .._exitcodes import RUNNING
 from .._ffi import calls, win32
+from .._handle import Owned, opened
+from .._outcome import RUNNING
+from .._sources import toolhelp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    Identity = tuple[object, ...]  # novm
+    from .._outcome import Outcome
+    from .contract import Checks, Identity
+
+# Seconds of one call. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that came just
+# before it: it resets the event without a look at the signals that are pending. And the time
+# of a wait does not count while the machine sleeps, which the clock of a deadline does.
+LONGEST_CALL = 4.0
 
 
-class Handle:
+class Win32Handle:
     """A HANDLE, which no child inherits."""
 
-    __slots__ = ("handle", "pid")
+    __slots__ = ("_owned", "handle", "is_child", "pid")
 
     backend = "win32"
 
     def __init__(self, pid: int) -> None:
+        self._owned = _open(pid)
+        self.handle = self._owned.number
         self.pid = pid
-        self.handle = 0
-        self.handle = _open(pid)  # last, so that no interrupt can lose it
+        self.is_child = False
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a process has no fileno")
 
     def close(self) -> None:
-        handle, self.handle = self.handle, 0
-        if handle:
-            calls.get("CloseHandle")(handle)
+        self.handle = 0
+        self._owned.close()
 
-    def __del__(self) -> None:
-        # Ctrl-C may come anywhere, also where nobody closes yet.
-        self.close()
+    def wait(self, deadline: Deadline, reap: bool) -> "Outcome":
+        return self.get_exit_code() if self._wait(deadline) else RUNNING
 
-    def wait(self, deadline: Deadline, reap: bool) -> "Any":
-        if not self._wait(deadline):
-            return RUNNING
-        try:
-            return calls.get("GetExitCodeProcess")(self.handle)
-        except OSError as error:  # SYNCHRONIZE is all that we were given
-            log("GetExitCodeProcess, pid %d: %s", self.pid, error)
-            return None
+    def has_exited(self) -> bool:
+        return self._wait(NOW)
 
     def _wait(self, deadline: Deadline) -> bool:
         # On the main thread the interpreter adds the event that Ctrl-C sets, which
         # it does not for WaitForSingleObject, nor Popen.wait(): bpo-28168.
         wait = calls.get("WaitForMultipleObjects")
         while True:
-            milliseconds = deadline.milliseconds()
-            if milliseconds is None:
-                milliseconds = win32.INFINITE
+            seconds = deadline.remaining()
             try:
-                if wait((self.handle,), False, milliseconds) == win32.WAIT_OBJECT_0:
+                if wait((self.handle,), False, milliseconds(seconds)) == win32.WAIT_OBJECT_0:
                     return True
             except InterruptedError:
                 continue  # Python's handler has run, or runs now
-            if deadline.expired():
+            if seconds == 0:
                 return False
 
-    def exited(self) -> bool:
-        return self._wait(Deadline(0))
+    def get_exit_code(self) -> "int | None":
+        """The exit code of a process that has exited."""
+        try:
+            code: int = calls.get("GetExitCodeProcess")(self.handle)
+        except OSError as error:  # SYNCHRONIZE is all that we were given
+            log("GetExitCodeProcess, pid %d: %s", self.pid, error)
+            return None
+        return code
 
     def identify(self) -> "Identity | None":
         try:
@@ -104,55 +108,58 @@ class Handle:
             raise ValueError("sig must be SIGTERM or a CTRL_ event on Windows, not %s" % sig)
 
     def _terminate(self) -> None:
-        # Our own handle, which is open, keeps the number from anybody else.
+        # Our own HANDLE, which is open, keeps the pid from any other process.
         try:
-            handle = calls.get("OpenProcess")(win32.PROCESS_TERMINATE, False, self.pid)
+            owned = opened("OpenProcess", win32.PROCESS_TERMINATE, False, self.pid)
         except OSError as error:
             _fail(error, "OpenProcess", self.pid)
         try:
-            calls.get("TerminateProcess")(handle, 1)
+            calls.get("TerminateProcess")(owned.number, 1)
         except OSError as error:
             # Access is denied, too, once it has exited: TerminateProcess.
-            if self.exited():
+            if self.has_exited():
                 raise no_such_process(self.pid) from None
             _fail(error, "TerminateProcess", self.pid)
         finally:
-            calls.get("CloseHandle")(handle)
+            owned.close()
 
 
-def _open(pid: int) -> int:
+def milliseconds(seconds: "float | None") -> int:
+    """For one call, rounded up. A long wait takes several, each with a look at the clock."""
+    if seconds is None or seconds > LONGEST_CALL:
+        seconds = LONGEST_CALL
+    return -int(-seconds * 1000 // 1)
+
+
+def _open(pid: int) -> Owned:
     try:
-        handle = _open_with(win32.SYNCHRONIZE | win32.PROCESS_QUERY_LIMITED_INFORMATION, pid)
+        owned = _open_with(win32.SYNCHRONIZE | win32.PROCESS_QUERY_LIMITED_INFORMATION, pid)
     except PermissionError:
-        handle = _open_with(win32.SYNCHRONIZE, pid)
-    try:
-        if not _has_pid(handle, pid):
-            raise no_such_process(pid)
-    except BaseException:
-        calls.get("CloseHandle")(handle)
-        raise
-    return handle
+        owned = _open_with(win32.SYNCHRONIZE, pid)
+    if not _has_pid(owned.number, pid):
+        owned.close()
+        raise no_such_process(pid)
+    return owned
 
 
-def _open_with(rights: int, pid: int) -> int:
+def _open_with(rights: int, pid: int) -> Owned:
     try:
-        handle: int = calls.get("OpenProcess")(rights, False, pid)
+        return opened("OpenProcess", rights, False, pid)
     except OSError as error:
         if win32.error_number(error) == win32.ERROR_INVALID_PARAMETER:
             raise no_such_process(pid) from None
         _fail(error, "OpenProcess", pid)
-    return handle
 
 
 def _has_pid(handle: int, pid: int) -> bool:
-    # Numbers are multiples of 4, and the last two bits are not looked at:
+    # Pids are multiples of 4, and the last two bits are not looked at:
     # 4712 opens for 4713, too.
     try:
         return bool(calls.get("GetProcessId")(handle) == pid)
     except OSError as error:  # no right to query, or no binding
         log("GetProcessId, pid %d: %s", pid, error)
     try:
-        return _toolhelp.find(pid) is not None
+        return toolhelp.find(pid) is not None
     except OSError as error:
         log("CreateToolhelp32Snapshot, pid %d: %s", pid, error)
     return pid % 4 == 0
@@ -163,98 +170,20 @@ def _fail(error: OSError, call: str, pid: int) -> "NoReturn":
     raise OSError(error.errno, text, None, win32.error_number(error)) from None
 
 
-class Polled:
-    """A process ID, and what the process that had it at first was known by.
-
-    To who may not open a process, the snapshot of all tells that it is there: by its
-    parent and its name, since it has no start times.
-    """
-
-    __slots__ = ("_code", "_identity", "pid")
-
-    backend = "polling"
-    clock = staticmethod(_polling.cpu_time)
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._identity, self._code = _look(pid)
-
-    def fileno(self) -> int:
-        raise UnsupportedOperation("a process that is polled has no fileno")
-
-    def close(self) -> None:
-        """Nothing is open between two looks."""
-
-    def wait(self, deadline: Deadline, reap: bool) -> "Any":
-        return self._code if _polling.poll(self._exited, deadline) else RUNNING
-
-    def _exited(self) -> bool:
-        self._code = None
-        try:
-            identity, code = _look(self.pid)
-        except ProcessLookupError:
-            return True
-        if self._is_other(identity):
-            return True
-        self._code = None if code is RUNNING else code
-        return code is not RUNNING
-
-    def _is_other(self, identity: "Identity | None") -> bool:
-        # What was opened once and denied now, or the other way round, can't be compared.
-        if identity is None or self._identity is None or identity[0] != self._identity[0]:
-            return False
-        return identity != self._identity
-
-    def send_signal(self, sig: int) -> None:
-        handle = Handle(self.pid)
-        try:
-            if self._is_other(handle.identify()) or handle.exited():
-                raise no_such_process(self.pid)
-            handle.send_signal(sig)
-        finally:
-            handle.close()
-
-    def identify(self) -> "Identity | None":
-        return self._identity
-
-
-def _look(pid: int) -> "tuple[Identity | None, Any]":
-    """Its identity, and RUNNING or the exit code; ProcessLookupError if there is none."""
-    try:
-        handle = Handle(pid)
-    except ProcessLookupError:
-        raise
-    except OSError:
-        entry = _toolhelp.find(pid)
-        if entry is None:
-            raise no_such_process(pid) from None
-        return ("entry", pid, entry.parent, entry.name), RUNNING if entry.threads else None
-    try:
-        return handle.identify(), handle.wait(Deadline(0), False)
-    finally:
-        handle.close()
-
-
 def check() -> None:
     """Open this very process, and wait for it."""
     if os.name != "nt":
         raise OSError(ENOSYS, "this is not Windows")
-    handle = Handle(os.getpid())
+    handle = Win32Handle(os.getpid())
     try:
-        if handle.exited():
+        if handle.has_exited():
             raise OSError(ENOSYS, "a wait takes a running process for an exited one")
     finally:
         handle.close()
 
 
-def many(shared: bool) -> "Any":
-    from . import winset
-
-    return winset.Many()
-
-
 def _ask_of_self(name: str) -> None:
-    handle = Handle(os.getpid())
+    handle = Win32Handle(os.getpid())
     try:
         calls.get(name)(handle.handle)
     finally:
@@ -273,12 +202,11 @@ def check_times() -> None:
     _ask_of_self("GetProcessTimes")
 
 
-# What the probe shows: name, the call it goes through, what asks for it.
-CALLS = (
+CHECKS: "Checks" = (
     ("OpenProcess", "OpenProcess", check),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check),
     ("GetExitCodeProcess", "GetExitCodeProcess", check_exit_code),
     ("GetProcessId", "GetProcessId", check_id),
     ("GetProcessTimes", "GetProcessTimes", check_times),
-    ("process snapshot", "CreateToolhelp32Snapshot", _toolhelp.check),
+    ("process snapshot", "CreateToolhelp32Snapshot", toolhelp.check),
 )

@@ -1,225 +1,243 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows, many at once: WaitForMultipleObjects, in groups of as many handles as it takes.
+"""Windows, many at once: WaitForMultipleObjects, in groups of as many HANDLEs as it takes.
 
-Who calls poll() waits for the first group itself, with Ctrl-C; each further one has a
-thread, which hands over what has exited, and ends once its group is empty. Nobody who
-sleeps can be told of another handle, so that each sleeper has an event among them.
+The thread that calls sleep() waits for the first group itself, with Ctrl-C. Each further
+group has a thread, which hands over what has exited, and ends once its group is empty. A
+thread that sleeps can't be told of another HANDLE, so there is an event among them.
+
+A HANDLE must not be closed while a thread waits for it, or what happens is "undefined":
+WaitForMultipleObjects. So it is closed by its last reference, which the thread may have.
 """
 
 import _thread
-from errno import EAGAIN
+from errno import EAGAIN, ENOSYS
 from io import UnsupportedOperation
-from time import sleep
 
-from .._deadline import NOW
 from .._errors import log
-from .._exitcodes import RUNNING
 from .._ffi import calls, win32
-from .._polling import LONGEST
-from .win32 import Handle
+from .._handle import opened
+from .win32 import Win32Handle, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, NoReturn, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
 
-    from .._owners import Owner
-
-    Report = Callable[[tuple[Owner, int | None]], object]  # novm
-
-
-class _Event:
-    """It ends one wait, and is reset then."""
-
-    __slots__ = ("_close", "handle")
-
-    def __init__(self) -> None:
-        self.handle = 0
-        self._close = calls.get("CloseHandle")  # not to be looked up at the interpreter's end
-        self.handle = calls.get("CreateEventW")(0, False, False, 0)
-
-    def set(self) -> None:
-        calls.get("SetEvent")(self.handle)
-
-    def __del__(self) -> None:
-        if self.handle:
-            self._close(self.handle)
+    from .contract import Member, Report
 
 
-class _Group:
-    """Handles, and who sleeps on them.
+class Win32Set:
+    def __init__(self, shared: bool) -> None:
+        self._is_ringing = False
+        self._members: "dict[object, tuple[Member, _Group]]" = {}
+        # What has exited, and has still to be taken.
+        self._exited: "dict[Win32Handle, None]" = {}
+        self._error: "OSError | None" = None  # that a thread can't go on for
+        # That of sleep() is the first; none once it is closed.
+        self._groups = [_Group("WaitForMultipleObjects")]
 
-    A handle that is taken out is closed when the last one who sleeps on it has woken up,
-    and forgets it: closing it before is "undefined", WaitForMultipleObjects.
-    """
+    def forked(self) -> "NoReturn":
+        raise OSError(ENOSYS, "Windows has no fork")
 
-    def __init__(self, call: str) -> None:
-        self._wait = calls.get(call)
-        # MAXIMUM_WAIT_OBJECTS, less the event. The interpreter's own takes 62 handles:
-        # one place is for Ctrl-C, and older ones (3.7) refuse 63, though they say "at most 63".
-        self.size = 61 if call == "WaitForMultipleObjects" else 63
-        self.owners: "dict[Handle, Owner]" = {}
-        self._sleepers: "list[_Event]" = []
-        self._idle = [_Event()]
-        self._is_open = True
-
-    def close(self) -> None:
-        self._is_open = False
-        self.owners.clear()
-        self._idle.clear()
-        self.wake()
-
-    def wake(self) -> None:
-        for event in list(self._sleepers):
-            event.set()
-
-    def sleep(self, milliseconds: int, is_awake: "Callable[[], object]") -> "list[Handle]":
-        """Who has exited; none if the time is up, is_awake(), or wake() was called."""
-        exited: "list[Handle]" = []
-        try:
-            event = self._idle.pop()
-        except IndexError:  # others sleep, too
-            event = _Event()
-        self._sleepers.append(event)
-        # Who changes anything from now on sets the event.
-        handles = list(self.owners)
-        try:
-            if is_awake():
-                milliseconds = 0
-            numbers = (*[handle.handle for handle in handles], event.handle)
-            number = 0
-            while True:
-                number += self._wait(numbers[number:], False, milliseconds)
-                if number >= len(handles):  # the event, or WAIT_TIMEOUT
-                    break
-                exited.append(handles[number])
-                number += 1
-                milliseconds = 0
-        except InterruptedError:
-            pass  # Python's handler has run, or runs now
-        except OSError as error:
-            if not self._drop_closed(handles):
-                log("%d handles are waited for again: %s", len(handles), error)
-                sleep(LONGEST)
-        finally:
-            self._sleepers.remove(event)
-            if self._is_open:
-                self._idle.append(event)
-        return exited
-
-    def _drop_closed(self, handles: "Sequence[Handle]") -> int:
-        """Forget those that somebody else has closed; return how many."""
-        count = 0
-        for handle in handles:
-            try:
-                handle.exited()
-            except OSError as error:
-                log("pid %d, a handle that is not ours any more: %s", handle.pid, error)
-                handle.handle = 0
-                self.owners.pop(handle, None)
-                count += 1
-        return count
-
-
-class Many:
-    def __init__(self) -> None:
-        self._ringing = False
-        # handle: whose it is; handed over by a thread.
-        self._exited: "dict[Handle, Owner]" = {}
-        self._first = _Group("WaitForMultipleObjects")
-        self._groups = [self._first]
-
-    def forked(self) -> "Many":
-        return self
-
-    def add(self, owners: "Sequence[Owner]") -> "list[tuple[Owner, OSError]]":
+    def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
         failed = []
         changed = set()
         try:
-            for owner in owners:
+            for member in members:
                 try:
-                    owner.ticket = handle, group = Handle(owner.pid or 0), self._find_room()
-                    changed.add(group)
-                    group.owners[handle] = owner
+                    changed.add(self._add(member))
                 except OSError as error:
-                    failed.append((owner, error))
+                    failed.append((member, error))
         finally:
             for group in changed:
                 group.wake()
         return failed
 
+    def _add(self, member: "Member") -> "_Group":
+        member.ticket = handle = Win32Handle(member.pid or 0)
+        group = self._find_room()
+        self._members[handle] = member, group
+        group.handles[handle] = None
+        return group
+
     def _find_room(self) -> "_Group":
         for group in self._groups:
-            if len(group.owners) < group.size:
-                return group
-        group = _Group("WaitForMultipleObjectsEx")
-        self._groups.append(group)
-        try:
-            _thread.start_new_thread(self._watch, (group,))
-        except RuntimeError as error:
-            self._groups.remove(group)
-            raise OSError(EAGAIN, str(error)) from error
+            if len(group.handles) < group.size:
+                break
+        else:
+            group = _Group("WaitForMultipleObjectsEx")
+            self._groups.append(group)
+        # Ctrl-C may have come before the thread was started. Two for a group do no harm.
+        if group is not self._groups[0] and not group.has_thread:
+            try:
+                _thread.start_new_thread(self._watch, (group,))
+            except RuntimeError as error:
+                self._groups.remove(group)
+                raise OSError(EAGAIN, str(error)) from error
+            group.has_thread = True
         return group
 
     def _watch(self, group: "_Group") -> None:
-        while group in self._groups:
-            self._hand_over(group, group.sleep(win32.INFINITE, lambda: group not in self._groups))
+        try:
+            while group.is_open:
+                self._hand_over(group, group.sleep(win32.INFINITE, lambda: not group.is_open))
+        except OSError as error:
+            self._error = error
+            self._wake()
 
-    def _hand_over(self, group: "_Group", exited: "Sequence[Handle]") -> None:
+    # A function of its own: no variable of a thread that sleeps may keep a HANDLE open.
+    def _hand_over(self, group: "_Group", exited: "Sequence[Win32Handle]") -> None:
+        # Another thread may have discarded some of them since the look: take() sees to them.
         for handle in exited:
-            owner = group.owners.get(handle)
-            if owner is not None:  # else it has been discarded
-                self._exited[handle] = owner
-                group.owners.pop(handle, None)
+            self._exited[handle] = None
+            group.handles.pop(handle, None)
         if exited:
-            self._first.wake()
+            self._wake()
 
-    def discard(self, owner: "Owner") -> None:
-        if owner.ticket is not None:
-            group = owner.ticket[1]
-            self._forget(owner)
-            group.wake()
+    def _wake(self) -> None:
+        """End a sleep()."""
+        for first in self._groups[:1]:
+            first.wake()
 
-    def poll(self, milliseconds: "float | None") -> "list[Owner | None]":
-        most = win32.INFINITE
-        if milliseconds is not None:
-            most = min(-int(-milliseconds // 1), most - 1)
-        exited = self._first.sleep(most, lambda: self._ringing or self._exited)
-        return [self._first.owners.get(handle) for handle in exited]
+    def discard(self, member: "Member") -> None:
+        if member.ticket in self._members:
+            self._forget(member.ticket)
 
-    def take(self, events: "list[Owner | None]", report: "Report") -> None:
-        events.extend(self._exited.values())
-        for owner in events:
-            # Another thread may have taken or discarded it since.
-            if owner is None or owner.ticket is None:
-                continue
-            code = owner.ticket[0].wait(NOW, False)
-            if code is not RUNNING:
-                report((owner, code))
-                self._forget(owner)
-
-    def _forget(self, owner: "Owner") -> None:
-        (handle, group), owner.ticket = owner.ticket, None
-        group.owners.pop(handle, None)
+    def _forget(self, handle: "Any") -> None:
+        member, group = self._members[handle]
+        group.handles.pop(handle, None)
         self._exited.pop(handle, None)
-        if not group.owners and group is not self._first and group in self._groups:
+        if not group.handles and group in self._groups[1:]:
+            group.is_open = False
             self._groups.remove(group)
-            group.wake()
+        group.wake()
+        member.ticket = None
+        self._members.pop(handle, None)
+
+    def has_exited(self, member: "Member") -> bool:
+        handle = member.ticket
+        return handle in self._members and _look_at(handle) is True
+
+    def sleep(self, seconds: "float | None") -> None:
+        if self._error is not None:
+            raise self._error
+        for handle in self._groups[0].sleep(
+            milliseconds(seconds), lambda: self._is_ringing or self._exited or self._error
+        ):
+            self._exited[handle] = None
+
+    def take(self, report: "Report", last: bool) -> None:
+        if last:
+            # A thread may not have come to hand over what has exited.
+            for group in self._groups:
+                self._exited.update(dict.fromkeys(group.look()))
+        for handle in list(self._exited):
+            known = self._members.get(handle)
+            if known is not None:
+                report((known[0], handle.get_exit_code()))
+                self._forget(handle)
+                continue
+            # Discarded, before a thread handed it over, or a signal handler took it from the
+            # middle of an add().
+            for group in self._groups:
+                group.handles.pop(handle, None)
+            self._exited.pop(handle, None)
 
     def recover(self) -> None:
         """Nothing gets lost: a process that has exited is signalled for good."""
 
-    def ring(self, on: bool) -> None:
-        self._ringing = on
-        if on:
-            self._first.wake()
+    def delay(self) -> "float | None":
+        return 0.0 if self._exited else None
+
+    def alarm(self, seconds: "float | None") -> None:
+        if seconds is not None and seconds > 0:
+            raise OSError(ENOSYS, "no timer ends a sleep on Windows")
+        self._is_ringing = seconds is not None
+        if self._is_ringing:
+            self._wake()
 
     def fileno(self) -> "NoReturn":
         raise UnsupportedOperation("on Windows a set has no fileno")
 
     def close(self) -> None:
-        groups, self._groups = self._groups, []
-        for group in groups:
-            for owner in list(group.owners.values()):
-                owner.ticket = None
-            group.close()
+        for group in self._groups:
+            group.is_open = False
+            group.handles.clear()
+            group.wake()
+        self._groups.clear()
+        for member, _ in self._members.values():
+            member.ticket = None
+        self._members.clear()
         self._exited.clear()
+
+
+class _Group:
+    """HANDLEs, and an event for the thread that sleeps on them."""
+
+    def __init__(self, call: str) -> None:
+        # MAXIMUM_WAIT_OBJECTS, less the event. The interpreter's own takes 62 handles:
+        # one place is for Ctrl-C, and older ones (3.7) refuse 63, though they say "at most 63".
+        self.size = 61 if call == "WaitForMultipleObjects" else 63
+        self.handles: "dict[Win32Handle, None]" = {}
+        self.is_open = True
+        self.has_thread = False
+        self._wait = calls.get(call)
+        self._look = calls.get("WaitForMultipleObjectsEx")
+        self._set, self._reset = calls.get("SetEvent"), calls.get("ResetEvent")
+        self._event = opened("CreateEventW", 0, True, False, 0)
+
+    def wake(self) -> None:
+        self._set(self._event.number)
+
+    def sleep(self, milliseconds: int, is_awake: "Callable[[], object]") -> "Sequence[Win32Handle]":
+        """Those that have exited; none if the time is up, is_awake(), or wake() was called."""
+        self._reset(self._event.number)
+        # What changes from here on sets the event.
+        try:
+            if is_awake():
+                milliseconds = 0
+            return self._find(self._wait, milliseconds)
+        except InterruptedError:
+            return ()  # Python's handler has run, or runs now
+        finally:
+            # For the sleep that a signal handler has interrupted with this one: it may have
+            # been meant, or have an old list of them.
+            self.wake()
+
+    def look(self) -> "Sequence[Win32Handle]":
+        """Those that have exited."""
+        return self._find(self._look, 0)
+
+    def _find(self, wait: "Callable[..., int]", milliseconds: int) -> "Sequence[Win32Handle]":
+        exited: "list[Win32Handle]" = []
+        handles = list(self.handles)
+        numbers = (*[handle.handle for handle in handles], self._event.number)
+        index = 0
+        try:
+            while True:
+                index += wait(numbers[index:], False, milliseconds)
+                if index >= len(handles):  # the event, or WAIT_TIMEOUT
+                    return exited
+                exited.append(handles[index])
+                index += 1
+                milliseconds = 0
+        except InterruptedError:
+            raise
+        except OSError as error:
+            closed = [handle for handle in handles if _look_at(handle) is None]
+            if not closed:
+                raise
+            log("%d HANDLEs that somebody else has closed: %s", len(closed), error)
+            for handle in closed:
+                self.handles.pop(handle, None)
+                handle.close()
+            return exited
+
+
+def _look_at(handle: "Any") -> "bool | None":
+    """Whether it has exited; None if somebody else has closed the HANDLE."""
+    try:
+        return handle.has_exited()  # type: ignore[no-any-return]
+    except OSError as error:
+        log("pid %d, a HANDLE that is not ours any more: %s", handle.pid, error)
+        return None

@@ -63,6 +63,7 @@ CALLS: "dict[str, tuple[str | None, Any]]" = {
     "WaitForMultipleObjectsEx": (None, wait_without_ctrl_c),
     "CreateEventW": (None, bind),
     "SetEvent": (None, bind),
+    "ResetEvent": (None, bind),
     "GetProcessId": ("_winapi", bind),
     "GetProcessTimes": ("_winapi", _get_creation_time),
     "GenerateConsoleCtrlEvent": ("_winapi", bind),

@@ -38,8 +38,9 @@ PROTOTYPES = {
     # HANDLE CreateEventW(LPSECURITY_ATTRIBUTES lpEventAttributes, BOOL bManualReset,
     #                     BOOL bInitialState, LPCWSTR lpName);
     "CreateEventW": (0, "uintptr_t", "uintptr_t", "int", "int", "uintptr_t"),
-    # BOOL SetEvent(HANDLE hEvent);
+    # BOOL SetEvent(HANDLE hEvent); and ResetEvent alike
     "SetEvent": (0, "int", "uintptr_t"),
+    "ResetEvent": (0, "int", "uintptr_t"),
     # BOOL SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add);
     "SetConsoleCtrlHandler": (0, "int", "void *", "int"),
     # BOOL GenerateConsoleCtrlEvent(DWORD dwCtrlEvent, DWORD dwProcessGroupId);

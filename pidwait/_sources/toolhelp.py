@@ -7,10 +7,7 @@ See CreateToolhelp32Snapshot in its documentation.
 import os
 
 from .._ffi import calls, win32
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Iterator
+from .._handle import opened
 
 
 class Entry:
@@ -33,23 +30,25 @@ def find(pid: int) -> "Entry | None":
     return next((entry for entry in entries() if entry.pid == pid), None)
 
 
-def entries() -> "Iterator[Entry]":
-    snapshot = calls.get("CreateToolhelp32Snapshot")(win32.TH32CS_SNAPPROCESS, 0)
+def entries() -> "list[Entry]":
+    """All processes. The snapshot's HANDLE is closed when it returns."""
+    snapshot = opened("CreateToolhelp32Snapshot", win32.TH32CS_SNAPPROCESS, 0)
     try:
+        found: "list[Entry]" = []
         entry = bytearray(win32.PROCESSENTRY_SIZE)
         entry[:4] = len(entry).to_bytes(4, "little")
         name = "Process32FirstW"
         while True:
             try:
-                calls.get(name)(snapshot, entry)
+                calls.get(name)(snapshot.number, entry)
             except OSError as error:
                 if win32.error_number(error) == win32.ERROR_NO_MORE_FILES:
-                    return
+                    return found
                 raise
-            yield Entry(entry)
+            found.append(Entry(entry))
             name = "Process32NextW"
     finally:
-        calls.get("CloseHandle")(snapshot)
+        snapshot.close()
 
 
 def check() -> None:

@@ -11,10 +11,10 @@ import pytest
 from . import pidwait
 from .conftest import open_handles
 from .processes import eventually
-from .test_windows import calls, in_a_console, toolhelp
+from .test_windows import calls, in_a_console, no_call_waits, toolhelp
 
-winset = importlib.import_module(pidwait.__name__ + "._backends.winset")
-key_of = importlib.import_module(pidwait.__name__ + "._waitset").key_of
+win32_set = importlib.import_module(pidwait.__name__ + "._backends.win32_set")
+key_of = importlib.import_module(pidwait.__name__ + "._targets").key_of
 
 CREATE_SUSPENDED = 0x4
 
@@ -37,12 +37,12 @@ def end(child, code):
 def small(monkeypatch):
     """Groups of two."""
 
-    class Small(winset._Group):
+    class Small(win32_set._Group):
         def __init__(self, call):
             super().__init__(call)
             self.size = 2
 
-    monkeypatch.setattr(winset, "_Group", Small)
+    monkeypatch.setattr(win32_set, "_Group", Small)
 
 
 def count_waits(monkeypatch):
@@ -51,9 +51,10 @@ def count_waits(monkeypatch):
     def counted(call):
         wait, via = calls.resolve(call)
 
-        def counting(*args):
-            seen.append(args)
-            return wait(*args)
+        def counting(handles, wait_all, milliseconds):
+            if milliseconds:  # else it is a look
+                seen.append(handles)
+            return wait(handles, wait_all, milliseconds)
 
         return counting, via
 
@@ -70,7 +71,7 @@ def test_five_hundred(use_variant, herd, monkeypatch):
     codes = {child.pid: (child, number) for number, child in enumerate(herd(500))}
     with pidwait.WaitSet(codes) as waiting:
         assert waiting.wait(0) == []
-        assert not waiting._slow
+        assert not waiting._engine.sets.polled
         assert threads() - before == 7
 
         def is_quiet():
@@ -117,7 +118,7 @@ def test_handed_over_before_anybody_waits(use_variant, small, herd):
     children = herd(3)
     with pidwait.WaitSet(children) as waiting:
         end(children[2], 6)
-        eventually(lambda: waiting._many._exited)
+        eventually(lambda: waiting._engine.sets.best._exited)
         assert waiting.wait(60) == [(children[2], 6)]
 
 
@@ -125,7 +126,7 @@ def test_handle_is_closed_though_a_thread_sleeps_on_it(use_variant, small, herd)
     use_variant("win32-own")
     children = herd(4)
     with pidwait.WaitSet(children) as waiting:
-        handle = waiting._members[key_of(children[3])].ticket[0].handle
+        handle = waiting._engine._members[key_of(children[3])].ticket.handle
         os.get_handle_inheritable(handle)
         waiting.discard(children[3])
         eventually(lambda: is_closed(handle))
@@ -179,10 +180,10 @@ def test_without_threads(use_variant, small, herd, monkeypatch):
     def forbidden(*args):
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(winset._thread, "start_new_thread", forbidden)
+    monkeypatch.setattr(win32_set._thread, "start_new_thread", forbidden)
     children = herd(3)
     with pidwait.WaitSet(children) as waiting:
-        assert len(waiting._slow) == 1
+        assert len(waiting._engine.sets.polled) == 1
         for number, child in enumerate(children):
             end(child, number)
         exits = []
@@ -197,8 +198,8 @@ def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
     for place in (0, 2):  # in the first group, and in that of a thread
         children = herd(4)
         with pidwait.WaitSet(children) as waiting:
-            owner = waiting._members[key_of(children[place])]
-            _winapi.CloseHandle(owner.ticket[0].handle)
+            owner = waiting._engine._members[key_of(children[place])]
+            _winapi.CloseHandle(owner.ticket.handle)
             assert waiting.wait(0.05) == []
             end(children[place + 1], 5)
             assert waiting.wait(60) == [(children[place + 1], 5)]
@@ -246,3 +247,179 @@ def test_ctrl_c_interrupts_a_wait_for_many(variant, tmp_path):
     (took,) = in_a_console(CTRL_C.format(package=pidwait.__name__), tmp_path)
     assert len(took.split()) == 2
     assert max(map(float, took.split())) < 0.5, took
+
+
+TWO_THREADS = """if True:
+    import ctypes, subprocess, sys, threading, time
+    import {package} as pidwait
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    child = subprocess.Popen("cmd", creationflags=0x08000004)
+    waiting = pidwait.WaitSet([child])
+    exits, took = [], []
+
+    def wait():
+        exits.extend(waiting.wait())
+
+    def press():
+        while not waiting._waiting[1:]:  # until the main thread waits, too
+            time.sleep(0.001)
+        took.append(time.perf_counter())
+        kernel32.GenerateConsoleCtrlEvent(0, 0)
+
+    sleeper = threading.Thread(target=wait)
+    sleeper.start()
+    while not waiting._sleeping:
+        time.sleep(0.001)
+    presser = threading.Thread(target=press)
+    presser.start()
+    try:
+        waiting.wait(20)
+    except KeyboardInterrupt:
+        took.append(time.perf_counter())
+    presser.join()
+    assert sleeper.is_alive() and not exits
+    child.kill()
+    sleeper.join()
+    assert exits == [(child, 1)], exits
+    with open(sys.argv[1], "w") as file:
+        print(took[1] - took[0], file=file)
+"""
+
+
+def test_ctrl_c_interrupts_the_wait_for_another_threads_turn(use_variant, tmp_path):
+    use_variant("win32-own")
+    (took,) = in_a_console(TWO_THREADS.format(package=pidwait.__name__), tmp_path)
+    assert float(took) < 2
+
+
+def between_look_and_hand_over(monkeypatch, do):
+    """Have ``do()`` called where a thread's wait has ended, and it has not handed over yet."""
+    wait, via = calls.resolve("WaitForMultipleObjectsEx")
+    done = []
+
+    def stepped(handles, wait_all, milliseconds):
+        index = wait(handles, wait_all, milliseconds)
+        if milliseconds and index < len(handles) - 1 and not done:
+            done.append(index)
+            do()
+        return index
+
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", (stepped, via))
+
+
+def test_discarded_between_look_and_hand_over(use_variant, small, herd, monkeypatch):
+    use_variant("win32-own")
+    children = herd(4)
+    discarded = threading.Event()
+
+    def discard():
+        waiting.discard(children[2])
+        discarded.set()
+
+    between_look_and_hand_over(monkeypatch, discard)
+    with pidwait.WaitSet(children) as waiting:
+        handle = waiting._engine._members[key_of(children[2])].ticket.handle
+        end(children[2], 6)
+        assert discarded.wait(30)
+        eventually(lambda: waiting._engine.sets.best._exited)
+        assert waiting.wait(0) == []
+        assert not waiting._engine.sets.best._exited
+        eventually(lambda: is_closed(handle))
+        end(children[3], 7)
+        assert waiting.wait(60) == [(children[3], 7)]
+
+
+def test_exit_that_no_thread_has_handed_over_at_the_deadline(use_variant, small, herd, monkeypatch):
+    use_variant("win32-own")
+    children = herd(3)
+    seen, reported = threading.Event(), threading.Event()
+
+    def stand_still():
+        seen.set()
+        reported.wait()
+
+    between_look_and_hand_over(monkeypatch, stand_still)
+    with pidwait.WaitSet(children) as waiting:
+        end(children[2], 6)
+        assert seen.wait(30)
+        assert waiting.wait(0) == [(children[2], 6)]
+        reported.set()
+        assert waiting.wait(0.05) == []
+        assert len(waiting) == 2
+
+
+@pytest.mark.parametrize("timeout", [None, 3600])
+def test_no_call_of_a_set_is_long(use_variant, herd, monkeypatch, timeout):
+    """A Ctrl-C that the call has swallowed comes through when it ends."""
+    use_variant("win32-own")
+    waits = no_call_waits(monkeypatch)
+    with pidwait.WaitSet(herd(1)) as waiting, pytest.raises(KeyboardInterrupt):
+        waiting.wait(timeout)
+    assert 0 < max(waits) <= 5000 and len(waits) == 2
+
+
+def test_wait_that_a_signal_handler_interrupts_with_another(use_variant, small, herd, monkeypatch):
+    """The inner one must not use up the event that was meant for the outer."""
+    use_variant("win32-own")
+    children = herd(2)
+    wait, via = calls.resolve("WaitForMultipleObjects")
+    nested = []
+
+    def interrupted(*args):
+        if not nested:
+            nested.append(True)
+            waiting.add(children[1])  # as another thread would
+            assert waiting.wait(0.01) == []
+            end(children[1], 5)
+            # The outer call has an old list of the members.
+            assert wait(args[0], False, 0) == len(args[0]) - 1
+        return wait(*args)
+
+    with pidwait.WaitSet(children[:1]) as waiting:
+        group = waiting._engine.sets.best._groups[0]
+        monkeypatch.setattr(group, "_wait", interrupted)
+        assert waiting.wait(60) == [(children[1], 5)]
+
+
+def test_thread_that_can_not_go_on(use_variant, small, herd, monkeypatch):
+    """All are polled from then on."""
+    use_variant("win32-own")
+    wait, via = calls.resolve("WaitForMultipleObjectsEx")
+
+    def failing(handles, wait_all, milliseconds):
+        if milliseconds:
+            raise OSError(12, "on purpose")
+        return wait(handles, wait_all, milliseconds)
+
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", (failing, via))
+    children = herd(3)
+    with pidwait.WaitSet(children) as waiting:
+        assert waiting.wait(0.05) == []
+        assert len(waiting._engine.sets.polled) == 3
+        for number, child in enumerate(children):
+            end(child, number)
+        exits = []
+        while waiting:
+            exits += waiting.wait(60)
+    assert sorted(code for _, code in exits) == [0, 1, 2]
+
+
+def test_ctrl_c_before_the_thread_of_a_group_is_started(use_variant, small, herd, monkeypatch):
+    use_variant("win32-own")
+    start = win32_set._thread.start_new_thread
+
+    def interrupted(*args):
+        monkeypatch.setattr(win32_set._thread, "start_new_thread", start)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(win32_set._thread, "start_new_thread", interrupted)
+    children = herd(3)
+    with pidwait.WaitSet(children[:2]) as waiting:
+        with pytest.raises(KeyboardInterrupt):
+            waiting.add(children[2])
+        assert len(waiting) == 2
+        waiting.add(children[2])
+        end(children[2], 4)
+        assert waiting.wait(60) == [(children[2], 4)]
