@@ -40,7 +40,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
-NOT_ON_WINDOWS = "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds gevent".split()
+NOT_ON_WINDOWS = (
+    "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds "
+    "green interpreter_end watching_interrupted"
+).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
     if WINDOWS
