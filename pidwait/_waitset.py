@@ -51,9 +51,9 @@ class WaitSet:
     _warns = True
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
-        self._engine = Engine(True)
         self._start()
-        self._is_shown = self._is_closed = False
+        self._engine = Engine(True)
+        self._is_shown = self._is_closed = False  # from here on, __del__ closes it
         try:
             self._add([find(proc) for proc in procs])
         except BaseException:

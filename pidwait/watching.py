@@ -88,7 +88,9 @@ class _Watcher:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._lock = RLock()
-        self._watches: "_Watches | None" = None
+        # By one key. A signal handler that comes while a set is made may make another one,
+        # and the first that is in here counts.
+        self._sets: "dict[None, _Watches]" = {}
         # The thread that takes it is the one that runs; another one ends at once.
         self._turn = [True]
         # A thread that has been started, and has not come to take the turn.
@@ -96,33 +98,40 @@ class _Watcher:
 
     def add(self, watch: Watch) -> None:
         target = find(watch.proc, watch)
-        with self._lock:
-            watches = self._watches
-            if watches is None:
-                watches = self._watches = _Watches()
-            try:
-                watches.add_watch(target)
+        try:
+            with self._lock:
+                self._set().add_watch(target)
                 if self._turn and not self._coming:
                     self._start()
-            except BaseException:
-                watches.discard_watch(watch)
-                if self._turn:
-                    self._is_needed()
-                raise
+        except BaseException:
+            self.remove(watch)
+            if self._turn:
+                self._is_needed()
+            raise
+
+    def _set(self) -> "_Watches":
+        there = self._sets.get(None)
+        if there is not None:
+            return there
+        made = _Watches()
+        watches = self._sets.setdefault(None, made)
+        if watches is not made:
+            made.close()
+        return watches
 
     def remove(self, watch: Watch) -> None:
         if self._pid != os.getpid():
             return
         with self._lock:
-            if self._watches is not None:
-                self._watches.discard_watch(watch)
+            for watches in list(self._sets.values()):
+                watches.discard_watch(watch)
 
     def _start(self) -> None:
         import threading
 
         thread = threading.Thread(target=self._run, name=__name__)
-        self._coming.append(thread)
         try:
+            self._coming.append(thread)
             thread.daemon = True
             thread.start()
         except BaseException as error:
@@ -140,8 +149,7 @@ class _Watcher:
             self._coming.clear()
         try:
             while self._is_needed():
-                watches = self._watches
-                if watches is not None:
+                for watches in list(self._sets.values()):
                     for target, exitcode in watches.wait_for_watches():
                         target.key._call(exitcode)  # type: ignore[attr-defined]
         except BaseException:
@@ -151,11 +159,11 @@ class _Watcher:
     def _is_needed(self) -> bool:
         """Whether the thread is to go on; if not, the turn is free before the next watch comes."""
         with self._lock:
-            if self._watches:
-                return True
-            if self._watches is not None:
-                self._watches.close()
-            self._watches = None
+            for watches in list(self._sets.values()):
+                if watches:
+                    return True
+                del self._sets[None]
+                watches.close()
             self._turn[:] = [True]
             return False
 

@@ -41,7 +41,8 @@ if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
 NOT_ON_WINDOWS = (
-    "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds gevent"
+    "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds "
+    "handlers green interpreter_end watching_interrupted"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]

@@ -23,7 +23,16 @@ calls = module("_ffi.calls")
 exitcodes = module("_sources.exitcodes")
 pidfd_set = module("_backends.pidfd_set")
 polling_set = module("_backends.polling_set")
-FILES = ("_engine.py", "_targets.py", "waiting.py", "pidfd_set.py", "polling_set.py", "_highfds.py")
+FILES = (
+    "_engine.py",
+    "_combined.py",
+    "_kinds.py",
+    "_targets.py",
+    "_waitset.py",
+    "pidfd_set.py",
+    "polling_set.py",
+    "_highfds.py",
+)
 
 
 # An owner's code runs without a lock of ours
@@ -80,7 +89,7 @@ def test_owner_that_blocks_while_it_is_added(either, start_told, sleeper):
     child = start_told(3)
     owner = Blocking(child.pid, "returncode")
     with pidwait.WaitSet([sleeper]) as waiting:
-        target = module("_targets").find(owner)
+        target = module("_kinds").find(owner)
         owner.is_armed = True
         adder = threading.Thread(target=waiting._add, args=([target],))
         adder.start()

@@ -123,3 +123,119 @@ def test_version():
     assert major.isdigit() and minor.isdigit() and patch.isdigit()
     with_all = {name for name in dir(pidwait) if not name.startswith("_")}
     assert set(pidwait.__all__) <= with_all
+
+
+# What imports what
+
+
+def modules():
+    """name: source, of all the modules of the package, without its own name."""
+    for path, text in SOURCES.items():
+        parts = path[: -len(".py")].split(os.sep)
+        yield ".".join(part for part in parts if part != "__init__"), path, text
+
+
+MODULES = {name: text for name, _, text in modules()}
+FOLDERS = {name for name, path, _ in modules() if path.endswith("__init__.py")}
+PATHS = {name: path for name, path, _ in modules()}
+
+
+def is_for_types(node):
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
+def nodes(tree):
+    """All that runs, inside functions, too."""
+    if not is_for_types(tree):
+        yield tree
+        for child in ast.iter_child_nodes(tree):
+            for node in nodes(child):
+                yield node
+        return
+    for child in tree.orelse:
+        for node in nodes(child):
+            yield node
+
+
+def imports(name):
+    """The modules of the package, by their names, and others, by their first names."""
+    own, others = set(), set()
+    for node in nodes(ast.parse(MODULES[name])):
+        if isinstance(node, ast.Import):
+            others |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            others.add(node.module.partition(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            parts = name.split(".") if name else []
+            up = node.level - (name in FOLDERS)
+            base = parts[: len(parts) - up] + (node.module.split(".") if node.module else [])
+            for alias in node.names:
+                whole = ".".join(base + [alias.name])
+                own.add(whole if whole in MODULES else ".".join(base))
+    return own, others
+
+
+IMPORTS = {name: imports(name) for name in MODULES}
+
+
+def test_imports_have_no_circle():
+    # The package itself has no code but what it shows of its modules.
+    left = {name: own - {"", name} for name, (own, _) in IMPORTS.items() if name}
+    assert len(left) > 40
+    while left:
+        free = [name for name, own in left.items() if not own & set(left)]
+        assert free, "a circle: %s" % {name: sorted(own & set(left)) for name, own in left.items()}
+        for name in free:
+            del left[name]
+
+
+CORE = (
+    "process waiting watching _engine _targets _checks _deadline _outcome _fork _fd _guard _errors "
+    "_config _highfds"
+).split()
+CORE_FOLDERS = "_backends", "_sources", "_ffi"
+OUTSIDE = set(
+    "spawning _posix_spawn _spawn_actions subprocess cli aio listing _probe __main__".split()
+)
+# macOS and the BSDs have a program that tells of processes.
+RUNS_PS = "_sources.ps"
+
+
+def in_core(name):
+    return name in CORE or name.partition(".")[0] in CORE_FOLDERS
+
+
+def test_waiting_core_stands_alone():
+    core = [name for name in MODULES if in_core(name)]
+    assert set(CORE) <= set(core)
+    wrong = {(name, one) for name in core for one in IMPORTS[name][0] if not in_core(one)}
+    assert wrong == set()
+    assert not {name for name in core if name.partition(".")[0] in OUTSIDE}
+
+
+def test_backends_know_nothing_of_what_uses_them():
+    below = [name for name in MODULES if name.partition(".")[0] in CORE_FOLDERS]
+    above = set("process waiting watching _engine _targets _guard".split()) | OUTSIDE
+    for name in below:
+        own, others = IMPORTS[name]
+        assert not {one.partition(".")[0] for one in own} & above, name
+        forbidden = {"asyncio", "argparse", "subprocess", "concurrent", "multiprocessing"}
+        assert others & forbidden <= ({"subprocess"} if name == RUNS_PS else set()), name
+
+
+def test_nothing_is_called_as_its_module():
+    """`from . import name` would give the module or the thing, by what was loaded before."""
+    shown = {node.name for node in ast.parse(MODULES[""]).body if hasattr(node, "name")}
+    for node in ast.parse(MODULES[""]).body:
+        if isinstance(node, ast.ImportFrom):
+            shown |= {alias.asname or alias.name for alias in node.names}
+    assert shown and not shown & {name for name in MODULES if "." not in name}
+    for folder in FOLDERS - {""}:
+        defined = {getattr(node, "name", "") for node in ast.parse(MODULES[folder]).body}
+        inside = {name[len(folder) + 1 :] for name in MODULES if name.startswith(folder + ".")}
+        assert not defined & inside, folder
+
+
+def test_files_are_short():
+    long = {path: len(text.splitlines()) for path, text in SOURCES.items()}
+    assert {path: lines for path, lines in long.items() if lines > 350} == {}

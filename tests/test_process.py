@@ -240,3 +240,24 @@ def test_fork_while_another_thread_waits(variant, sleeper):
     sleeper.kill()
     waiter.join()
     process.close()
+
+
+@pytest.mark.parametrize("make", [pidwait.Process, pidwait.spawning.Child])
+def test_closed_with_a_known_code(variant, start_told, make):
+    """What it has seen it still tells; what it has not, it can't look for any more."""
+    child = start_told(3)
+    process, unseen = make(child.pid), pidwait.Process(child.pid)
+    unseen.close()
+    child.stdin.close()
+    assert process.wait(30) == 3
+    process.close()
+    assert process.wait(0) == process.wait() == process.exitcode == 3
+    assert process.has_exited()
+    for ask in unseen.wait, unseen.has_exited:
+        with pytest.raises(ValueError, match="closed"):
+            ask()
+    child.returncode = 3
+    if make is pidwait.Process and not WINDOWS:
+        with pytest.raises(ValueError, match="closed"):
+            process.wait(0, reap=True)
+        os.waitpid(child.pid, 0)

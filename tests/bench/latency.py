@@ -176,7 +176,7 @@ def rows(results, lacks):
     # From 3.15 on Popen.wait does not poll any more.
     popen_bound = 1 / 30 if sys.version_info < (3, 15) else None
     pairs = (
-        ("wait(pid)", "inline", 1.15),
+        ("wait(pid)", "inline", 1.10),
         ("wait(pid)", "psutil", 0.9),
         ("wait(pid)", "os.waitpid", None),
         ("wait(popen)", "inline, poll()", 1.15),

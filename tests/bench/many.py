@@ -123,7 +123,7 @@ class Bench:
             )
             for name, ours in (("wait_procs", "many"), ("WaitSet", "waitset")):
                 title = "CPU, 4,000, {} : loop, {}".format(name, pace)
-                yield core.Row(title, figures[ours], figures["loop"], bound=1.5)
+                yield core.Row(title, figures[ours], figures["loop"], bound=1.4)
 
     def against_psutil(self):
         # Once a millisecond: at a higher rate psutil finds several at each of its turns.

@@ -4,6 +4,7 @@
 tests/matrix/mutants.py makes them. A new guard joins one of the lists.
 """
 
-from . import kqueue, many, starting, waiting
+from . import engine, kqueue, many, starting, waiting
 
 MUTANTS = waiting.MUTANTS + kqueue.MUTANTS + starting.MUTANTS + many.MUTANTS
+MUTANTS += engine.MUTANTS

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The engine, the targets, and what a signal handler or a later policy does to them."""
+
+from .mutant import Mutant
+
+MUTANTS = [
+    Mutant(
+        "one patience for an owner whose child is no more",
+        "_targets.py",
+        "        if self._until is None:\n",
+        "        if True:\n",
+        "tests/test_targets.py::test_multiprocessing_that_somebody_else_reaped[by_set-pidfd-ctypes]",
+    ),
+    Mutant(
+        "owner that raises",
+        "_targets.py",
+        "        except Exception as error:\n            if is_of_signal_handler(error):\n",
+        "        except ZeroDivisionError as error:\n            if is_of_signal_handler(error):\n",
+        "tests/test_raising_owners.py::test_owner_that_raises",
+    ),
+    Mutant(
+        "exception of a signal handler in an owner's code",
+        "_targets.py",
+        "            if is_of_signal_handler(error):\n                raise\n"
+        '            log("pid %s, %s',
+        '            log("pid %s, %s',
+        "tests/test_raising_owners.py::test_exception_of_a_signal_handler_inside_an_owner",
+    ),
+    Mutant(
+        "owner that has no file descriptor left",
+        "_targets.py",
+        "        transient = isinstance(error, ImportError) or (",
+        "        transient = False and (",
+        "tests/test_raising_owners.py::test_owner_that_has_no_file_descriptor_left",
+    ),
+    Mutant(
+        "Child in a forked child",
+        "spawning.py",
+        "        return super().wait(timeout, self._parent.is_me())",
+        "        return super().wait(timeout, True)",
+        "tests/test_forks.py::test_child_that_a_thread_was_reaping",
+    ),
+    Mutant(
+        "Popen whose lock was held at the fork",
+        "_targets.py",
+        "        self._is_inherited = True\n",
+        "",
+        "tests/test_forks.py::test_popen_whose_lock_was_held",
+    ),
+    Mutant(
+        "Popen whose pid is a stranger's now",
+        "_targets.py",
+        "        if importer.is_me() or not exitcodes.is_our_sibling(self.pid):\n"
+        "            return None\n",
+        "",
+        "tests/test_targets.py::test_popen_whose_pid_is_a_strangers_now",
+    ),
+    Mutant(
+        "Popen without a lock",
+        "_targets.py",
+        '        if lock is None or hasattr(self.proc, "_handle"):',
+        '        if lock is None:\n            return True\n        if hasattr(self.proc, "_handle"):',
+        "tests/test_targets.py::test_popen_without_a_lock_keeps_its_code",
+    ),
+    Mutant(
+        "add() that a signal handler interrupts",
+        "_engine.py",
+        "            for target in entered:\n                self._drop(target)\n            raise\n",
+        "            raise\n",
+        "tests/test_engine.py::test_interrupted_at_any_line",
+    ),
+    Mutant(
+        "pid that is given out again",
+        "_engine.py",
+        "                if type(there) is not Target or not self._is_anothers(there):\n",
+        "                if True:\n",
+        "tests/test_engine.py::test_set_that_is_given_a_pid_again",
+    ),
+    Mutant(
+        "events that are still to be taken",
+        "_backends/pidfd_set.py",
+        "        if self._events:\n            return\n",
+        "",
+        "tests/test_engine.py::test_set_that_is_given_a_pid_again[seen]",
+    ),
+    Mutant(
+        "code that only the reaping tells, when the time is up",
+        "_backends/pidfd_set.py",
+        "            elif last or until <= now:\n",
+        "            elif until <= now:\n",
+        "tests/test_engine.py::test_time_is_up_before_the_reaping",
+    ),
+    Mutant(
+        "timer before there is no file descriptor left",
+        "_backends/pidfd_set.py",
+        "            self._make_timer()  # later there may be no file descriptor left\n",
+        "            pass\n",
+        "tests/test_engine.py::test_fileno_with_a_later_member_that_is_polled",
+    ),
+    Mutant(
+        "call that is forbidden later",
+        "_engine.py",
+        "        except OSError as error:  # a policy that came after the first use, for one\n"
+        "            self._poll_all(error)\n",
+        "        except ZeroDivisionError as error:\n            self._poll_all(error)\n",
+        "tests/test_later_policies.py::test_policy_that_comes_later",
+    ),
+    Mutant(
+        "watch() in the middle of the first watch()",
+        "watching.py",
+        "        watches = self._sets.setdefault(None, made)\n",
+        "        watches = self._sets[None] = made\n",
+        "tests/test_watching_interrupted.py::test_watch_in_the_middle_of_a_watch",
+    ),
+    Mutant(
+        "limit that another thread sets meanwhile",
+        "_highfds.py",
+        "            _exchange(found)  # another thread has set it meanwhile\n",
+        "            pass\n",
+        "tests/test_highfds.py::test_limit_that_another_thread_sets_meanwhile",
+    ),
+]
