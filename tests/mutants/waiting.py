@@ -318,8 +318,8 @@ MUTANTS = [
     Mutant(
         "255 of a process that no fork server tells of",
         "_targets.py",
-        'code == 255 and self._method() == "forkserver" and',
-        "code == 255 and",
+        'return code if known == 255 and self._method() == "forkserver" else',
+        "return code if known == 255 else",
         "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
     ),
     Mutant(
