@@ -122,11 +122,34 @@ def waited_for_again(backend, by_another_thread, has_exited):
     assert number > 20
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("has_exited", [False, True])
 @pytest.mark.parametrize("by_another_thread", [False, True])
 def test_waited_for_again(by_another_thread, has_exited):
     faults.run_on_each_backend(waited_for_again, by_another_thread, has_exited)
+
+
+def reaped_again(backend):
+    """A Child whose reaping is interrupted is reaped by the next wait."""
+    number, reached = 0, True
+    while reached:
+        number += 1
+        child = Child()
+        child.become_zombie(7)
+        with pidwait.Child(child.pid) as process:
+            try:
+                with at_line(number, faults.interrupt, FILES) as line:
+                    process.wait(LONG)
+            except KeyboardInterrupt:
+                pass
+            reached = line.reached
+            assert process.wait(5) == 7, line.where
+            assert process.reaped
+        child.forget()
+    assert number > 20
+
+
+def test_reaped_again():
+    faults.run_on_each_backend(reaped_again)
 
 
 def handled_at_any_line(backend):

@@ -63,8 +63,8 @@ MUTANTS = [
     Mutant(
         "Child that another thread reaped",
         "spawning.py",
-        "            while not self.reaped:\n",
-        "            while True:\n",
+        "is me and not self.reaped:",
+        "is me:",
         "tests/test_spawn.py::test_reaped_by_another_thread",
     ),
     Mutant(
