@@ -107,17 +107,15 @@ def test_looking_leaves_a_zombie_and_wait_has_its_code(variant):
 
 
 def test_another_copy_knows_a_child(variant):
-    owners = importlib.import_module(pidwait.__name__ + "._targets")
+    targets = importlib.import_module(pidwait.__name__ + "._targets")
     with pidwait.spawn(exiting(6)) as child:
-        owner = owners.find(child)
-        assert owner.known() is None
-        assert (
-            owner.settle(
-                None, importlib.import_module(pidwait.__name__ + "._deadline").Deadline(30)
-            )
-            == 6
-        )
-        assert owner.known() == 6
+        target = targets.find(child)
+        assert target.known() is targets.RUNNING
+        with pidwait.Process(child.pid) as other:
+            other.wait(30)
+        assert not child.reaped
+        assert target.settle(None) == 6
+        assert target.known() == 6
         assert child.reaped
 
 
@@ -194,7 +192,7 @@ def test_wait_of_the_parent_needs_no_poll(monkeypatch):
         if child.backend != "pidfd":
             pytest.skip("needs pidfds")
         monkeypatch.setitem(calls._resolved, "waitid", (counted, "a counter"))
-        monkeypatch.setattr(type(child._guard.resource), "_poll", None)
+        monkeypatch.setattr(sys.modules[type(child._guard.resource).__module__], "poll", None)
         assert child.wait() == 0
     assert len(seen) == 2
 
