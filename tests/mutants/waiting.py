@@ -320,7 +320,7 @@ MUTANTS = [
         "_targets.py",
         'return code if known == 255 and self._method() == "forkserver" else',
         "return code if known == 255 else",
-        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+        "tests/faults/test_lost.py::test_reaped_by_multiprocessing",
     ),
     Mutant(
         "number of a process whose fork server can't tell",
