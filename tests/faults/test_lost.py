@@ -120,17 +120,19 @@ def test_sigchld_is_ignored_under_multiprocessing():
 
 
 class Job:
-    """As multiprocessing.Process; another thread has it reap right after the first look."""
+    """As multiprocessing.Process; another thread has it reap right after known()."""
 
     def __init__(self, child):
         self.pid = child.pid
         self._child = child
         self._code = None
+        self._looks = 0
 
     @property
     def exitcode(self):
         code = self._code
-        if code is None:
+        self._looks += 1
+        if self._looks == 2:  # the first is for what kind of object it is
             self._code = self._child.reap()
         return code
 

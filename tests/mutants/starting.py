@@ -81,12 +81,4 @@ MUTANTS = [
         "    except ZeroDivisionError:\n        handle = Gone(pid)\n",
         "tests/test_spawn.py::test_sigchld_ignored",
     ),
-    Mutant(
-        "right to reap that Ctrl-C keeps",
-        "spawning.py",
-        "        finally:  # Ctrl-C may come anywhere, before the other one, too\n"
-        "            self._end_reaping(me)\n",
-        "        finally:\n            pass\n",
-        "tests/faults/test_interrupts.py::test_reaped_again",
-    ),
 ]
