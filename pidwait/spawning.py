@@ -45,8 +45,8 @@ class Child(Process):
     def _start(self, handle: "Handle") -> None:
         super()._start(handle)
         self.reaped = False  # by which other copies of this package know a Child, too
-        # By the pid it must not be reaped twice: whoever takes it reaps.
-        self._right_to_reap = [True]
+        # Who reaps, if anybody does: by the pid it must not be reaped twice.
+        self._reaper: "dict[str, object]" = {}
         self._parent = Creator()
 
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
@@ -72,19 +72,25 @@ class Child(Process):
 
     def _reap(self, handle: "Handle") -> bool:
         """Whether it has been reaped: not yet if a tracer holds it, or another thread is at it."""
+        me = object()
         try:
-            while not self.reaped:
-                self._right_to_reap.pop()
-                try:
+            try:
+                if self._reaper.setdefault("is", me) is me and not self.reaped:
                     code = handle.wait(NOW, True)
                     if self._exitcode is None and code is not RUNNING:
                         self._exitcode = code
                     self._exited = self.reaped = True
-                finally:
-                    self._right_to_reap[:] = [True]
-        except (IndexError, NotYet):
+            finally:
+                self._end_reaping(me)
+        except NotYet:
             return False
-        return True
+        finally:  # Ctrl-C may come anywhere, before the other one, too
+            self._end_reaping(me)
+        return self.reaped
+
+    def _end_reaping(self, me: object) -> None:
+        if self._reaper.get("is") is me:
+            del self._reaper["is"]
 
     def close(self) -> None:
         """Give the handle back; a child that has exited is reaped, another one later.

@@ -23,16 +23,8 @@ calls = module("_ffi.calls")
 exitcodes = module("_sources.exitcodes")
 pidfd_set = module("_backends.pidfd_set")
 polling_set = module("_backends.polling_set")
-FILES = (
-    "_engine.py",
-    "_combined.py",
-    "_kinds.py",
-    "_targets.py",
-    "_waitset.py",
-    "pidfd_set.py",
-    "polling_set.py",
-    "_highfds.py",
-)
+ROOMS = "_engine _combined _kinds _targets _waitset pidfd_set polling_set _highfds"
+FILES = tuple(name + ".py" for name in ROOMS.split())
 
 
 # An owner's code runs without a lock of ours

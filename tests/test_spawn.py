@@ -189,8 +189,7 @@ def test_wait_of_the_parent_needs_no_poll(monkeypatch):
         if child.backend != "pidfd":
             pytest.skip("needs pidfds")
         monkeypatch.setitem(calls._resolved, "waitid", (counted, "a counter"))
-        module = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
-        monkeypatch.setattr(module, "poll", None)
+        monkeypatch.setattr(sys.modules[type(child._guard.resource).__module__], "poll", None)
         assert child.wait() == 0
     assert len(seen) == 2
 

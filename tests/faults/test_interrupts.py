@@ -91,23 +91,25 @@ def test_at_any_line(name):
     faults.run_on_each_backend(at_any_line, name)
 
 
-def waited_for_again(backend, by_another_thread):
-    """Whenever a wait is interrupted, the next one of the same set brings what it had seen."""
+def waited_for_again(backend, by_another_thread, has_exited):
+    """Whenever a wait is interrupted, the next one of the same set is right."""
     # Not the rest for another thread: a ``with`` that is left can be traced before it gives the
     # lock back, where no signal is handled.
     files = ("_waitset.py",) if by_another_thread else FILES
-    child = Child()
-    child.become_zombie(7)
     number, reached = 0, True
     while reached:
         number += 1
-        exits = []
+        child, exits = Child(), []
+        if has_exited:
+            child.become_zombie(7)
         with pidwait.WaitSet([child.pid]) as waiting:
             try:
                 with at_line(number, faults.interrupt, files) as line:
-                    exits += waiting.wait(LONG)
+                    exits += waiting.wait(LONG if has_exited else 0)
             except KeyboardInterrupt:
                 pass
+            if not has_exited:
+                child.end(7)
             if by_another_thread:
                 other = threading.Thread(target=lambda: exits.extend(waiting.wait()), daemon=True)
                 other.start()
@@ -116,14 +118,38 @@ def waited_for_again(backend, by_another_thread):
                 exits += waiting.wait(LONG)
             reached = line.reached
             assert exits == [(child.pid, 7)], line.where
+        child.reap()
     assert number > 20
-    child.reap()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize("has_exited", [False, True])
 @pytest.mark.parametrize("by_another_thread", [False, True])
-def test_waited_for_again(by_another_thread):
-    faults.run_on_each_backend(waited_for_again, by_another_thread)
+def test_waited_for_again(by_another_thread, has_exited):
+    faults.run_on_each_backend(waited_for_again, by_another_thread, has_exited)
+
+
+def reaped_again(backend):
+    """A Child whose reaping is interrupted is reaped by the next wait."""
+    number, reached = 0, True
+    while reached:
+        number += 1
+        child = Child()
+        child.become_zombie(7)
+        with pidwait.Child(child.pid) as process:
+            try:
+                with at_line(number, faults.interrupt, FILES) as line:
+                    process.wait(LONG)
+            except KeyboardInterrupt:
+                pass
+            reached = line.reached
+            assert process.wait(5) == 7, line.where
+            assert process.reaped
+        child.forget()
+    assert number > 20
+
+
+def test_reaped_again():
+    faults.run_on_each_backend(reaped_again)
 
 
 def handled_at_any_line(backend):

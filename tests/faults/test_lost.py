@@ -119,6 +119,38 @@ def test_sigchld_is_ignored_under_multiprocessing():
     faults.run_on_each_backend(multiprocessing_ignored)
 
 
+class Job:
+    """As multiprocessing.Process; another thread has it reap right after known()."""
+
+    def __init__(self, child):
+        self.pid = child.pid
+        self._child = child
+        self._code = None
+        self._looks = 0
+
+    @property
+    def exitcode(self):
+        code = self._code
+        self._looks += 1
+        if self._looks == 2:  # the first is for what kind of object it is
+            self._code = self._child.reap()
+        return code
+
+    def join(self, timeout):
+        pass
+
+
+def reaped_by_multiprocessing(backend):
+    for code in (255, 7):
+        child = Child()
+        child.become_zombie(code)
+        assert pidwait.wait(Job(child), LONG) == code
+
+
+def test_reaped_by_multiprocessing():
+    faults.run_on_each_backend(reaped_by_multiprocessing)
+
+
 # Another part of the program calls waitpid(2)
 
 

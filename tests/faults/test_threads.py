@@ -106,6 +106,31 @@ def test_one_handle(scenario):
     faults.run_on_each_backend(scenario)
 
 
+def overtaken(backend):
+    """One thread is about to sleep in a set when another one reports the last exit."""
+    child = Child()
+    child.become_zombie(7)
+    exits = []
+    with pidwait.WaitSet([child.pid]) as waiting:
+        inner = waiting._engine.sets.best
+        sleep = inner.sleep
+
+        def overtaken_sleep(seconds):
+            if not exits:
+                sleep(0)
+                exits.extend(in_threads([lambda: waiting.wait(0)])[0])
+                assert exits == [(child.pid, 7)]
+            sleep(seconds)
+
+        inner.sleep = overtaken_sleep
+        assert waiting.wait() == []
+    child.reap()
+
+
+def test_overtaken_in_a_set():
+    faults.run_on_each_backend(overtaken)
+
+
 # A fork in the middle
 
 

@@ -42,30 +42,33 @@ MUTANTS = [
     ),
     Mutant(
         "Popen whose lock was held at the fork",
-        "_targets.py",
+        "_kinds.py",
         "        self._is_inherited = True\n",
         "",
         "tests/test_forks.py::test_popen_whose_lock_was_held",
     ),
     Mutant(
         "Popen whose pid is a stranger's now",
-        "_targets.py",
-        "        if importer.is_me() or not exitcodes.is_our_sibling(self.pid):\n"
-        "            return None\n",
+        "_kinds.py",
+        "            if importer.is_me() or not exitcodes.is_our_sibling(self.pid):\n"
+        "                return None\n",
         "",
         "tests/test_targets.py::test_popen_whose_pid_is_a_strangers_now",
     ),
     Mutant(
         "Popen without a lock",
-        "_targets.py",
+        "_kinds.py",
         '        if lock is None or hasattr(self.proc, "_handle"):',
-        '        if lock is None:\n            return True\n        if hasattr(self.proc, "_handle"):',
+        "        if lock is None:\n            return True\n"
+        '        if hasattr(self.proc, "_handle"):',
         "tests/test_targets.py::test_popen_without_a_lock_keeps_its_code",
     ),
     Mutant(
         "add() that a signal handler interrupts",
         "_engine.py",
-        "            for target in entered:\n                self._drop(target)\n            raise\n",
+        "            for target in entered:\n"
+        "                self._drop(target)\n"
+        "            raise\n",
         "            raise\n",
         "tests/test_engine.py::test_interrupted_at_any_line",
     ),
@@ -99,10 +102,9 @@ MUTANTS = [
     ),
     Mutant(
         "call that is forbidden later",
-        "_engine.py",
-        "        except OSError as error:  # a policy that came after the first use, for one\n"
-        "            self._poll_all(error)\n",
-        "        except ZeroDivisionError as error:\n            self._poll_all(error)\n",
+        "_combined.py",
+        "                self._poll_all(error)\n            else:\n",
+        "                raise\n            else:\n",
         "tests/test_later_policies.py::test_policy_that_comes_later",
     ),
     Mutant(

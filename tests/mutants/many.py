@@ -51,7 +51,7 @@ MUTANTS = [
         "_waitset.py",
         "if sleeping:  # another",
         "if False:  # another",
-        "tests/test_waitset.py::test_callbacks_that_change_and_close_the_set[polling]",
+        "tests/faults/test_threads.py::test_overtaken_in_a_set",
     ),
     Mutant(
         "Popen that another thread keeps from reaping, in a set",
@@ -102,14 +102,14 @@ MUTANTS = [
         "                        held.extend(compress(turn, map(acquire, (False,))))\n",
         "                        if acquire(False):\n"
         "                            held.append(self._turn)\n",
-        "tests/faults/test_interrupts.py::test_waited_for_again[True]",
+        "tests/faults/test_interrupts.py::test_waited_for_again[True-True]",
     ),
     Mutant(
         "events before Ctrl-C",
         "_backends/pidfd_set.py",
-        "        if self._events:  # of",
-        "        if False:  # of",
-        "tests/faults/test_interrupts.py::test_waited_for_again[False]",
+        "        if self._events:\n            return\n",
+        "",
+        "tests/faults/test_interrupts.py::test_waited_for_again[False-True]",
     ),
     Mutant(
         "look that Ctrl-C ends",
@@ -117,7 +117,7 @@ MUTANTS = [
         "        finally:  # Ctrl-C may come anywhere, before the other one, too\n"
         "            self._end_look(me)\n",
         "        finally:\n            pass\n",
-        "tests/faults/test_interrupts.py::test_waited_for_again[False]",
+        "tests/faults/test_interrupts.py::test_waited_for_again[False-False]",
     ),
     Mutant(
         "time-out that a signal handler raises, one process",

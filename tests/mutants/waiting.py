@@ -318,9 +318,9 @@ MUTANTS = [
     Mutant(
         "255 of a process that no fork server tells of",
         "_kinds.py",
-        'code == 255 and self._method() == "forkserver" and',
-        "code == 255 and",
-        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+        'return code if known == 255 and self._method() == "forkserver" else',
+        "return code if known == 255 else",
+        "tests/faults/test_lost.py::test_reaped_by_multiprocessing",
     ),
     Mutant(
         "number of a process whose fork server can't tell",
