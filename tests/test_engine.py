@@ -97,14 +97,14 @@ def test_child_that_a_thread_reaps_while_its_signal_handler_uses_the_set(either,
     child = pidwait.spawn(exiting(3))
     become_zombie(child.pid)
     with pidwait.WaitSet([child, sleeper]) as waiting:
-        right = child._right_to_reap.pop()  # main is about to reap it
+        child._reaper["is"] = None  # main is about to reap it
         exits = []
         waiter = threading.Thread(target=lambda: exits.extend(waiting.wait(0.05)), daemon=True)
         waiter.start()
         waiting.discard(sleeper)
         waiter.join(20)
         assert not waiter.is_alive() and exits == []
-        child._right_to_reap.append(right)
+        child._reaper.clear()
         assert waiting.wait(20) == [(child, 3)] and child.reaped
     child.close()
 
