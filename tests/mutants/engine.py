@@ -9,7 +9,7 @@ MUTANTS = [
         "_targets.py",
         "        if self._until is None:\n",
         "        if True:\n",
-        "tests/test_targets.py::test_multiprocessing_that_somebody_else_reaped[by_set-pidfd-ctypes]",
+        "tests/test_targets.py::test_multiprocessing_that_somebody_else_reaped[pidfd-ctypes-by_set]",
     ),
     Mutant(
         "owner that raises",
@@ -59,13 +59,15 @@ MUTANTS = [
         "Popen without a lock",
         "_targets.py",
         '        if lock is None or hasattr(self.proc, "_handle"):',
-        '        if lock is None:\n            return True\n        if hasattr(self.proc, "_handle"):',
+        "        if lock is None:\n            return True\n"
+        '        if hasattr(self.proc, "_handle"):',
         "tests/test_targets.py::test_popen_without_a_lock_keeps_its_code",
     ),
     Mutant(
         "add() that a signal handler interrupts",
         "_engine.py",
-        "            for target in entered:\n                self._drop(target)\n            raise\n",
+        "            for target in entered:\n                self._drop(target)\n"
+        "            raise\n",
         "            raise\n",
         "tests/test_engine.py::test_interrupted_at_any_line",
     ),
