@@ -105,6 +105,13 @@ MUTANTS = [
         "        except OSError as error:  # a policy that came after the first use, for one\n"
         "            self._poll_all(error)\n",
         "        except ZeroDivisionError as error:\n            self._poll_all(error)\n",
+        "tests/test_later_policies.py::test_policy_that_comes_before_an_interrupted_wait_goes_on",
+    ),
+    Mutant(
+        "epoll_wait(2) that is forbidden later",
+        "_engine.py",
+        "                self._poll_all(error)\n        except BaseException:\n",
+        "                raise\n        except BaseException:\n",
         "tests/test_later_policies.py::test_policy_that_comes_later",
     ),
     Mutant(
