@@ -12,6 +12,7 @@ from .processes import become_zombie, exiting, held_by_a_thread_that_is_not_here
 from .ways import WAYS, by_wait
 
 _errors = importlib.import_module(pidwait.__name__ + "._errors")
+_targets = importlib.import_module(pidwait.__name__ + "._targets")
 
 
 def in_a_fork(function):
@@ -63,7 +64,9 @@ def test_child_in_a_fork_is_not_waited_for_by_the_end_of_a_block_for_ever(either
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_popen_whose_lock_was_held(either, start, way):
+def test_popen_whose_lock_was_held(either, start, way, monkeypatch):
+    """Nobody in the forked child lets go of it, so there is no use in patience."""
+    monkeypatch.setattr(_targets, "_PATIENCE", 1000.0)
     popen = start(*exiting(3))
     become_zombie(popen.pid)
     popen._waitpid_lock.acquire()

@@ -88,3 +88,15 @@ def test_policy_that_comes_after_watch(use_variant, monkeypatch, start_told, nam
     pidwait.watch(second, lambda *exit: told.put(exit))
     second.stdin.close()
     assert told.get(timeout=20) == (second, 2)
+
+
+def test_policy_that_comes_before_an_interrupted_wait_goes_on(use_variant, monkeypatch, start_told):
+    """What an exception may have lost can't be armed again."""
+    use_variant("pidfd-ctypes")
+    child = start_told(1)
+    with pidwait.WaitSet([child]) as waiting:
+        forbid(waiting, "modify", monkeypatch)
+        waiting._engine._has_lost = True
+        assert waiting.wait(0) == []
+        child.stdin.close()
+        assert waiting.wait(20) == [(child, 1)]

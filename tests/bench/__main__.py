@@ -5,7 +5,7 @@ import os
 import sys
 
 from .. import pidwait
-from . import contextswitch, core, imports, latency, leaks, many, spawn, startup, syscalls
+from . import contextswitch, core, fileno, imports, latency, leaks, many, spawn, startup, syscalls
 
 BENCHES = {
     "contextswitch": contextswitch,
@@ -15,6 +15,7 @@ BENCHES = {
     "leaks": leaks,
     "spawn": spawn,
     "many": many,
+    "fileno": fileno,
     "pytest": startup,
 }
 LIST = "\n".join(

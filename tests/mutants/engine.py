@@ -9,7 +9,7 @@ MUTANTS = [
         "_targets.py",
         "        if self._until is None:\n",
         "        if True:\n",
-        "tests/test_targets.py::test_multiprocessing_that_somebody_else_reaped[by_set-pidfd-ctypes]",
+        "tests/test_targets.py::test_multiprocessing_that_somebody_else_reaped[pidfd-ctypes-by_set]",
     ),
     Mutant(
         "owner that raises",
@@ -105,6 +105,13 @@ MUTANTS = [
         "_combined.py",
         "                self._poll_all(error)\n            else:\n",
         "                raise\n            else:\n",
+        "tests/test_later_policies.py::test_policy_that_comes_before_an_interrupted_wait_goes_on",
+    ),
+    Mutant(
+        "epoll_wait(2) that is forbidden later",
+        "_combined.py",
+        "                self._broken = error\n                return\n",
+        "                raise\n",
         "tests/test_later_policies.py::test_policy_that_comes_later",
     ),
     Mutant(

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A set in somebody's own poll(2) loop, where no event tells: exit to report, and turns while idle
+
+The processes are not our children. From /proc nothing is read of them, so that only their reaping,
+which does not come, would tell the code; or they are polled, as where there is no pidfd.
+"""
+
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from .. import pidwait
+from . import core
+
+BOUND = 1.2
+TURNS = 30
+IDLE = 3
+# Starts a process for each line, and ends it at the next one; never reaps it.
+PARENT = """if True:
+    import os, signal, sys, time
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for _ in iter(sys.stdin.readline, ""):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        print(pid, flush=True)
+"""
+
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+backends = importlib.import_module(pidwait.__name__ + "._backends")
+
+
+class Strangers:
+    """Processes of another parent, which never reaps them."""
+
+    def __init__(self):
+        self._parent = subprocess.Popen(
+            [sys.executable, "-S", "-c", PARENT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+            bufsize=1,
+        )
+
+    def start(self):
+        self._parent.stdin.write("\n")
+        return int(self._parent.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self._parent.stdin.close()
+        self._parent.stdout.close()
+        self._parent.wait()
+
+
+def in_a_loop(waiting):
+    """Somebody's event loop, till it is told of an exit; how often it turned."""
+    poll = select.poll()
+    poll.register(waiting, select.POLLIN)
+    turns = 0
+    while True:
+        poll.poll()
+        turns += 1
+        if waiting.wait(0):
+            return turns
+
+
+def blocking(waiting):
+    while not waiting.wait():
+        pass
+
+
+def exit_to_report(strangers, wait):
+    """Milliseconds from the signal that ends a process; it sleeps in the loop by then."""
+    pid = strangers.start()
+    with pidwait.WaitSet([pid]) as waiting:
+        if wait is in_a_loop:
+            waiting.fileno()
+        # As long as it takes the interval of a polled one to be at its longest.
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            if waiting.wait(0.03):
+                raise core.Unavailable("a process that sleeps was reported")
+        ender = subprocess.Popen(
+            [sys.executable, "-S", "-c", ENDER.format(pid)], stdout=subprocess.PIPE
+        )
+        wait(waiting)
+        reported = time.monotonic()
+        with ender:
+            return (reported - float(ender.stdout.read())) * 1000
+
+
+ENDER = "import os, time; time.sleep(0.02); os.kill({}, 9); print(time.monotonic())"
+
+
+class Kind:
+    """In the block, all sets are of processes of one kind."""
+
+    def __init__(self, backend):
+        self._backend = backend
+
+    def __enter__(self):
+        self._from_zombie = exitcodes.from_zombie
+        if self._backend == "polling":
+            os.environ["PIDWAIT_BACKEND"] = "polling"
+        else:
+            exitcodes.from_zombie = lambda pid: None
+        backends.forget()
+
+    def __exit__(self, *exc_info):
+        exitcodes.from_zombie = self._from_zombie
+        os.environ.pop("PIDWAIT_BACKEND", None)
+        backends.forget()
+
+
+def idle_turns(strangers):
+    """A second, while all that is in the set is polled, and runs."""
+    pid = strangers.start()
+    with pidwait.WaitSet([pid]) as waiting:
+        poll = select.poll()
+        poll.register(waiting, select.POLLIN)
+        end, turns = time.monotonic() + IDLE, 0
+        while time.monotonic() < end:
+            if poll.poll(100):
+                turns += 1
+                waiting.wait(0)
+    os.kill(pid, signal.SIGKILL)
+    return turns / IDLE
+
+
+def run(options):
+    if not hasattr(select, "poll") or not sys.platform.startswith("linux"):
+        raise core.Unavailable("it is about pidfds and timerfds, which Linux has")
+    rows = []
+    with Strangers() as strangers:
+        for name, backend in (("code by reaping", "pidfd"), ("polled", "polling")):
+            with Kind(backend):
+                results = core.in_turns(
+                    {
+                        wait.__name__: lambda wait=wait: exit_to_report(strangers, wait)
+                        for wait in (in_a_loop, blocking)
+                    },
+                    options.rounds or 60,
+                )
+            figures = {name: core.median(numbers) for name, numbers in results.items()}
+            title = "ms, {}, fileno() : blocking, p50".format(name)
+            rows.append(core.Row(title, figures["in_a_loop"], figures["blocking"], bound=BOUND))
+        with Kind("polling"):
+            turns = idle_turns(strangers)
+    rows.append(core.Row("turns a second, a polled one idle", turns, kind="count", bound=TURNS))
+    return rows
