@@ -34,7 +34,7 @@ def in_a_fork(function):
 def child():
     child = pidwait.spawn(exiting(3))
     yield child
-    child._right_to_reap[:] = [True]
+    child._reaper.clear()
     child.wait()
     child.close()
 
@@ -43,7 +43,7 @@ def child():
 def test_child_that_a_thread_was_reaping(either, child, way):
     """Held is what nobody lets go of in the forked child."""
     become_zombie(child.pid)
-    child._right_to_reap.clear()
+    child._reaper["is"] = None
 
     def wait():
         child._guard._lock = held_by_a_thread_that_is_not_here()
