@@ -127,7 +127,7 @@ class Told:
 
 @pytest.fixture
 def locks():
-    """Given back at the end: a trace can raise where no signal handler does, at a ``with``'s end."""
+    """Given back: a trace can raise where no signal handler does, at the end of a ``with``."""
     yield
     module("_highfds").raised._start()
 
