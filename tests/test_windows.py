@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What only Windows has: rights, handles, consoles."""
 
+import _thread
 import ctypes
+import gc
 import importlib
 import os
 import signal
@@ -17,9 +19,12 @@ from .conftest import open_handles
 from .processes import exiting, run_python, sleeping
 
 win32 = importlib.import_module(pidwait.__name__ + "._backends.win32")
+polled_win32 = importlib.import_module(pidwait.__name__ + "._backends.polled_win32")
 table = importlib.import_module(pidwait.__name__ + "._ffi.win32")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-toolhelp = importlib.import_module(pidwait.__name__ + "._toolhelp")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
+handles = importlib.import_module(pidwait.__name__ + "._handle")
+toolhelp = importlib.import_module(pidwait.__name__ + "._sources.toolhelp")
 
 SYNCHRONIZE_ONLY = "D:P(A;;0x100000;;;WD)"
 
@@ -69,6 +74,10 @@ def denied(*args):
     raise OSError(0, "denied on purpose", None, table.ERROR_ACCESS_DENIED)
 
 
+def gone(*args):
+    raise OSError(0, "gone on purpose", None, table.ERROR_INVALID_PARAMETER)
+
+
 def test_no_right_at_all_is_polled(start_told, monkeypatch):
     """Wine grants SYNCHRONIZE to everybody, so that the denial is made up."""
     child = start_told(7)
@@ -90,13 +99,13 @@ def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
     use_variant("polling")
     with pidwait.Process(sleeper.pid) as process:
         assert not process.has_exited()
-        look = win32._look
+        look = polled_win32._look
 
         def other(pid):
             (*rest, started), code = look(pid)
             return (*rest, started + 1), code
 
-        monkeypatch.setattr(win32, "_look", other)
+        monkeypatch.setattr(polled_win32, "_look", other)
         assert process.wait(30) is None
 
 
@@ -143,7 +152,7 @@ def test_terminate_just_after_the_exit(start, monkeypatch):
     """Wine does not mind, Windows denies it."""
     child = start(*exiting(0))
     monkeypatch.setitem(calls._resolved, "TerminateProcess", (denied, "os"))
-    handle = win32.Handle(child.pid)
+    handle = win32.Win32Handle(child.pid)
     try:
         child.wait()
         with pytest.raises(ProcessLookupError):
@@ -218,7 +227,7 @@ def test_main_thread_that_ended_first(variant, start):
 
 
 def test_prototypes_stay_our_own():
-    win32.Handle(os.getpid()).close()
+    win32.Win32Handle(os.getpid()).close()
     assert ctypes.windll.kernel32.GetProcessId.argtypes is None
     assert ctypes.WinDLL("kernel32").GetProcessId.argtypes is None
 
@@ -262,6 +271,7 @@ def test_two_thousand_waits_leave_no_handle(variant, start):
                 pidwait.wait(alive.pid, 0)
 
     waits(10)  # what is opened once and kept
+    gc.collect()  # of earlier tests
     before = open_handles()
     waits(1000)
     assert open_handles() == before
@@ -297,6 +307,125 @@ def test_other_threads_run_meanwhile(variant, start_told):
         assert waiter.is_alive()
     child.stdin.close()
     waiter.join()
+
+
+def no_call_waits(monkeypatch):
+    """The milliseconds of each call, which returns at once; after the first, Ctrl-C comes.
+
+    As _winapi does where Ctrl-C came just before the call: it is not interrupted.
+    """
+    waits = []
+
+    def wait(handles, wait_all, milliseconds):
+        waits.append(milliseconds)
+        if len(waits) > 1:
+            _thread.interrupt_main()
+        return 258  # WAIT_TIMEOUT
+
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+    return waits
+
+
+@pytest.mark.parametrize("timeout", [None, 3600])
+def test_no_call_is_long(use_variant, sleeper, monkeypatch, timeout):
+    """A Ctrl-C that the call has swallowed comes through when it ends."""
+    use_variant("win32-own")
+    with pidwait.Process(sleeper.pid) as process:
+        waits = no_call_waits(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            process.wait(timeout)
+    assert 0 < max(waits) <= 5000 and len(waits) == 2
+
+
+def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, monkeypatch):
+    """The clock goes on, the time of the call does not."""
+    use_variant("win32-own")
+    slept = []
+    clock = deadline.monotonic
+    monkeypatch.setattr(deadline, "monotonic", lambda: clock() + 3600 * len(slept))
+
+    def wait(handles, wait_all, milliseconds):
+        assert milliseconds <= 5000
+        if milliseconds:
+            slept.append(milliseconds)
+        return 258  # WAIT_TIMEOUT
+
+    with pidwait.Process(sleeper.pid) as process:
+        monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(60)
+    assert len(slept) == 1
+
+
+def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
+    """A generator that is left half-way closes it when it goes, which may be never on PyPy."""
+    opened = {}
+    create, via = calls.resolve("CreateToolhelp32Snapshot")
+    close, _ = calls.resolve("CloseHandle")
+
+    def noting(*args):
+        handle = create(*args)
+        opened[handle] = True
+        return handle
+
+    def closing(handle):
+        opened.pop(handle)
+        return close(handle)
+
+    monkeypatch.setitem(calls._resolved, "CreateToolhelp32Snapshot", (noting, via))
+    monkeypatch.setitem(calls._resolved, "CloseHandle", (closing, via))
+    entries = iter(toolhelp.entries())
+    assert next(entries) and not opened
+
+
+def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
+    """A handler that raises at the first bytecode after OpenProcess has returned."""
+    win32.Win32Handle(sleeper.pid).close()
+    gc.collect()  # of earlier tests
+    before = open_handles()
+    code = handles.Owned.__init__.__code__
+
+    def trace(frame, event, arg):
+        if frame.f_code is code:
+            raise KeyboardInterrupt
+
+    for _ in range(10):
+        sys.settrace(trace)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                win32.Win32Handle(sleeper.pid)
+        finally:
+            sys.settrace(None)
+    assert open_handles() == before
+
+
+def test_handle_is_closed_once():
+    closed = []
+    calls_before = dict(calls._resolved)
+    calls._resolved["CloseHandle"] = (closed.append, "os")
+    calls._resolved["OpenProcess"] = (lambda *args: 7, "os")
+    try:
+        owned = handles.opened("OpenProcess", 0, False, 1)
+        assert owned.number == 7
+        owned.close()
+        owned.close()
+        del owned
+        assert closed == [7]
+        handles.opened("OpenProcess", 0, False, 1)
+        assert closed == [7, 7]
+    finally:
+        calls._resolved.clear()
+        calls._resolved.update(calls_before)
+
+
+def test_code_that_a_polled_process_has_told_is_kept(use_variant, start, monkeypatch):
+    use_variant("polling")
+    child = start(*exiting(5))
+    child.wait()
+    handle = polled_win32.SnapshotHandle(child.pid)
+    monkeypatch.setitem(calls._resolved, "OpenProcess", (gone, "os"))
+    assert handle.has_exited()
+    assert handle.collect(False) == 5
 
 
 # In a console of its own: Ctrl-C goes to all processes of one.
@@ -452,9 +581,10 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     name = "\u0436\u00e9.exe"
     code = """if True:
         import sys
-        from {package}.cli import main, wait
+        from {package} import cli
+        from {package}.cli import wait
         wait._name = lambda pid: {name!r}
-        sys.exit(main(["-v", sys.argv[1]]))
+        sys.exit(cli.main(["-v", sys.argv[1]]))
     """.format(package=pidwait.__name__, name=name)
     child = start(*exiting(0, after=0.5))
     done = subprocess.run(
