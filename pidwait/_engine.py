@@ -165,10 +165,11 @@ class Engine:
         """Block until collect() may have something, or so long (None: for ever), or less."""
         self.sets.sleep(seconds)
 
-    def collect(self, exits: "Exits", last: bool = False) -> None:
+    def collect(self, exits: "Exits", last: bool = False, is_told: bool = False) -> None:
         """Append those that have exited, and whose owners have reaped: they are members no more.
 
-        With ``last`` the time is up, so that all are looked at.
+        With ``last`` the time is up, so that all are looked at, and a code that may come a moment
+        later is not waited for, unless fileno() ``is_told`` of that moment.
         """
         # After the sleep the caches are cold, and each name and call costs.
         sets, members = self.sets, self.members
@@ -176,7 +177,7 @@ class Engine:
         if sets.polled is not None:
             sets.look(last)
         with self._lock:
-            sets.take(last)
+            sets.take(last and not is_told)
             told: "deque[Any]" = sets.told  # of our members, which are Targets
             try:
                 for one in list(told):

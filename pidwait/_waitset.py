@@ -168,7 +168,7 @@ class WaitSet:
                 finally:  # Ctrl-C may come anywhere, before the other one, too
                     if held or me in sleeping:
                         self._end_turn(me, held)
-                engine.collect(exits, last)
+                engine.collect(exits, last, self._is_shown)
                 if sleeping:  # another thread, which may have more to do now, or no more
                     self._rearm()
                 if not engine:

@@ -201,6 +201,19 @@ def test_reaping_within_the_grace(hidden, monkeypatch):
         assert waiting.wait(20) == [(hidden.pid, 5)]
 
 
+def test_reaping_within_the_grace_of_somebodys_loop(hidden, monkeypatch):
+    """Its wait(0) leaves the exit to the timer, which goes off when the time is up."""
+    if not faults.kernel_tells():
+        pytest.skip("before Linux 6.15 the reaping tells no code")
+    monkeypatch.setattr(pidfd_set, "GRACE", 50.0)
+    with pidwait.WaitSet([hidden.pid]) as waiting:
+        waiting.fileno()
+        assert is_readable(waiting, 20)
+        assert waiting.wait(0) == [] and not is_readable(waiting)
+        hidden.reap()
+        assert turns_until(waiting, [(hidden.pid, 5)]) < 10
+
+
 # fileno(), and members that are polled
 
 
