@@ -96,7 +96,7 @@ def test_policy_that_comes_before_an_interrupted_wait_goes_on(use_variant, monke
     child = start_told(1)
     with pidwait.WaitSet([child]) as waiting:
         forbid(waiting, "modify", monkeypatch)
-        waiting._engine._has_lost = True
+        waiting._engine.sets._has_lost = True
         assert waiting.wait(0) == []
         child.stdin.close()
         assert waiting.wait(20) == [(child, 1)]

@@ -126,7 +126,7 @@ def test_handle_is_closed_though_a_thread_sleeps_on_it(use_variant, small, herd)
     use_variant("win32-own")
     children = herd(4)
     with pidwait.WaitSet(children) as waiting:
-        handle = waiting._engine._members[key_of(children[3])].ticket.handle
+        handle = waiting._engine.members[key_of(children[3])].ticket.handle
         os.get_handle_inheritable(handle)
         waiting.discard(children[3])
         eventually(lambda: is_closed(handle))
@@ -198,7 +198,7 @@ def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
     for place in (0, 2):  # in the first group, and in that of a thread
         children = herd(4)
         with pidwait.WaitSet(children) as waiting:
-            owner = waiting._engine._members[key_of(children[place])]
+            owner = waiting._engine.members[key_of(children[place])]
             _winapi.CloseHandle(owner.ticket.handle)
             assert waiting.wait(0.05) == []
             end(children[place + 1], 5)
@@ -320,7 +320,7 @@ def test_discarded_between_look_and_hand_over(use_variant, small, herd, monkeypa
 
     between_look_and_hand_over(monkeypatch, discard)
     with pidwait.WaitSet(children) as waiting:
-        handle = waiting._engine._members[key_of(children[2])].ticket.handle
+        handle = waiting._engine.members[key_of(children[2])].ticket.handle
         end(children[2], 6)
         assert discarded.wait(30)
         eventually(lambda: waiting._engine.sets.best._exited)

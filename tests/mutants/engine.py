@@ -52,7 +52,7 @@ MUTANTS = [
         "_kinds.py",
         "            if importer.is_me() or not exitcodes.is_our_sibling(self.pid):\n"
         "                return None\n",
-        "",
+        "            pass\n",
         "tests/test_targets.py::test_popen_whose_pid_is_a_strangers_now",
     ),
     Mutant(
