@@ -263,7 +263,7 @@ TWO_THREADS = """if True:
         exits.extend(waiting.wait())
 
     def press():
-        while not waiting._waiting[1:]:  # until the main thread waits, too
+        while len(waiting._waiting) < 2:  # until the main thread waits, too
             time.sleep(0.001)
         took.append(time.perf_counter())
         kernel32.GenerateConsoleCtrlEvent(0, 0)
