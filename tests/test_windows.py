@@ -274,7 +274,7 @@ def test_two_thousand_waits_leave_no_handle(variant, start):
     gc.collect()  # of earlier tests
     before = open_handles()
     waits(1000)
-    assert open_handles() == before
+    assert set(open_handles()) <= set(before)
 
 
 def cpu_of(function, *args):
@@ -396,7 +396,7 @@ def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
                 win32.Win32Handle(sleeper.pid)
         finally:
             sys.settrace(None)
-    assert open_handles() == before
+    assert set(open_handles()) <= set(before)
 
 
 def test_handle_is_closed_once():
