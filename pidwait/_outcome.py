@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     class Running(Enum):
         RUNNING = 0
 
-    RUNNING: Final = Running.RUNNING
+    RUNNING: Final = Running.RUNNING  # novm
     Outcome = Union[int, None, Running]
 else:
     RUNNING = object()  # an Enum takes longer to import than all of this

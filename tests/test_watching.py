@@ -26,7 +26,9 @@ def threads():
 
 
 @pytest.fixture(autouse=True)
-def no_thread_left():
+def no_thread_left(request):
+    if "variant" in request.fixturenames:
+        request.getfixturevalue("variant")  # whose end comes after the thread's
     yield
     eventually(lambda: not threads())
 
