@@ -57,7 +57,9 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
                 if target is not None:
                     code = target.confirm()
                 if code is RUNNING:
-                    code = _wait(handle, deadline, reap)
+                    code = handle.wait(deadline, reap)
+            except NotYet:
+                code = _wait_for_tracer(handle, deadline)
             finally:
                 handle.close()
     if target is not None and code is not RUNNING:
@@ -75,23 +77,20 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     return code
 
 
-def _wait(handle: "Handle", deadline: Deadline, reap: bool) -> "Outcome":
-    try:
-        return handle.wait(deadline, reap)
-    except NotYet:
-        # A tracer is told of the exit first, and our child can't be reaped before the tracer
-        # has been: ptrace(2). No event tells of that.
-        code: "list[Outcome]" = [RUNNING]
+def _wait_for_tracer(handle: "Handle", deadline: Deadline) -> "Outcome":
+    # A tracer is told of the exit first, and our child can't be reaped before the tracer has
+    # been: ptrace(2). No event tells of that.
+    code: "list[Outcome]" = [RUNNING]
 
-        def reaped() -> bool:
-            try:
-                code[0] = handle.wait(NOW, True)
-            except NotYet:
-                return False
-            return True
+    def reaped() -> bool:
+        try:
+            code[0] = handle.wait(NOW, True)
+        except NotYet:
+            return False
+        return True
 
-        poll(reaped, deadline)
-        return code[0]
+    poll(reaped, deadline)
+    return code[0]
 
 
 class Process:
@@ -180,7 +179,10 @@ class Process:
         return not reap or self._see(handle, deadline, True)
 
     def _see(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        code = _wait(handle, deadline, reap)
+        try:
+            code = handle.wait(deadline, reap)
+        except NotYet:
+            code = _wait_for_tracer(handle, deadline)
         if code is RUNNING:
             return False
         if code is not None:

@@ -18,7 +18,7 @@ from io import UnsupportedOperation
 from .. import _checks
 from .._deadline import GRACE, NOW, Deadline
 from .._errors import is_of_signal_handler, log, no_such_process, os_error
-from .._fd import close, opened, own, poll
+from .._fd import opened, own, poll
 from .._ffi import calls, linux
 from .._outcome import RUNNING, NotYet
 from .._sources import exitcodes, procfs
@@ -65,7 +65,10 @@ class PidfdHandle:
 
     def close(self) -> None:
         self.fd = -1
-        close(self._owner)
+        try:
+            self._owner.close()
+        except OSError as error:  # somebody else has closed it
+            log("close: %s", error)
 
     def wait(self, deadline: Deadline, reap: bool) -> "Outcome":
         if self._fallback is not None:
