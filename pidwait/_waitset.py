@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """WaitSet: many processes, and waiting for whichever exits next, from any number of threads."""
 
-import os
-from _thread import TIMEOUT_MAX, RLock
-from itertools import compress
 from os import getpid
 from time import monotonic
 
@@ -12,6 +9,7 @@ from ._engine import Engine
 from ._errors import warn_unclosed
 from ._kinds import find
 from ._targets import key_of
+from ._turn import LOCKS_HEED_SIGNALS, Turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
     from ._engine import Exits
     from ._targets import Proc, Target
-
-# Windows' main thread is deaf to Ctrl-C while it waits for a lock.
-_LOCK_SLICE = 0.1 if os.name == "nt" else TIMEOUT_MAX
 
 
 def _is_sooner(delay: "float | None", moment: float) -> bool:
@@ -45,8 +40,7 @@ class WaitSet:
     """
 
     # One thread at a time sleeps in the engine, and has the turn; the others that wait, wait
-    # for the turn. Who changes the set ends the sleep if it has something to tell.
-
+    # for the turn. A change ends the sleep if there is something to do sooner.
     _is_closed = True
     _warns = True
 
@@ -62,7 +56,7 @@ class WaitSet:
 
     def _start(self) -> None:
         self._pid = getpid()
-        self._turn = RLock()
+        self._turn = Turn()
         # An entry for each call that is inside sleep(), and wait(): more than one of a thread
         # whose signal handler waits, too.
         self._sleeping: "dict[object, None]" = {}
@@ -126,7 +120,10 @@ class WaitSet:
         exits: "Exits" = []
         try:
             self._wait(FOREVER if timeout is None else Deadline(timeout), exits)
-            return [(target.proc, code) for target, code in exits]
+            found = []
+            for target, code in exits:  # a comprehension would be a call
+                found.append((target.proc, code))
+            return found
         except BaseException:  # a signal handler's must not lose any
             self._engine.put_back(exits)
             self._rearm()
@@ -137,53 +134,55 @@ class WaitSet:
         if self._pid != getpid():
             self._take_over()
         engine, sleeping, me = self._engine, self._sleeping, object()
-        # The turn, while we have it. A signal handler may raise between any two bytecodes, so
-        # there is none between the lock's answer and this, nor at the release.
-        held: "list[Any]" = []
-        turn = (self._turn,)
-        acquire = self._turn.acquire
+        sets, last = engine.sets, False
         try:
             self._waiting[me] = None  # before the look whether it is closed: see close()
             if self._is_closed:
                 raise ValueError("the set is closed")
-            last = False
             while not (exits or last):
-                seconds = None if deadline is FOREVER else deadline.remaining()
-                last = seconds == 0
-                try:
-                    try:
-                        held.extend(compress(turn, map(acquire, (False,))))
-                        if not held:  # in slices, each with a look at the deadline
-                            patience = _LOCK_SLICE if seconds is None else min(seconds, _LOCK_SLICE)
-                            held.extend(compress(turn, map(acquire, (True,), (patience,))))
-                        if held:
-                            # A change from here on finds us asleep; one before is seen below.
-                            sleeping[me] = None
-                            if engine.sets.is_alarmed and not last:
-                                engine.alarm(None)
-                            if engine.members or engine.superseded:
-                                engine.sets.sleep(seconds)
-                    finally:
-                        self._end_turn(me, held)
-                finally:  # Ctrl-C may come anywhere, before the other one, too
-                    if held or me in sleeping:
-                        self._end_turn(me, held)
+                if deadline is FOREVER and LOCKS_HEED_SIGNALS:
+                    with self._turn.lock:
+                        # A change from here on finds us asleep; one before is seen below.
+                        sleeping[me] = None
+                        if sets.is_alarmed:
+                            engine.alarm(None)
+                        if engine.members or engine.superseded:
+                            sets.sleep(None)
+                    sleeping.pop(me, None)
+                else:
+                    last = self._sleep_until(deadline, me)
                 engine.collect(exits, last, self._is_shown)
                 if sleeping:  # another thread, which may have more to do now, or no more
                     self._rearm()
-                if not engine:
+                if not (engine.members or engine.superseded):
                     return
         finally:
+            sleeping.pop(me, None)
             self._waiting.pop(me, None)
             if self._is_closed:
                 self._close_unused()
-            elif self._is_shown or engine.sets.is_alarmed:
+            elif self._is_shown or sets.is_alarmed:
                 self._rearm()
 
-    def _end_turn(self, me: object, held: "list[Any]") -> None:
+    def _sleep_until(self, deadline: Deadline, me: object) -> bool:
+        """Sleep once, when it is our turn; whether the deadline is over."""
+        engine, seconds = self._engine, deadline.remaining()
+        held: "list[Any]" = []
+        try:
+            try:
+                self._turn.take(held, seconds)
+                if held:
+                    self._sleeping[me] = None
+                    if engine.sets.is_alarmed and seconds != 0:
+                        engine.alarm(None)
+                    if engine:
+                        engine.sets.sleep(seconds)
+            finally:
+                self._turn.give(held)
+        finally:  # Ctrl-C may come anywhere, before the other one, too
+            self._turn.give(held)
         self._sleeping.pop(me, None)
-        if held:
-            next(map(RLock.release, map(held.pop, (0,))))
+        return seconds == 0
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""

@@ -191,7 +191,7 @@ def test_imports_have_no_circle():
 
 CORE = (
     "process waiting watching _engine _targets _checks _deadline _outcome _fork _fd _guard _errors "
-    "_config _highfds _combined _kinds _waitset _queue _handle"
+    "_config _highfds _combined _kinds _waitset _queue _handle _turn"
 ).split()
 CORE_FOLDERS = "_backends", "_sources", "_ffi"
 OUTSIDE = set(

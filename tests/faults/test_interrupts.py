@@ -95,7 +95,7 @@ def waited_for_again(backend, by_another_thread, has_exited):
     """Whenever a wait is interrupted, the next one of the same set is right."""
     # Not the rest for another thread: a ``with`` that is left can be traced before it gives the
     # lock back, where no signal is handled.
-    files = ("_waitset.py",) if by_another_thread else FILES
+    files = ("_waitset.py", "_turn.py") if by_another_thread else FILES
     number, reached = 0, True
     while reached:
         number += 1

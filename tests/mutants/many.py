@@ -98,10 +98,9 @@ MUTANTS = [
     ),
     Mutant(
         "turn to sleep that Ctrl-C keeps",
-        "_waitset.py",
-        "                        held.extend(compress(turn, map(acquire, (False,))))\n",
-        "                        if acquire(False):\n"
-        "                            held.append(self._turn)\n",
+        "_turn.py",
+        "        held.extend(compress((self.lock,), map(self.lock.acquire, (False,))))\n",
+        "        if self.lock.acquire(False):\n            held.append(self.lock)\n",
         "tests/faults/test_interrupts.py::test_waited_for_again[True-True]",
     ),
     Mutant(
