@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -21,6 +22,7 @@ from .processes import (
     WINDOWS,
     Herd,
     Keeper,
+    eventually,
     exiting_when_told,
     is_open,
     patience_with_wine,
@@ -182,6 +184,9 @@ def nothing_left():
         return
     before = open_fds()
     yield
+    # The thread of watch() closes its set after it has told of the last exit.
+    name = pidwait.__name__ + ".watching"
+    eventually(lambda: name not in [thread.name for thread in threading.enumerate()])
     if open_fds() != before:
         gc.collect()
     assert open_fds() == before
