@@ -7,7 +7,7 @@ The life of a target:
     open        a handle, or a place in a set, by the pid
     confirm()   asked again: the pid may already belong to another process, if the object's
                 own was reaped before the handle was opened
-    wait        the handle, or the set, tells of the exit
+    wait        the handle, or the set, reports the exit
     settle()    the owner reaps; it never blocks, so RUNNING says: not yet, ask again
 
 The object's own code runs in all three, and may do anything. What it raises is logged, and

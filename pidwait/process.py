@@ -79,7 +79,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
 
 def _wait_for_tracer(handle: "Handle", deadline: Deadline) -> "Outcome":
     # A tracer is told of the exit first, and our child can't be reaped before the tracer has
-    # been: ptrace(2). No event tells of that.
+    # been: ptrace(2). No event says so.
     code: "list[Outcome]" = [RUNNING]
 
     def reaped() -> bool:

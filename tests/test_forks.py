@@ -72,7 +72,7 @@ def test_popen_whose_lock_was_held(either, start, way, monkeypatch):
     popen._waitpid_lock.acquire()
 
     def wait():
-        # Who may not see the status in /proc is not told it.
+        # /proc shows the status only to those who may see it.
         assert way(popen) in ((3,) if os.getuid() == 0 else (3, None))
 
     try:

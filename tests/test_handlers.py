@@ -4,16 +4,14 @@
 import errno
 import os
 import signal
-import sys
 
 import pytest
 
 from . import pidwait
+from .faults import at_line
 from .processes import become_zombie, exiting, not_on_windows
 
 pytestmark = not_on_windows("alarms")
-
-FOLDER = os.path.dirname(pidwait.__file__)
 
 
 @pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
@@ -99,7 +97,7 @@ def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
                 seen += waiting.wait(0)
                 waiting.add(other)
 
-            with at_line(number, use) as line:
+            with at_line(number, use, None) as line:
                 while len(waiting) > 1:
                     seen += waiting.wait(0)
             assert waiting.wait(0) == []
@@ -111,28 +109,3 @@ def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
             os.waitpid(pid, 0)
             herd.pids.remove(pid)
     assert number > 50
-
-
-class at_line:
-    """In the block, call a function once, right before the n-th line that a wait runs."""
-
-    def __init__(self, number, function):
-        self._left, self._function, self.reached = number, function, False
-
-    def __enter__(self):
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *exc_info):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(FOLDER):
-            return None
-        if event == "line":
-            self._left -= 1
-            if self._left == 0:
-                self.reached = True
-                sys.settrace(None)
-                self._function()
-        return self._trace

@@ -175,7 +175,7 @@ def watch(pid: int) -> Queue:
 
 
 def register(queue: Queue, pid: int, udata: int = 0) -> int:
-    """Have the kqueue tell of the process, with that in the event; return what was asked for.
+    """Watch the process; its event carries ``udata``. Return the fflags that were asked for.
 
     BlockingIOError where it is exiting, or a zombie, and can't be watched any more.
     """

@@ -32,7 +32,7 @@ _BATCH = 256
 
 
 class _Entry:
-    """A process: who waits for it, what the kqueue was asked for, and what it has told."""
+    """A process: the members that wait for it, what was asked of the kqueue, and its answer."""
 
     __slots__ = ("code", "fflags", "members", "number", "pid", "until")
 

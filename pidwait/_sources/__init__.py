@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each system tells of processes: for exit codes, for polling, for looking at them.
+"""What each system shows of processes: for exit codes, for polling, for looking at them.
 
     exitcodes   a pid, a child or a pidfd: kill(2), waitid(2), PIDFD_GET_INFO
     procfs      Linux: /proc

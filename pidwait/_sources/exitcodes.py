@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the system tells of a process by its pid or pidfd: whose it is, and its exit code.
+"""What the system says about a process, by pid or pidfd: whose child, and its exit code.
 
 A code is certain, or None. What can tell it depends on whose child it is, and on whether it
 has been reaped:
@@ -145,7 +145,7 @@ def exists(pid: int) -> bool:
 
 
 def from_zombie(pid: "int | None") -> "int | None":
-    """The exit code that /proc tells of a zombie.
+    """The exit code that /proc shows for a zombie.
 
     None where there is none, or it may not be seen. It is up to the caller to make sure that
     the pid still belongs to the same process.
