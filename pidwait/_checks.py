@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What works here: each check asks the system once, by a real call, and is remembered.
+"""What works here: each check makes a real call once, and its answer is remembered.
 
-A check is a function that raises an OSError with the reason why something can't be used.
+A check is a function that raises an OSError if something can't be used; the error says why.
 """
 
 import os
 
-from ._errors import TRANSIENT, log
+from ._errors import TRANSIENT, log, raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 
     Check = Callable[[], object]
 
-# What a check found: None, or the error that tells the reason.
+# What each check found: None, or the error that says why.
 _answers: "dict[Check, OSError | None]" = {}
+_UNASKED = OSError()
 _asked_by: "list[int]" = []
 
 
 def ask(check: "Check") -> "OSError | None":
-    """The error that ``check()`` raises, or None; asked once.
+    """The error that ``check()`` raises, or None; ``check`` is called once.
 
     A transient failure, such as having no file descriptor left, says nothing about the
-    system: it is not remembered, and counts as available.
+    system: it is not remembered, and the answer is None.
     """
     _forget_in_forked_child()
-    try:
-        return _answers[check]
-    except KeyError:
-        pass
+    known = _answers.get(check, _UNASKED)
+    if known is not _UNASKED:
+        return known
     try:
         check()
         error = None
     except OSError as caught:
+        raise_of_handler(caught)
         if caught.errno in TRANSIENT:
             return None
         error = caught
@@ -46,7 +47,7 @@ def ask(check: "Check") -> "OSError | None":
 
 
 def _forget_in_forked_child() -> None:
-    # It can be in another PID namespace, under the same /proc.
+    # The child can be in another PID namespace, but see the same /proc.
     if hasattr(os, "register_at_fork"):  # Python 3.7
         if not _asked_by:
             os.register_at_fork(after_in_child=_answers.clear)  # novm
@@ -57,8 +58,13 @@ def _forget_in_forked_child() -> None:
 
 
 def is_known(check: "Check") -> bool:
-    """Whether the answer is remembered; it is not after a transient failure."""
+    """Whether the answer is remembered: a transient failure is not."""
     return check in _answers
+
+
+def is_known_to_work(check: "Check") -> bool:
+    """Whether it works, as far as is known without calling it."""
+    return _answers.get(check, check) is None
 
 
 def works(check: "Check") -> bool:
@@ -66,16 +72,16 @@ def works(check: "Check") -> bool:
 
 
 def surely_works(check: "Check") -> bool:
-    """False also where it could not be asked."""
+    """As works(), but False after a transient failure."""
     return works(check) and check in _answers
 
 
 def still_works(check: "Check") -> bool:
-    """Ask again: a policy may have come since."""
+    """As surely_works(), but check again: a policy may have been set since."""
     _answers.pop(check, None)
     return surely_works(check)
 
 
 def forget() -> None:
-    """Ask again at the next need."""
+    """Check again at the next need."""
     _answers.clear()

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The best set for all that it can wait for, and the polled set for the rest.
+"""A set made of two: the best set that works here, and the polled set for the rest.
 
-What the best set can't do, for one member or from some moment on, is done by looking again
-and again. When file descriptors become free, they go to those that are polled for want of one.
+What the best set can't do, for one member or from some moment on, is done by polling. When
+file descriptors become free, they go to members that are polled because none was left.
 """
 
-from collections import deque
 from io import UnsupportedOperation
 from itertools import islice
 from time import monotonic
 
-from ._backends import open_set
 from ._backends.polling_set import PolledSet
-from ._errors import is_of_signal_handler, log
+from ._backends.sets import open_set
+from ._errors import is_of_signal_handler, log, pass_over
+from ._queue import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _FOREVER = float("inf")
 
 
 class CombinedSet:
-    """As a Set, see contract, but that nothing fails; what has exited is put into ``told``.
+    """A Set (see contract) whose methods do not fail; it puts the exits into ``told``.
 
-    All but sleep() and look() is called with the lock of whoever shares it.
+    All methods but sleep() and look() are called with the lock of the threads that share it.
     """
 
     def __init__(self, shared: bool, waiting: "Callable[[], Iterable[Member]]") -> None:
@@ -36,17 +36,17 @@ class CombinedSet:
         if isinstance(self.best, PolledSet):
             self.polled = self.best
         self.told: "deque[tuple[Member, Outcome]]" = deque()
-        self.is_alarmed = False  # by alarm(), with more than None
-        self.wakes_at = _FOREVER  # when the last sleep() ends by itself
-        # All that neither of the sets has told.
+        self.is_alarmed = False  # by alarm(), with a number
+        self.wakes_at = _FOREVER  # when the latest sleep() ends by itself
+        # Returns the members whose exit neither set has told.
         self._waiting = waiting
         self._has_lost = False
         self._broken: "OSError | None" = None
-        # Those that are polled for want of a file descriptor, perhaps.
+        # Members that are polled, perhaps because no file descriptor was left.
         self._without_room: "dict[Member, None]" = {}
 
     def take_over(self) -> None:
-        """In a forked child: the threads that sleep, and the epoll, are the parent's."""
+        """Go on in a forked child: the sleeping threads and the epoll are the parent's."""
         if self.best is self.polled:
             self.best = self.polled = self.polled.forked()
             return
@@ -68,10 +68,10 @@ class CombinedSet:
             self._poll(member, why)
 
     def _poll(self, member: "Member", why: OSError) -> None:
-        """Look again and again at a member that the best set can't wait for."""
+        """Poll a member that the best set can't wait for."""
         if not isinstance(why, ProcessLookupError):
             log("pid %s is polled: %s", member.pid, why)
-            if member.pid is None:  # only its object can tell
+            if member.pid is None:  # then only the object can tell
                 self.add_look(member, member.known)
                 return
             if not self._polled_set().add([member]):
@@ -80,7 +80,7 @@ class CombinedSet:
         self.told.append((member, None))
 
     def add_look(self, member: "Member", look: "Callable[[], Outcome]") -> None:
-        """Have ``look()`` asked again and again, until it does not say RUNNING."""
+        """Call ``look()`` again and again until it does not return RUNNING."""
         self._polled_set().add_look(member, look)
 
     def _polled_set(self) -> PolledSet:
@@ -102,7 +102,7 @@ class CombinedSet:
         return self.polled is not None and self.polled.has_exited(member)
 
     def sleep(self, seconds: "float | None") -> None:
-        self.wakes_at = _FOREVER  # before the look at what there is to do: see WaitSet
+        self.wakes_at = _FOREVER  # before the check for work: see WaitSet
         if self.told or self._has_lost or self._broken:
             return
         if self.polled is not None:
@@ -121,7 +121,7 @@ class CombinedSet:
             raise
 
     def look(self, last: bool) -> None:
-        """Look at those that are polled if it is time, or the ``last`` time."""
+        """Look at the polled members if it is time to, or if this is the ``last`` look."""
         if self.polled is not None and (last or self.polled.delay() == 0):
             self.polled.look()
 
@@ -134,7 +134,7 @@ class CombinedSet:
                 self._has_lost = False
             self.best.take(self.told.append, last)
         except BaseException as error:
-            # A policy that came after the first use, for one.
+            # For example, a policy was set after the first use.
             if isinstance(error, OSError) and not is_of_signal_handler(error):
                 self._poll_all(error)
             else:
@@ -144,11 +144,12 @@ class CombinedSet:
             self.polled.take(self.told.append, last)
 
     def _poll_all(self, error: OSError) -> None:
-        """Go on without the best set."""
+        """Poll all members, and go on without the best set."""
         old, polled = self.best, self._polled_set()
         if old is polled:
+            self._broken = None
             raise error
-        log("all are polled: %s", error)
+        log("all processes are polled: %s", error)
         self.best = polled
         self._broken = None
         told = {member for member, _ in self.told}
@@ -158,14 +159,14 @@ class CombinedSet:
         old.close()
 
     def use_room(self, count: int) -> None:
-        """Give the file descriptors of so many exits to those that are polled for want of one."""
+        """After ``count`` exits, give their file descriptors to members that lack one."""
         polled = self.polled
         for member in list(islice(self._without_room, count)):
             if polled is None or self.best is polled or member not in polled:
                 del self._without_room[member]
             elif self.best.add([member]):
                 return
-            # The pid still belonged to its process if that has not exited since.
+            # The pid was still the same process's if that has not exited since.
             elif polled.has_exited(member):
                 self.best.discard(member)
             else:
@@ -185,14 +186,14 @@ class CombinedSet:
     def alarm(self, seconds: "float | None") -> None:
         if seconds is not None:
             self.is_alarmed = True
-        # Without a timer it goes off at once, which is too often, not too late.
+        # Without a timer it goes off at once: that is too early, but never too late.
         for when in (seconds, 0):
             try:
                 self.best.alarm(when)
                 self.is_alarmed = when is not None
                 return
             except OSError as error:
-                log("without a timer: %s", error)
+                pass_over(error, "without a timer")
 
     def fileno(self) -> int:
         try:

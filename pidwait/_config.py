@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The environment variables that force a choice.
 
-Their names stay the same in a vendored copy: who debugs a program that has one
-somewhere inside looks for the documented names.
+Their names stay the same in a vendored copy: somebody who debugs a program that contains one
+looks for the documented names.
 """
 
 import os
@@ -12,7 +12,7 @@ FFI = "PIDWAIT_FFI"
 
 
 def choice(variable: str, *allowed: str) -> str:
-    """The value of an environment variable, "auto" where it is unset or empty."""
+    """The value of an environment variable; "auto" if it is unset or empty."""
     value = os.environ.get(variable) or "auto"
     if value != "auto" and value not in allowed:
         raise ValueError(

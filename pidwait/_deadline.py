@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Time-outs: checked, and turned into what is left of them, in one place. And poll()."""
+"""Time-outs: checking them, and telling how much is left. And polling: intervals, poll()."""
 
 import time
 from time import monotonic
@@ -9,29 +9,29 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
 _FOREVER = float("inf")
-_INT_MAX = 2**31 - 1  # of milliseconds: 24.8 days, the most that poll(2) can take
+_INT_MAX = 2**31 - 1  # milliseconds, 24.8 days: the most that poll(2) takes
 
-# Seconds between two looks where no event tells.
+# Seconds between two looks when polling.
 SHORTEST = 0.0001
 LONGEST = 0.04
 
-_SHARE = 30  # looking takes one part of so many of the time: less than 5 %
+_SHARE = 30  # looking takes 1/30 of the time: less than 5 %
 
-# How long a wait goes on, in seconds, for the exit code of a process that has exited, when
-# only its reaping, which is due any moment, will tell the code.
+# When a process has exited, but only the reaping will tell its exit code, and is due any
+# moment, a wait goes on for so many seconds.
 GRACE = 0.01
 
 
 class Deadline:
-    """The moment at which a time-out, in seconds, ends.
+    """The moment at which a time-out ends, which is in seconds.
 
-    None and infinity never end; 0 and less have ended, so that one look is all.
+    None and infinity never end; 0 and less have ended already: there is one look.
     """
 
     __slots__ = ("_at", "timeout")
 
     def __init__(self, timeout: "float | None") -> None:
-        self.timeout = timeout
+        self.timeout: "float | None" = timeout
         seconds = _FOREVER if timeout is None else _seconds(timeout)
         self._at = _FOREVER if seconds == _FOREVER else monotonic() + seconds
 
@@ -39,20 +39,20 @@ class Deadline:
         return self._at <= monotonic()
 
     def remaining(self) -> "float | None":
-        """Seconds that are left, at least 0; None for ever."""
+        """The seconds that are left, at least 0; None if it never ends."""
         if self._at == _FOREVER:
             return None
         return max(0.0, self._at - monotonic())
 
     def at_most(self, seconds: float) -> float:
-        """``seconds``, or what is left if that is less."""
+        """``seconds``, or the seconds that are left if they are fewer."""
         remaining = self.remaining()
         return seconds if remaining is None else min(seconds, remaining)
 
     def milliseconds(self) -> "int | None":
-        """What is left for one poll(2), rounded up; None for ever.
+        """The time-out for one poll(2), rounded up; None if it never ends.
 
-        A long wait takes several, each followed by a look at the clock.
+        A long wait takes several calls, with a look at the clock after each.
         """
         if self._at == _FOREVER:
             return None
@@ -90,14 +90,14 @@ def intervals() -> "Iterator[float]":
 
 
 def share(cost: float) -> float:
-    """Seconds to stand still after a look that cost so many: it has 5 % of a core at most."""
+    """Seconds to pause after a look that took ``cost`` seconds: looking takes 1/30 of the time."""
     return cost * (_SHARE - 1)
 
 
 def poll(look: "Callable[[], bool]", deadline: Deadline) -> bool:
-    """Look until ``look()`` is true or the deadline is over; return which.
+    """Call ``look()`` until it is true or the deadline is over; return whether it was true.
 
-    There is one look after the deadline, so that a wait is never cut short.
+    The last look is after the deadline, so that a wait is never cut short.
     """
     for delay in intervals():
         expired = deadline.expired()

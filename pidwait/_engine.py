@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The engine: many targets, and finding out which of them have exited.
+"""The engine: it holds many targets, and finds out which of them have exited.
 
-It starts no thread, and sleeps in the thread that calls sleep(), nowhere else. Whoever drives
-it calls sleep() and collect() in turns, or polls fileno() and calls collect(). It may be used
-from several threads: its lock is held for its own state alone, never while it sleeps, nor
-while an owner's code runs.
+It starts no thread, and sleeps only in the thread that calls sleep(). Its caller calls sleep()
+and collect() in turns, or polls fileno() and calls collect(). Several threads may use it: its
+lock protects its own state, and is not held while it sleeps, or while an owner's code runs.
 
 Between its exit and its report a target is in one of four places:
 
-    sets.told   a set has told
-    settling    its owner is asked to reap, by one thread, which may take its time
-    unsettled   its owner has not reaped yet, and is asked again
-    exits       the list of whoever called collect(), who reports it
+    sets.told   a set has reported the exit
+    settling    a thread is asking the owner to reap, which may take long
+    unsettled   the owner has not reaped yet, and is asked again
+    exits       the list of the caller of collect(), which reports it
 
-What an exception of a signal handler interrupts is found again in one of them: a target goes
-to the next place before it leaves the last, and is reported once, as long as it is a member.
-What a signal handler does with the same set in the middle of all this comes out right, too.
+A target enters the next place before it leaves the last one. So if a signal handler raises
+anywhere, the target is still in one of them; and it is reported once, as it leaves the members
+then. A signal handler may also use the same set at any moment.
 """
 
 from _thread import RLock
-from functools import partial
 from os import getpid
 
 from . import _backends
 from ._combined import CombinedSet
 from ._deadline import NOW
+from ._errors import raise_of_handler
 from ._outcome import RUNNING
 from ._queue import drop
 from ._targets import Target
@@ -39,41 +38,41 @@ if TYPE_CHECKING:
 
     Exits = list[tuple[Target, int | None]]  # novm
 
-# How many are registered at a time, with the limit of file descriptors raised.
+# How many targets are added at a time, while the limit of file descriptors is raised.
 _CHUNK = 64
 
 
 class Engine:
     def __init__(self, shared: bool) -> None:
         self.pid = getpid()
-        # Reentrant, for signal handlers; what it covers can be interrupted anywhere.
+        # Reentrant: a signal handler can interrupt its holder anywhere, and need it, too.
         self._lock = RLock()
-        # Those that have not been reported, by their keys.
+        # Targets that have not been reported, by their keys.
         self.members: "dict[object, Target]" = {}
-        # The same, but each has exited, and its pid has been added again for another process.
+        # More of them: each has exited, and its pid has been added again for another process.
         self.superseded: "dict[Target, object]" = {}
-        # Those that have exited, and whose owners have not reaped: the codes seen from outside.
+        # Targets that have exited, but that their owners have not reaped: the codes seen so far.
         self._unsettled: "dict[Target, int | None]" = {}
-        # Those whose owners a thread asks to reap, and others leave to it.
+        # Targets whose owners one thread is asking to reap; other threads leave them alone.
         self._settling: "dict[Target, int | None]" = {}
         self._is_closed = False
         self.sets = CombinedSet(shared, lambda: list(self))
 
     def __len__(self) -> int:
-        """How many have not been reported yet."""
+        """How many targets have not been reported yet."""
         return len(self.members) + len(self.superseded)
 
     def __contains__(self, key: object) -> bool:
         return key in self.members
 
     def __iter__(self) -> "Iterator[Target]":
-        """Those that have not been reported yet, as they are now."""
+        """A copy of the targets that have not been reported yet."""
         return iter(list(self.superseded) + list(self.members.values()))
 
     def take_over(self) -> None:
-        """Make the copy in a forked child its own: the parent's threads are not there.
+        """Let a forked child use its copy: the parent's threads are not there.
 
-        It comes before anything else where ``pid`` is not that of this process.
+        If ``pid`` is not that of this process, this must be called before anything else.
         """
         self.pid = getpid()
         self._lock = RLock()
@@ -83,7 +82,7 @@ class Engine:
             self._settling.clear()
 
     def add(self, targets: "Sequence[Target]") -> None:
-        """Wait for these, too; those whose key is there already change nothing."""
+        """Wait for these targets, too; ignore one whose key is there already."""
         for start in range(0, len(targets), _CHUNK):
             self._add(targets[start : start + _CHUNK])
 
@@ -93,21 +92,24 @@ class Engine:
         try:
             with self._lock:
                 self._check_open()
-                self._enter(zip(targets, known), entered)
-            for target in entered:
+                unknown = self._enter(zip(targets, known), entered)
+            for target in unknown:
                 if type(target) is not Target:
                     self._confirm(target)
-        except BaseException:  # a signal handler's: none of these has been added
+        except BaseException:  # a signal handler has raised: then none of these is added
             for target in entered:
                 self._drop(target)
             raise
 
-    def _enter(self, targets: "Iterable[tuple[Target, Outcome]]", entered: "list[Target]") -> None:
+    def _enter(
+        self, targets: "Iterable[tuple[Target, Outcome]]", entered: "list[Target]"
+    ) -> "list[Target]":
+        """Make them members; return those that are not known to have exited."""
         unknown = []
         for target, code in targets:
             there = self.members.get(target.key)
             if there is not None:
-                # An object stands for one process, a pid for one after the other.
+                # An object stands for one process; a pid can stand for another one later.
                 if type(there) is not Target or not self._is_anothers(there):
                     continue
                 self.superseded[there] = None
@@ -119,14 +121,16 @@ class Engine:
             else:
                 self.sets.told.append((target, code))
         self.sets.add(unknown)
+        return unknown
 
     def _is_anothers(self, target: Target) -> bool:
-        """Whether the pid of a member belongs to another process by now."""
+        """Whether the pid of a member belongs to another process now."""
         if target.pid is None or not self.sets.has_exited(target):
             return False
         try:
             handle = _backends.open_handle(target.pid)
-        except OSError:
+        except OSError as error:
+            raise_of_handler(error)
             return False
         try:
             return handle.wait(NOW, False) is RUNNING
@@ -137,11 +141,10 @@ class Engine:
         code = target.confirm()
         if code is not RUNNING:
             with self._lock:
-                self.sets.discard(target)
                 self.sets.told.append((target, code))
 
     def discard(self, key: object) -> None:
-        """Do not report this one any more, if it is there."""
+        """Do not report this target any more; nothing happens if it is not a member."""
         with self._lock:
             self._check_open()
             found = [target for target in self.superseded if target.key == key]
@@ -162,14 +165,14 @@ class Engine:
         self._unsettled.pop(target, None)
 
     def sleep(self, seconds: "float | None") -> None:
-        """Block until collect() may have something, or so long (None: for ever), or less."""
+        """Block until collect() may find an exit, for ``seconds`` at most (None: no limit)."""
         self.sets.sleep(seconds)
 
     def collect(self, exits: "Exits", last: bool = False, is_told: bool = False) -> None:
-        """Append those that have exited, and whose owners have reaped: they are members no more.
+        """Append the targets that have exited, and that their owners have reaped, and drop them.
 
-        With ``last`` the time is up, so that all are looked at, and a code that may come a moment
-        later is not waited for, unless fileno() ``is_told`` of that moment.
+        With ``last`` the time is up: all are looked at, and a code that may come a moment later
+        is not waited for, unless fileno() becomes readable at that moment: ``is_told``.
         """
         # After the sleep the caches are cold, and each name and call costs.
         sets, members = self.sets, self.members
@@ -178,7 +181,7 @@ class Engine:
             sets.look(last)
         with self._lock:
             sets.take(last and not is_told)
-            told: "deque[Any]" = sets.told  # of our members, which are Targets
+            told: "deque[Any]" = sets.told  # its members are Targets
             try:
                 for one in list(told):
                     target = one[0]
@@ -204,39 +207,40 @@ class Engine:
             self._settle(exits, last)
 
     def _is_ours_all_the_same(self, target: Target, found: "Target | None") -> bool:
-        """Whether we are to report a target, though its key stands for another one or for none.
+        """Whether to report a target though its key stands for another target, or for none.
 
-        A signal handler may wait on the same set: of it and what it interrupts, one gets it.
+        A signal handler may wait on the same set as the code that it interrupts: only one of
+        the two reports the target.
         """
         if found is not None:
             self.members[target.key] = found
         return self.superseded.pop(target, self) is None
 
     def _enter_again(self, told: "Iterable[tuple[Target, Any]]") -> None:
-        """Make those members again that an exception has kept from being reported."""
+        """Make these members again: an exception has prevented their report."""
         for target, _ in list(told):
             if target.is_member and self.members.setdefault(target.key, target) is not target:
                 self.superseded[target] = None
 
     def _settle(self, exits: "Exits", last: bool) -> None:
-        """Have the owners reap, without the lock: they may do anything."""
+        """Ask the owners to reap, without the lock: their code may do anything."""
         told: "deque[Any]" = self.sets.told
         ours: "Exits" = []
-        with self._lock:
-            for one in list(told):
-                target, code = one
-                if target.is_member:
-                    ours.append((target, code))
-                    self._settling[target] = code
-                drop(told, one)
-            if last:
-                ours += self._unsettled.items()
         try:
+            with self._lock:
+                for one in list(told):
+                    target, code = one
+                    if target.is_member:
+                        ours.append((target, code))
+                        self._settling[target] = code
+                    drop(told, one)
+                if last:
+                    ours += self._unsettled.items()
             for target, code in ours:
                 outcome = target.settle(code, last)
                 with self._lock:
                     self._end_settling(target, code, outcome, exits)
-        except BaseException:  # what a signal handler raised, or Ctrl-C
+        except BaseException:  # a signal handler has raised, as Ctrl-C's does
             with self._lock:
                 self._enter_again(ours)
                 told.extend(one for one in ours if one[0] in self._settling)
@@ -250,7 +254,7 @@ class Engine:
         if target.is_member and outcome is RUNNING:
             if target not in self._unsettled:
                 self._unsettled[target] = code
-                self.sets.add_look(target, partial(target.settle, code))
+                self.sets.add_look(target, lambda: target.settle(code))
         else:
             found = self.members.pop(target.key, None) if target.is_member else None
             if target.is_member and (found is target or self._is_ours_all_the_same(target, found)):
@@ -260,7 +264,7 @@ class Engine:
         self._settling.pop(target, None)
 
     def put_back(self, exits: "Exits") -> None:
-        """Report these again: an exception keeps them from whoever waited for them."""
+        """Have these reported again: an exception keeps the caller from getting them."""
         with self._lock:
             for target, _ in exits:
                 target.is_member = True
@@ -269,18 +273,18 @@ class Engine:
         del exits[:]
 
     def delay(self) -> "float | None":
-        """Seconds until collect() is to be called though nothing has happened; else None."""
+        """Seconds until collect() must be called even if there is no event; else None."""
         with self._lock:
             return self.sets.delay()
 
     def alarm(self, seconds: "float | None") -> None:
-        """End a sleep(), and make fileno() readable, in so many seconds; None: never."""
+        """End a sleep(), and make fileno() readable, after ``seconds``; None: never."""
         with self._lock:
             if not self._is_closed:
                 self.sets.alarm(seconds)
 
     def fileno(self) -> int:
-        """A file descriptor that is readable when collect() may have something."""
+        """A file descriptor that is readable when collect() may find an exit."""
         with self._lock:
             self._check_open()
             return self.sets.fileno()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Errors and messages: made in one place, so that they read alike."""
 
-# warnings' core, so that nothing is imported at the interpreter's end.
+# The core of warnings: then nothing has to be imported when the interpreter shuts down.
 import _warnings
 import errno
 import os
@@ -10,20 +10,42 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import Any, TypeVar  # novm
 
-# Errors that may be gone at the next call: never remembered, never a reason to give a
-# backend up for good.
+    C = TypeVar("C", bound="type[Any]")
+
+# Errors that may not come at the next call: they are not remembered, and are no reason to give
+# up a backend for good.
 TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
-class TimeoutExpired(TimeoutError):
-    """The process was still running when the time was up.
+def public(cls: "C") -> "C":
+    """Make the package the module of a class: that is where its users import it from."""
+    # And of its methods: from Python 3.13 on pydoc shows their module if it is another one.
+    for value in (cls, *vars(cls).values()):
+        named = getattr(value, "__func__", value)  # of a classmethod
+        if named is cls or isinstance(named, type(public)):
+            named.__module__ = __package__ or __name__
+    return cls
 
-    ``pid`` is its process ID and ``timeout`` what the caller gave, in seconds.
+
+@public
+class TimeoutExpired(TimeoutError):
+    """The process was still running when the time was up: a built-in TimeoutError.
+
+    ``pid`` is the pid of the process, or of one of them if there were several; ``timeout``
+    is the time-out in seconds, as the caller gave it. ``errno`` is None.
+
+    >>> import os
+    >>> try:
+    ...     wait(os.getpid(), timeout=0)
+    ... except TimeoutExpired as error:
+    ...     print(error.timeout, error.pid == os.getpid())
+    0 True
     """
 
-    # OSError takes two arguments for errno and strerror; with an __init__ of
-    # our own it sees only what is passed on, and ``errno`` stays None.
+    # OSError takes two arguments for errno and strerror. With an __init__ of our own it sees
+    # only the one that we pass on, and ``errno`` stays None.
     def __init__(self, pid: "int | None", timeout: "float | None") -> None:
         super().__init__("process %s was still running after %s seconds" % (pid, timeout))
         self.pid = pid
@@ -34,19 +56,18 @@ class TimeoutExpired(TimeoutError):
 
 
 def os_error(code: int, call: str, pid: "int | None", text: "str | None" = None) -> OSError:
-    """The OSError subclass for an errno, naming the call and the process."""
+    """The OSError subclass for an errno; its message names the call and the process."""
     return OSError(code, "%s (%s, pid %s)" % (text or os.strerror(code), call, pid))
 
 
-def no_such_process(pid: "int | None", why: "str | None" = None) -> OSError:
-    text = "No such process" if why is None else why
-    return ProcessLookupError(errno.ESRCH, "%s (pid %s)" % (text, pid))
+def no_such_process(pid: "int | None", why: str = "No such process") -> OSError:
+    return ProcessLookupError(errno.ESRCH, "%s (pid %s)" % (why, pid))
 
 
 def log(message: str, *args: object) -> None:
-    """Tell the logger of the package, if this program uses logging at all.
+    """Write to the package's logger, if the program has imported logging.
 
-    It is not imported for it: with no file descriptor left, an import fails.
+    We do not import it: with no file descriptor left, an import fails.
     """
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
     if get_logger is not None:
@@ -54,14 +75,14 @@ def log(message: str, *args: object) -> None:
 
 
 def warn_unclosed(resource: object) -> None:
-    """A ResourceWarning, of a ``__del__``."""
+    """Warn in a ``__del__``, by a ResourceWarning."""
     _warnings.warn("unclosed %r" % resource, ResourceWarning, 3, resource)
 
 
 def is_of_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler raised it, in the middle of the code that seems to have."""
-    # A handler can be any callable, and may have put another one in its place before it
-    # raised. But it is given the frame that it interrupts.
+    """Whether the error comes from a signal handler, which ran in the middle of other code."""
+    # A handler can be any callable, and may have installed another handler before it raised.
+    # But its second argument is the frame that it interrupts: look for that in its variables.
     traceback, interrupted = error.__traceback__, None
     while traceback is not None:
         frame = traceback.tb_frame
@@ -71,8 +92,20 @@ def is_of_signal_handler(error: BaseException) -> bool:
     return False
 
 
+def raise_of_handler(error: BaseException) -> None:
+    """Raise the error again if a signal handler raised it: it is not the system's answer."""
+    if is_of_signal_handler(error):
+        raise error
+
+
+def pass_over(error: BaseException, message: str, *args: object) -> None:
+    """Log an error and go on; but raise it again if a signal handler raised it."""
+    raise_of_handler(error)
+    log(message + ": %s", *args, error)
+
+
 def _has(frame: "FrameType", wanted: object) -> bool:
-    """Whether one of its local variables, or a tuple of ``*args``, is it."""
+    """Whether the object is a local variable of the frame, or in a tuple such as ``*args``."""
     values = frame.f_locals.values()
     return any(
         value is wanted or (type(value) is tuple and any(one is wanted for one in value))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a fork leaves in the child: copies of objects whose threads stayed in the parent."""
+"""Telling whether an object is a copy in a forked child; its threads exist in the parent only."""
 
 import os
 
 
 class Creator:
-    """The process that made an object.
+    """The process that created an object.
 
-    In a forked child the object is a copy: its locks may be held by threads that only the
-    parent has, and its kqueue or epoll is the parent's.
+    In a forked child the object is a copy. Its locks may be held by threads that exist only
+    in the parent, and its kqueue or epoll is the parent's.
     """
 
     __slots__ = ("_pid",)
@@ -20,5 +20,5 @@ class Creator:
         return self._pid == os.getpid()
 
 
-# The process that imported this.
+# The process that imported this module.
 importer = Creator()

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A resource that several threads use, and any of them may close."""
+"""A resource that several threads use, and that any of them may close."""
 
-from _thread import RLock
-
-from ._fork import Creator
+from os import getpid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,66 +9,54 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Gives the resource out in a ``with`` statement, and closes it after the last use.
+    """Lends the resource to a ``with`` statement, and closes it after the last use.
 
-    Once close() has been called nobody gets it any more: ValueError.
+    After close(), a new ``with`` statement raises ValueError.
     """
 
-    # The lock is for other threads. It is reentrant, and what it covers is
-    # written to be interrupted anywhere, for signal handlers: one that closes
-    # the handle that its own thread is about to use must neither deadlock nor
-    # close it twice.
+    # It needs no lock: a user enters itself before it checks whether the guard is closed, and
+    # close() sets ``closed`` before it looks for users. A signal handler may run between any
+    # two lines, and close the resource that the interrupted code is about to use.
 
-    __slots__ = ("_creator", "_lock", "_open", "_users", "closed", "resource")
+    __slots__ = ("_open", "_pid", "_users", "closed", "resource")
 
     def __init__(self, resource: "Any") -> None:
         self.resource = resource
-        self._open = [True]
         self.closed = False
-        self._start()
-
-    def _start(self) -> None:
-        self._creator = Creator()
-        self._lock = RLock()
-        self._users = 0
-
-    def _locked(self) -> "Any":
-        # In a forked child the lock may be held, and the resource used, by
-        # threads that there are only in the parent.
-        if not self._creator.is_me():
-            self._start()
-        return self._lock
+        self._open = [True]
+        self._pid = getpid()
+        # The pid of each user's process. In a forked child the list also has the parent's
+        # threads, which never leave it there.
+        self._users: "list[int]" = []
 
     def is_copy(self) -> bool:
-        """Whether this is what a fork left of a parent's, and not used yet."""
-        return not self._creator.is_me()
+        """Whether this is the copy in a forked child."""
+        return self._pid != getpid()
 
     def __enter__(self) -> "Any":
-        with self._locked():
-            self._users += 1
+        self._users.append(getpid())
         if self.closed:
             self.__exit__()
             raise ValueError("the handle is closed")
         return self.resource
 
     def __exit__(self, *exc_info: object) -> None:
-        with self._locked():
-            self._users = max(0, self._users - 1)
-            last = self.closed and self._users == 0
-        if last:
-            self._close()
+        me = getpid()
+        if me in self._users:  # else the parent entered
+            self._users.remove(me)
+        if self.closed:
+            self._close_unused()
 
     def close(self) -> None:
         """Close it now, or after the last use."""
-        with self._locked():
-            self.closed = True
-            last = self._users == 0
-        if last:
-            self._close()
+        self.closed = True
+        self._close_unused()
 
-    def _close(self) -> None:
+    def _close_unused(self) -> None:
+        if getpid() in self._users:
+            return
         try:
-            self._open.pop()  # only one gets it
+            self._open.pop()  # only one thread gets it
         except IndexError:
             return
         self.resource.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""HANDLEs of Windows: closed once, whatever Ctrl-C interrupts, and wherever."""
+"""HANDLEs of Windows: closed once, wherever Ctrl-C interrupts."""
 
 from functools import lru_cache
 
-from ._errors import log
+from ._errors import pass_over
 from ._ffi import calls
 
 TYPE_CHECKING = False
@@ -12,17 +12,16 @@ if TYPE_CHECKING:
 
 
 class Owned(map):  # type: ignore[type-arg]
-    """A HANDLE, ``number``, that close() closes, or else the end of this object.
+    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed.
 
-    It is ``map(CloseHandle, [number])``, which calls CloseHandle once, however often it is
-    run through.
+    It is ``map(CloseHandle, [number])``: a second iteration finds it exhausted, so CloseHandle
+    is called once.
     """
 
     __slots__ = ("number",)
 
-    # C's own, as a __del__ of Python's can be interrupted: what Ctrl-C raises in one is
-    # printed and lost, and the HANDLE stays open. An lru_cache without a cache makes a
-    # method of a type.
+    # It is written in C: Ctrl-C can interrupt a __del__ written in Python; then its exception
+    # is printed and lost, and the HANDLE stays open. lru_cache makes a method of a type.
     __del__: "Any" = lru_cache(maxsize=0)(list)
 
     def __init__(self, close: "Any", numbers: "tuple[int]") -> None:
@@ -32,15 +31,15 @@ class Owned(map):  # type: ignore[type-arg]
         try:
             list(self)
         except OSError as error:  # somebody else has closed it
-            log("CloseHandle: %s", error)
+            pass_over(error, "CloseHandle")
 
 
 def opened(call: str, *arguments: object) -> Owned:
-    """What a call of kernel32 opens, without a bytecode between its return and the owner.
+    """The HANDLE that a call of kernel32 opens, without a bytecode between it and its owner.
 
-    Where Ctrl-C comes during the call, its handler runs at the next bytecode; if that raises,
-    a mere number would be lost.
+    If Ctrl-C comes during the call, its handler runs at the next bytecode; if the handler
+    raised there, a plain number would be lost, and the HANDLE leaked.
     """
-    # Looked up now: at the interpreter's end there may be nothing to find it in.
+    # Looked up now: when the interpreter shuts down, it may not be found any more.
     close = calls.get("CloseHandle")
     return next(map(Owned, (close,), zip(map(calls.get(call), *zip(arguments)))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a look at a process finds: RUNNING, or its exit code, which is None if nobody tells it."""
+"""What a look at a process finds: RUNNING, or an exit code; None if the system tells no code."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     RUNNING: Final = Running.RUNNING  # novm
     Outcome = Union[int, None, Running]
 else:
-    RUNNING = object()  # an Enum takes longer to import than all of this
+    RUNNING = object()  # loading enum would take longer than loading all of the package
 
 
 class NotYet(Exception):
-    """Our child has exited, but can't be reaped yet: a tracer holds it."""
+    """Our child has exited, but can't be reaped yet: a tracer prevents it."""
 
 
 def from_status(status: int) -> int:

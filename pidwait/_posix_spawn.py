@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A start by posix_spawn, as subprocess would do it: for spawn and for Popen.
 
-What can't be done here is Unable: the standard library's own code is for it.
+What posix_spawn can't do raises Unable here: the standard library's own code has to do it.
 """
 
 import os
+import sys
 from errno import (
     E2BIG,
     EACCES,
@@ -18,8 +19,8 @@ from errno import (
     ETXTBSY,
 )
 
-from . import _spawn_actions
-from ._errors import log
+from . import _checks, _spawn_actions
+from ._errors import log, raise_of_handler
 from ._ffi import calls
 from ._spawn_actions import DEVNULL, Structure, Unable
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from ._spawn_actions import Stdio
 
-_KEPT = 16  # of each kind of what is built once
-# What execve(2) says of the program, and nothing else in the child would.
+_KEPT = 16  # how many structures are kept for later starts
+# Errors of execve(2) that are about the program; nothing else in the child raises them.
 _OF_THE_PROGRAM = (
     E2BIG,
     EACCES,
@@ -45,10 +46,10 @@ _OF_THE_PROGRAM = (
 
 
 class Request:
-    """What a start needs, from arguments as Popen has them, encoded for execve(2).
+    """What a start needs: arguments as Popen has them, encoded for execve(2).
 
-    ``stdio`` has what the child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
-    ``group`` is -1 for none. TypeError or ValueError for what can't be encoded.
+    ``stdio`` is what the child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
+    ``group`` is -1 for none. Raises TypeError or ValueError for what can't be encoded.
     """
 
     def __init__(
@@ -64,22 +65,24 @@ class Request:
         session: "Any",
         restore_signals: "Any" = True,
     ) -> None:
-        self.argv = [os.fsencode(arg) for arg in args]
-        self.executable = os.fsencode(executable)
+        self.argv = list(map(os.fsencode, args))
+        self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
         self.env = env
         self.cwd = None if cwd is None else os.fsencode(cwd)
-        self.named = executable, cwd  # for errors: as they were given
-        self.stdio = stdio
-        self.close_fds = bool(close_fds)
-        passed = tuple(sorted(set(map(int, pass_fds))))
-        # All that the file actions depend on, and all that the attributes do.
-        self.actions = (self.cwd, stdio, self.close_fds, passed)
-        self.attributes = (group, bool(session), bool(restore_signals))
-        self.group_is_refused = False  # by setpgid(2): start() tells
+        self.named = executable, cwd  # as they were given, for errors
+        passed = tuple(sorted(set(map(int, pass_fds)))) if pass_fds else ()
+        # What the file actions depend on, and what the attributes depend on.
+        self.actions = self.cwd, stdio, bool(close_fds), passed
+        self.attributes = group, bool(session), bool(restore_signals)
+        # start() sets these: why posix_spawn can't do it, and whether setpgid(2) failed.
+        self.refusal = ""
+        self.group_is_refused = False
+        # posix_spawn puts the pid here, before any Python code runs.
+        self.started: "Sequence[int]" = (0,)
 
 
 class Environment:
-    """The block for execve(2), and where it says programs are; built once for equal mappings."""
+    """The environment for execve(2), and the folders in its PATH; kept for equal mappings."""
 
     def __init__(self, snapshot: "dict[Any, Any]") -> None:
         items = []
@@ -90,43 +93,53 @@ class Environment:
             items.append(key + b"=" + os.fsencode(value))
         self.snapshot = snapshot
         self.block = calls.get("spawn_strings")(items)
-        self.path = [os.fsencode(folder) for folder in os.get_exec_path(snapshot)]
+        self._path: "list[bytes] | None" = None
+
+    def path(self) -> "list[bytes]":
+        """The folders in which to look for a program. A bad PATH raises only when this is used."""
+        if self._path is None:
+            self._path = [os.fsencode(folder) for folder in os.get_exec_path(self.snapshot)]
+        return self._path
 
 
 class Starter:
-    """What is built once, by one binding."""
+    """Starts processes, with one binding, and keeps what can serve later starts."""
 
     def __init__(self, posix_spawn: "Any") -> None:
         self.posix_spawn = posix_spawn
         self._strings = calls.get("spawn_strings")
+        self._cell = calls.get("spawn_cell")
         self._has_closefrom = _spawn_actions.has_closefrom()
-        self._actions: "dict[Any, Structure]" = {}
-        self._attributes: "dict[Any, Structure]" = {}
+        self._has_cloexec_default = not self._has_closefrom and _spawn_actions.has_cloexec_default()
+        self._structures: "dict[Any, tuple[Structure, Structure]]" = {}
         self._environments: "dict[bool, Environment]" = {}
 
     def start(self, request: Request) -> int:
-        """The pid; Unable, or what start() below raises."""
+        """Start a process; return its pid. Raises Unable, or what start() below raises."""
         environment = self._environment(request.env)
         argv = self._strings(request.argv)
-        if b"\0" in request.executable + (request.cwd or b""):
+        if request.executable is not request.argv[0] and b"\0" in request.executable:
             raise ValueError("embedded null byte")
-        actions, attributes = self._structures(request)
+        actions, attributes = self._structures_for(request)
+        request.started = cell = self._cell()
         first = error = ENOENT
-        candidates = _candidates(request.executable, environment.path)
+        candidates = [request.executable]
+        if b"/" not in request.executable:
+            candidates = [os.path.join(folder, request.executable) for folder in environment.path()]
         for path in candidates:
             error = 0
             if len(candidates) > 1:
                 error = _missing(os.path.join(request.cwd or b"", path))
             if not error:
-                error, pid = self.posix_spawn(
-                    path, actions.pointer, attributes.pointer, argv, environment.block
+                error = self.posix_spawn(
+                    cell, path, actions.pointer, attributes.pointer, argv, environment.block
                 )
                 if not error:
-                    return pid  # type: ignore[no-any-return]
+                    return cell[0]  # type: ignore[no-any-return]
                 if error not in _OF_THE_PROGRAM:
                     request.group_is_refused = _is_of_group(error, request)
                     raise Unable("posix_spawn: " + os.strerror(error))
-            # As in subprocess: the first error that tells more than that it is not there.
+            # As in subprocess: the first error that is not just "not found" counts.
             if first in (ENOENT, ENOTDIR):
                 first = error
         raise _blame(first, request)
@@ -134,69 +147,76 @@ class Starter:
     def _environment(self, env: "Mapping[Any, Any] | None") -> Environment:
         own = env is None
         mapping: "Mapping[Any, Any]" = os.environ if env is None else env
-        # The bytes behind os.environ: to compare them takes 1 µs, to read them 30.
+        # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
         data = getattr(os.environ, "_data", mapping) if own else mapping
         known = self._environments.get(own)
-        if known is not None and known.snapshot == data:
+        # With python -bb it is an error to compare mappings with str and with bytes as keys.
+        if known is not None and (own or not sys.flags.bytes_warning) and known.snapshot == data:
             return known
-        built = Environment(dict(data))
-        # Other objects, such as a path, may be equal and have changed.
+        built = Environment(dict(data.items()))
+        # Other objects, such as paths, may compare equal though they have changed.
         if {type(value) for value in built.snapshot.values()} <= {str, bytes}:
             self._environments[own] = built
         return built
 
-    def _structures(self, request: Request) -> "tuple[Structure, Structure]":
-        by_list = request.close_fds and not self._has_closefrom
-        wanted = request.actions + (_spawn_actions.fd_limit() if by_list else 0,)
-        actions = self._actions.get(wanted)
-        if actions is None:
-            actions = _keep(self._actions, wanted, _spawn_actions.build_actions(*wanted))
-        attributes = self._attributes.get(request.attributes)
-        if attributes is None:
-            built = _spawn_actions.build_attributes(*request.attributes)
-            attributes = _keep(self._attributes, request.attributes, built)
-        return actions, attributes
-
-
-def _keep(kept: "dict[Any, Structure]", key: "Any", built: Structure) -> Structure:
-    if len(kept) >= _KEPT:
-        kept.clear()
-    kept[key] = built
-    return built
+    def _structures_for(self, request: Request) -> "tuple[Structure, Structure]":
+        close_fds = request.actions[2]
+        limit: "int | None" = 0
+        if close_fds and not self._has_closefrom:
+            limit = None if self._has_cloexec_default else _spawn_actions.fd_limit()
+        wanted = limit, request.actions, request.attributes
+        found = self._structures.get(wanted)
+        if found is None:
+            if b"\0" in (request.cwd or b""):
+                raise ValueError("embedded null byte")
+            actions = _spawn_actions.build_actions(*request.actions, limit)
+            found = actions, _spawn_actions.build_attributes(*request.attributes, limit is None)
+            if len(self._structures) >= _KEPT:
+                self._structures.clear()
+            self._structures[wanted] = found
+        return found
 
 
 def _missing(path: bytes) -> int:
-    """The error of a path that leads to no file: to start a process for it takes longer."""
+    """The errno if there is no file at the path, else 0: quicker than starting a process."""
     try:
         os.stat(path)
     except OSError as error:
+        raise_of_handler(error)
         return error.errno or 0
     return 0
 
 
-def _candidates(executable: bytes, path: "list[bytes]") -> "list[bytes]":
-    if b"/" in executable:
-        return [executable]
-    return [os.path.join(folder, executable) for folder in path]
-
-
 def _is_of_group(error: int, request: Request) -> bool:
-    """Whether setpgid(2) failed: a group elsewhere, or the child leads a session."""
+    """Whether setpgid(2) failed: the group is in another session, or the child leads one."""
     group, session, _ = request.attributes
     return error == EPERM and (group > 0 or (group == 0 and session))
 
 
 def _blame(error: int, request: Request) -> OSError:
-    """The error of the program or of the working directory: posix_spawn does not tell which."""
-    if DEVNULL in request.stdio and not os.access(os.devnull, os.R_OK | os.W_OK):
+    """The error, with the program or cwd as its filename: posix_spawn does not tell which."""
+    if DEVNULL in request.actions[1] and not os.access(os.devnull, os.R_OK | os.W_OK):
         raise Unable("%s can't be opened" % os.devnull)
+    _, stdio, _, passed = request.actions
+    for fd in stdio + passed:
+        if fd >= 0 and not _is_open(fd):  # then it was dup2(2) that failed
+            raise Unable("file descriptor %d is not open" % fd)
     program, folder = request.named
     if request.cwd is not None:
-        # Needs of the directory what chdir(2) needs.
-        caught = _missing(os.path.join(request.cwd, b"."))
+        # This needs the same rights on the directory as chdir(2).
+        caught = _missing(request.cwd and os.path.join(request.cwd, b"."))
         if caught:
             return OSError(caught, os.strerror(caught), folder)
     return OSError(error, os.strerror(error), program)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError as error:
+        raise_of_handler(error)
+        return False
+    return True
 
 
 _starters: "list[Starter]" = []
@@ -205,23 +225,32 @@ _starters: "list[Starter]" = []
 def _starter() -> Starter:
     try:
         posix_spawn = calls.get("posix_spawn")
-        # Structures are of the binding that made them.
+        # Structures can be used only by the binding that made them.
         if not _starters or _starters[0].posix_spawn is not posix_spawn:
             _spawn_actions.check()
             _starters[:] = [Starter(posix_spawn)]
     except OSError as error:
+        raise_of_handler(error)
         raise Unable(str(error.strerror)) from None
     return _starters[0]
+
+
+def is_whole() -> bool:
+    """Whether the system's library has all that posix_spawn can have."""
+    closes = _spawn_actions.has_closefrom() or _spawn_actions.has_cloexec_default()
+    others = (check for name, _, check in _spawn_actions.CALLS if name != "addclosefrom_np")
+    return all(map(_checks.works, others)) and closes
 
 
 def start(request: Request) -> "int | None":
     """Start a process; return its pid, or None where posix_spawn can't do it here.
 
-    Raises the system's OSError, with the program or the working directory for its
-    filename, as they were given; ValueError and TypeError for invalid arguments.
+    Raises the system's OSError; its filename is the program or the working directory, as it
+    was given. Raises ValueError or TypeError for invalid arguments.
     """
     try:
         return _starter().start(request)
     except Unable as why:
         log("%r is started by the standard library: %s", request.named[0], why)
+        request.refusal = str(why)
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def forget() -> None:
-    """Ask again at the next need, as after a change of the environment variables."""
+    """Check again at the next need, as after a change of the environment variables."""
     _checks.forget()
     _backends.forget()
     calls.forget()
@@ -22,12 +22,20 @@ def forget() -> None:
 def probe() -> "dict[str, Any]":
     """What this system offers for waiting, and why it does not offer more.
 
-    A dict that json can write. ``backend`` is the one in use; ``backends``,
-    ``bindings`` and ``calls`` have an entry for each that there is: ``available``,
-    ``via`` (what a call is reached through) and ``reason`` (why it is not
-    available, else None). ValueError where PIDWAIT_BACKEND or PIDWAIT_FFI is set
-    to something else than the choices, which it lists; OSError where it is set to
-    something that this system has not got.
+    Returns a dict that json can write. ``backend`` is the name of the backend in use.
+    ``backends``, ``bindings`` and ``calls`` have an entry for each name: whether it is
+    ``available``, the ``reason`` if it is not (else None), and for a call the module or
+    binding ``via`` which it is made. The answers come from real calls, each made once.
+
+    Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
+    unknown value (the message lists the known ones), and OSError if this system lacks what
+    it asks for.
+
+    >>> found = probe()
+    >>> found["backends"][found["backend"]]["available"]
+    True
+    >>> found["backends"]["polling"]["reason"] is None
+    True
     """
     from . import _spawn_actions
 

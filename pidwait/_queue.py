@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Queues whose first entry stays until it is done, so that no exception loses it."""
+"""Queues whose first entry stays until it has been handled, so that no exception loses it."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
+    from collections import deque as deque
     from typing import TypeVar  # novm
 
     T = TypeVar("T")
+else:
+    from _collections import deque as deque  # collections loads more
 
 
 def drop(queue: "deque[T] | list[T]", entry: "T") -> None:
-    """Remove what was the first entry.
+    """Remove an entry that was the first one.
 
-    A signal handler that waits on the same set in the middle of it may have done so, and
-    more may have followed: so it is not simply the first one that goes.
+    A signal handler that used the same queue meanwhile may have removed it, and others after
+    it; so this does not simply remove the first entry.
     """
     try:
         queue.remove(entry)

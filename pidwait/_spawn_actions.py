@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a child does before its exec: the file actions and attributes of posix_spawn.
 
-posix_spawn                 everywhere; glibc 2.24 tells a failed exec
+posix_spawn                 everywhere; from glibc 2.24 on it reports a failed exec
 ..._addchdir_np             glibc 2.29, musl 1.1.24
-..._addclosefrom_np         glibc 2.34; before it, a list of all file descriptors to close
+..._addclosefrom_np         glibc 2.34; before that, a list of all file descriptors to close
 POSIX_SPAWN_SETSID          glibc 2.26, musl 1.1.17
+POSIX_SPAWN_CLOEXEC_DEFAULT macOS, which has no closefrom
 """
 
-# signal without its enums, which take longer to load than all of this.
+# signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
 from errno import ENOSYS
 
 from . import _checks
+from ._errors import raise_of_handler
 from ._ffi import calls, libc_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional, Tuple  # novm
+    from typing import Any, Callable, Iterator, List, Optional, Tuple  # novm
 
     # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
@@ -26,20 +28,20 @@ if TYPE_CHECKING:
 INHERIT = -1
 DEVNULL = -3  # as in subprocess
 
-# An fd above it is not worth a list of all below: the list takes 32 bytes for each.
+# The longest list of file descriptors to close: it takes 32 bytes for each.
 _LONGEST_LIST = 4096
 _INT_MAX = 2**31 - 1
-# Only there a file action may close what is not open: glibc ignores EBADF below the
-# limit, musl all errors.
+# Only on Linux may a file action close an fd that is not open: glibc ignores EBADF below the
+# limit, musl ignores all errors.
 _CLOSES_ANYTHING = sys.platform == "linux"
 
 
 class Unable(Exception):
-    """posix_spawn can't do it here; says why."""
+    """posix_spawn can't do it here; the message says why."""
 
 
 class Structure:
-    """An opaque structure of the library, initialised, and destroyed with its last user."""
+    """An initialised, opaque structure of the C library; it is destroyed with its last user."""
 
     __slots__ = ("_destroy", "pointer")
 
@@ -61,14 +63,15 @@ def _check(error: int) -> None:
 
 
 def fd_limit() -> int:
-    """Below which all file descriptors are to be closed one by one, without closefrom."""
+    """The limit below which all file descriptors are closed one by one, without closefrom."""
     limit = os.sysconf("SC_OPEN_MAX")
     if not _CLOSES_ANYTHING or not 0 < limit <= _LONGEST_LIST:
         raise Unable("without closefrom, and with a limit of %d file descriptors" % limit)
-    # The limit may have fallen since an fd was opened; a new one can't be above it.
+    # The limit may have been lowered since an fd was opened; a new fd can't be above it.
     try:
         highest = max(map(int, os.listdir("/proc/self/fd")))
     except OSError as error:
+        raise_of_handler(error)
         raise Unable("/proc/self/fd: %s" % error) from None
     if highest >= limit:
         raise Unable("file descriptor %d is above the limit" % highest)
@@ -80,14 +83,17 @@ def build_actions(
     stdio: "Stdio",
     close_fds: bool,
     pass_fds: "Tuple[int, ...]",
-    limit: int,
+    limit: "Optional[int]",
 ) -> Structure:
-    """The file actions; ``limit`` is fd_limit() where there is no closefrom, else 0."""
+    """Build the file actions.
+
+    ``limit`` is None with CLOEXEC_DEFAULT, 0 with closefrom, and fd_limit() without both.
+    """
     structure = Structure("posix_spawn_file_actions")
 
     def add(name: str, *arguments: "Any") -> None:
         error = calls.get("posix_spawn_file_actions_" + name)(structure.pointer, *arguments)
-        if error:  # EBADF for what is above the limit
+        if error:  # EBADF for an fd above the limit
             raise Unable("%s%r: %s" % (name, arguments, os.strerror(error)))
 
     if cwd is not None:
@@ -95,21 +101,27 @@ def build_actions(
             raise Unable("no addchdir_np")
         add("addchdir_np", cwd)
     used = set(stdio + pass_fds)
-    if not DEVNULL <= min(used) <= max(used) <= _INT_MAX:
-        raise Unable("%s is no file descriptor" % sorted(used))
-    spares = (fd for fd in range(3, sys.maxsize) if fd not in used)
+    if min(pass_fds, default=0) < 0 or not DEVNULL <= min(used) <= max(used) <= _INT_MAX:
+        raise Unable("not all of %s are file descriptors" % sorted(used))
+    numbers = (fd for fd in range(3, sys.maxsize) if fd not in used)
+    spares: "List[int]" = []
 
     def spare() -> int:
-        # A number that is free in the child: all but those in use will be closed.
+        # An fd that is free in the child: all fds but those in use will be closed.
         if not close_fds:
-            raise Unable("no number is known to be free")
-        return next(spares)
+            raise Unable("no file descriptor is known to be free")
+        spares.append(next(numbers))
+        return spares[-1]
 
+    for fd in pass_fds:
+        if 0 <= fd <= 2 and stdio[fd] != INHERIT:
+            # The stream that takes its place is passed anyway; but the fd has to be open.
+            add("adddup2", fd, fd)
     sources = list(stdio)
     for target, source in enumerate(sources):
-        # It would be overwritten before its turn; or stay close-on-exec, as dup2 to
-        # itself does nothing about that before glibc 2.29.
-        if 0 <= source <= 2 and (source == target or sources[source] != INHERIT):
+        # It would be overwritten before its turn, or it would stay close-on-exec: before glibc
+        # 2.29 a dup2 onto itself does not change that.
+        if 0 <= source <= 2 and sources[source] != INHERIT:
             sources[target] = spare()
             add("adddup2", source, sources[target])
     for target, source in enumerate(sources):
@@ -117,7 +129,14 @@ def build_actions(
             add("addopen", target, os.fsencode(os.devnull), os.O_RDWR, 0)
         elif source != INHERIT:
             add("adddup2", source, target)
-    if close_fds:
+        elif limit is None:
+            add("addinherit_np", target)
+    if limit is None:
+        for fd in pass_fds:
+            add("addinherit_np", fd)
+        for fd in spares:
+            add("addclose", fd)
+    elif close_fds:
         passed = [fd for fd in pass_fds if fd > 2 or stdio[fd] == INHERIT]
         if passed:
             free = spare()
@@ -132,7 +151,7 @@ def build_actions(
 
 
 def _others(passed: "list[int]", limit: int) -> "Iterator[int]":
-    """The numbers to be closed one by one."""
+    """The fds that are to be closed one by one."""
     end = limit or max(passed + [2])
     if end > _LONGEST_LIST:
         raise Unable("file descriptor %d is to be passed" % end)
@@ -141,9 +160,14 @@ def _others(passed: "list[int]", limit: int) -> "Iterator[int]":
     return (fd for fd in range(3, end) if fd not in passed)
 
 
-def build_attributes(group: int, session: bool, restore_signals: bool) -> Structure:
+def build_attributes(
+    group: int, session: bool, restore_signals: bool, closes: bool = False
+) -> Structure:
+    """Build the attributes; ``closes`` tells whether CLOEXEC_DEFAULT closes file descriptors."""
     structure = Structure("posix_spawnattr")
     flags = libc_spawn.USEVFORK
+    if closes:
+        flags |= libc_spawn.CLOEXEC_DEFAULT or 0
     if restore_signals:
         flags |= libc_spawn.SETSIGDEF or 0
         signals = calls.get("spawn_memory")()
@@ -153,7 +177,7 @@ def build_attributes(group: int, session: bool, restore_signals: bool) -> Struct
                 _check(calls.get("sigaddset")(signals, getattr(_signal, name)))
         _check(calls.get("posix_spawnattr_setsigdefault")(structure.pointer, signals))
     if group > _INT_MAX:
-        raise Unable("%d is no process group" % group)
+        raise Unable("%d can't be a process group" % group)
     if group >= 0:
         flags |= libc_spawn.SETPGROUP
         _check(calls.get("posix_spawnattr_setpgroup")(structure.pointer, group))
@@ -169,8 +193,12 @@ def has_closefrom() -> bool:
     return _checks.works(check_closefrom)
 
 
+def has_cloexec_default() -> bool:
+    return _checks.works(check_cloexec_default)
+
+
 def check() -> None:
-    """Have attributes with all flags that are always needed."""
+    """Build attributes with all flags that every start needs."""
     if os.name == "nt":
         raise OSError(ENOSYS, "Windows has no posix_spawn")
     if libc_spawn.SETSIGDEF is None:
@@ -189,21 +217,38 @@ def check_setsid() -> None:
 
 
 def check_chdir() -> None:
-    """Add the file action to some."""
+    """Add the file action."""
     structure = Structure("posix_spawn_file_actions")
     _check(calls.get("posix_spawn_file_actions_addchdir_np")(structure.pointer, b"/"))
 
 
 def check_closefrom() -> None:
-    """Add the file action to some."""
+    """Add the file action."""
     structure = Structure("posix_spawn_file_actions")
     _check(calls.get("posix_spawn_file_actions_addclosefrom_np")(structure.pointer, 3))
 
 
-# What the probe shows: name, the call it goes through, what asks for it.
-CALLS = (
+def check_cloexec_default() -> None:
+    """Set the flag, and add the file action that goes with it."""
+    if libc_spawn.CLOEXEC_DEFAULT is None:
+        raise OSError(ENOSYS, "only macOS has it")
+    build_attributes(-1, False, False, True)
+    structure = Structure("posix_spawn_file_actions")
+    _check(calls.get("posix_spawn_file_actions_addinherit_np")(structure.pointer, 0))
+
+
+# What the probe shows: a name, the call that provides it, and its check.
+CALLS: "Tuple[Tuple[str, str, Callable[[], None]], ...]" = (
     ("posix_spawn", "posix_spawn", check),
     ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
     ("addchdir_np", "posix_spawn_file_actions_addchdir_np", check_chdir),
     ("addclosefrom_np", "posix_spawn_file_actions_addclosefrom_np", check_closefrom),
 )
+if libc_spawn.CLOEXEC_DEFAULT is not None:
+    CALLS += (
+        (
+            "POSIX_SPAWN_CLOEXEC_DEFAULT",
+            "posix_spawn_file_actions_addinherit_np",
+            check_cloexec_default,
+        ),
+    )

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is waited for: a pid, or an object that stands for a process, and reaps it or not.
+"""Targets: what is waited for. A pid, or an object that stands for a process, and may reap it.
 
 The life of a target:
 
-    known()     asked before anything is opened: an object that has its code answers with it
-    open        a handle, or a place in a set, by the pid
-    confirm()   asked again: the pid may already belong to another process, if the object's
-                own was reaped before the handle was opened
+    known()     before anything is opened: an object may already have the exit code
+    open        a handle, or a place in a set, is opened by the pid
+    confirm()   known() again, and more: if the process was reaped before the handle was
+                opened, the pid may already belong to another process
     wait        the handle, or the set, reports the exit
-    settle()    the owner reaps; it never blocks, so RUNNING says: not yet, ask again
+    settle()    the owner reaps; this never blocks, so RUNNING means: not yet, ask again
 
-The object's own code runs in all three, and may do anything. What it raises is logged, and
-costs no more than its answer; what a signal handler raises in the middle of it comes through.
+The three methods run the object's own code, which may do anything. If it raises, the error is
+logged, and the wait goes on without the answer. If a signal handler raises meanwhile, its
+exception is not caught.
 """
 
 from time import monotonic
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 
     Proc = Union[int, HasPid]
 
-# Seconds that an owner may take when its child is no more: another thread may have reaped it,
-# and be about to say so.
+# How many seconds an owner has to tell the exit code after its child is gone: another thread
+# may have just reaped it.
 _PATIENCE = 1.0
-_PID_MAX = 2**31 - 1  # of C's pid_t
+PID_MAX = 2**31 - 1  # of C's pid_t
 
 
 def check_pid(pid: "Any", name: str = "pid", instead: str = "") -> int:
@@ -45,24 +46,27 @@ def check_pid(pid: "Any", name: str = "pid", instead: str = "") -> int:
     number: int = pid.__index__()
     if number <= 0:
         raise ValueError("%s must be positive, not %d" % (name, number))
-    if number > _PID_MAX:
-        raise ValueError("%s must be at most %d, not %d" % (name, _PID_MAX, number))
+    if number > PID_MAX:
+        raise ValueError("%s must be at most %d, not %d" % (name, PID_MAX, number))
     return number
 
 
 def key_of(proc: "Any") -> object:
-    """What a process is found by: its pid, or the object itself, hashable or not."""
+    """The key of a caller's ``proc``: its pid, or the identity of an object, hashable or not."""
     if type(proc) is int:
         return proc
     return proc.__index__() if hasattr(proc, "__index__") else ("id", id(proc))
 
 
 class Target:
-    """A process that nobody here reaps: a pid, or any object with one."""
+    """A pid, or any object with a pid, that does not reap its process."""
 
-    # A set has as many as it has members. ``ticket`` is for the backend's set, ``is_member``
-    # for the engine: whether it is still to be reported.
+    # Slots, as a set has many of them. ``ticket`` is for the backend's set, ``is_member`` for
+    # the engine: whether the target is still to be reported.
     __slots__ = ("is_member", "key", "pid", "proc", "ticket")
+
+    # Whether confirm() has seen that the process is our child.
+    is_child = False
 
     def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
         self.proc = proc
@@ -80,20 +84,20 @@ class Target:
         return RUNNING
 
     def confirm(self) -> "Outcome":
-        """Not RUNNING if what has the pid now is not, or no more, the object's process."""
+        """RUNNING if the pid still belongs to the object's process; else its exit code or None."""
         return RUNNING
 
     def settle(self, code: "int | None", last: bool = False) -> "Outcome":
-        """Have the owner reap the process, which has exited; RUNNING while it has not done so.
+        """Have the owner reap the process, which has exited; return RUNNING until it has.
 
-        ``code`` is what could be seen from outside. With ``last`` the time is up, so that the
-        code will do if the owner can't reap any more. It may be called again after the end.
+        ``code`` is the exit code that we have seen. With ``last`` the time is up: then that
+        code is enough if the owner can't reap any more. This may be called again afterwards.
         """
         return code
 
 
 class GuardedTarget(Target):
-    """An object whose own code is asked."""
+    """An object whose own code we call; its errors are logged."""
 
     __slots__ = ()
 
@@ -145,10 +149,14 @@ class OwnerTarget(GuardedTarget):
         return super().settle(code)
 
     def not_reaped(self, code: "int | None") -> "Outcome":
-        """What settle() says where the owner has not reaped, though the process has exited."""
-        # A tracer, or a thread inside of the owner, keeps our zombie from it.
+        """What settle() returns if the owner has not reaped, though the process has exited."""
+        # It is still our zombie: a tracer, or another thread in the owner, prevents the reaping.
         if self.pid is not None and exitcodes.is_our_child(self.pid):
             return RUNNING
+        return self.not_told(code)
+
+    def not_told(self, code: "int | None") -> "Outcome":
+        """What settle() returns if the process has been reaped, but the owner has no code yet."""
         if self._until is None:
             self._until = monotonic() + _PATIENCE
         if self._is_last and code is not None:
@@ -156,7 +164,7 @@ class OwnerTarget(GuardedTarget):
         return RUNNING if monotonic() < self._until else code
 
     def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
-        # An import fails for want of a file descriptor, too.
+        # An import also fails if no file descriptor is left.
         transient = isinstance(error, ImportError) or (
             isinstance(error, OSError) and error.errno in TRANSIENT
         )

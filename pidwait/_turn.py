@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A lock for the one thread that sleeps, which no exception of a signal handler keeps."""
+"""The lock of the thread that sleeps; it is released even if a signal handler raises."""
 
 import os
 from _thread import TIMEOUT_MAX, RLock
@@ -9,13 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Windows' main thread is deaf to Ctrl-C while it waits for a lock.
+# On Windows, Ctrl-C does not interrupt the main thread while it waits for a lock.
 LOCKS_HEED_SIGNALS = os.name != "nt"
 _SLICE = TIMEOUT_MAX if LOCKS_HEED_SIGNALS else 0.1
 
 
 class Turn:
-    """``lock`` is for a ``with`` statement, where there is no time-out."""
+    """``lock`` itself can be used in a ``with`` statement, which has no time-out."""
 
     __slots__ = ("lock",)
 
@@ -23,10 +23,10 @@ class Turn:
         self.lock: "Any" = RLock()  # reentrant: a signal handler may wait on the same set
 
     def take(self, held: "list[Any]", seconds: "float | None") -> None:
-        """Put the lock into ``held``, if it is to be had in so many seconds or a slice of them.
+        """Try to take the lock for ``seconds``, or a slice of them; if taken, put it into ``held``.
 
-        A signal handler may raise between any two bytecodes, so there is none between the
-        lock's answer and the list, nor between the list and the release.
+        A signal handler may raise between any two bytecodes. So there is none between the
+        acquisition and the list, nor in give() between the list and the release.
         """
         held.extend(compress((self.lock,), map(self.lock.acquire, (False,))))
         if not held:

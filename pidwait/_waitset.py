@@ -6,7 +6,8 @@ from time import monotonic
 
 from ._deadline import FOREVER, Deadline
 from ._engine import Engine
-from ._errors import warn_unclosed
+from ._errors import public, warn_unclosed
+from ._generic import Generic, P
 from ._kinds import find
 from ._targets import key_of
 from ._turn import LOCKS_HEED_SIGNALS, Turn
@@ -15,7 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
-    from typing import Any
+    from typing import Any, overload
+
+    from typing_extensions import Self  # novm
 
     from ._engine import Exits
     from ._targets import Proc, Target
@@ -25,29 +28,48 @@ def _is_sooner(delay: "float | None", moment: float) -> bool:
     return delay is not None and monotonic() + delay < moment
 
 
-class WaitSet:
-    """Processes of which each is reported once, when it has exited.
+@public
+class WaitSet(Generic[P]):
+    """A set of processes; it reports each one once, after it has exited.
 
-    What wait() takes can be in it: numbers, Popens, our own Processes, in any mixture,
-    up to tens of thousands. Each object is in it once. They are waited for by one
-    epoll(7), from Linux 5.3 on, or one kqueue(2), and the cost of an exit does not grow
-    with their number. Pidfds are above the soft RLIMIT_NOFILE, if the hard one lets them
-    be. On Windows each 63 after the first 61 have a thread. What can't be waited for is
-    looked at again and again, which takes 5 % of a core at most.
+    It takes what wait() takes, in any mixture, up to tens of thousands; an object added
+    twice is in it once. One epoll(7) (Linux 5.3) or one kqueue(2) waits for all of them, so
+    the cost of one exit does not grow with their number. Pidfds are moved above the soft
+    RLIMIT_NOFILE, if the hard limit allows it. On Windows each 63 after the first 61 need a
+    thread. What can't be waited for by events is polled, which takes 5 % of a core at most.
 
-    It may be used from several threads, and changed while another one waits. close()
-    gives the system's resources back; a ``with`` block does it at its end.
+    Several threads may use it at once, and change it while another one waits. close()
+    releases its resources; a ``with`` block calls it.
+
+    >>> import subprocess, sys
+    >>> with WaitSet() as waiting:
+    ...     waiting.add(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
+    ...     for popen, exitcode in waiting.wait(timeout=60):
+    ...         print(exitcode, len(waiting))
+    3 0
     """
 
-    # One thread at a time sleeps in the engine, and has the turn; the others that wait, wait
-    # for the turn. A change ends the sleep if there is something to do sooner.
+    # One thread at a time sleeps in the engine: it has the turn. The other threads that wait
+    # are waiting for the turn. A change ends the sleep if there is something to do sooner.
     _is_closed = True
     _warns = True
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, procs: "Iterable[P]" = ...) -> None: ...
+        @overload  # for mixed lists: see waiting.py
+        def __init__(self: "WaitSet[Proc]", procs: "Iterable[Proc]" = ...) -> None: ...
+
+    else:
+
+        def __class_getitem__(cls, parameters):  # called from Python 3.7 on
+            return cls
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
         self._start()
         self._engine = Engine(True)
-        self._is_shown = self._is_closed = False  # from here on, __del__ closes it
+        self._is_shown = self._is_closed = False  # from here on, __del__ closes the set
         try:
             self._add([find(proc) for proc in procs])
         except BaseException:
@@ -57,13 +79,13 @@ class WaitSet:
     def _start(self) -> None:
         self._pid = getpid()
         self._turn = Turn()
-        # An entry for each call that is inside sleep(), and wait(): more than one of a thread
-        # whose signal handler waits, too.
+        # An entry for each call that is in sleep(), and for each in wait(). A thread has more
+        # than one if its signal handler waits, too.
         self._sleeping: "dict[object, None]" = {}
         self._waiting: "dict[object, None]" = {}
 
     def _take_over(self) -> None:
-        """In a forked child: threads that are only in the parent may have had the turn."""
+        """Go on in a forked child: threads that only the parent has may hold the turn."""
         self._start()
         self._engine.take_over()
 
@@ -73,11 +95,11 @@ class WaitSet:
         if self._is_closed:
             raise ValueError("the set is closed")
 
-    def add(self, proc: "Proc") -> None:
-        """Wait for this process, too; nothing changes if it is there already.
+    def add(self, proc: "P") -> None:
+        """Wait for this process, too; nothing changes if it is in the set already.
 
-        One that has exited, or is not there, is reported by the next wait(). A number whose
-        process has exited stands for the one that has it now, besides.
+        If it has exited, or no process has the pid, the next wait() reports it. A pid can be
+        added again once its process has exited: it then stands for the next process, too.
         """
         self._add([find(proc)])
 
@@ -88,8 +110,8 @@ class WaitSet:
         finally:
             self._rearm()
 
-    def discard(self, proc: "Proc") -> None:
-        """Do not wait for this one any more, if it is there."""
+    def discard(self, proc: "P") -> None:
+        """Do not wait for this process any more; nothing changes if it is not in the set."""
         self._discard(key_of(proc))
 
     def _discard(self, key: object) -> None:
@@ -100,22 +122,22 @@ class WaitSet:
             self._rearm()
 
     def __len__(self) -> int:
-        """How many have not been reported yet."""
+        """How many processes have not been reported yet."""
         return len(self._engine)
 
     def __contains__(self, proc: object) -> bool:
         return key_of(proc) in self._engine
 
-    def __iter__(self) -> "Iterator[Proc]":
-        """Those that have not been reported yet, as they are now."""
+    def __iter__(self) -> "Iterator[P]":
+        """Iterate over a copy of those that have not been reported yet."""
         return iter([target.proc for target in self._engine])
 
-    def wait(self, timeout: "float | None" = None) -> "list[tuple[Any, int | None]]":
+    def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
         """Wait until at least one has exited; return a list of ``(proc, exitcode)``.
 
-        They are not in the set any more. The list is empty if none has exited after
-        ``timeout`` seconds, or there is none left to wait for. Of several threads
-        that wait, each exit goes to one.
+        The set forgets what it returns. The list is empty if none has exited after
+        ``timeout`` seconds, or if none is left to wait for. If several threads wait, each
+        exit is returned to one of them.
         """
         exits: "Exits" = []
         try:
@@ -124,7 +146,7 @@ class WaitSet:
             for target, code in exits:  # a comprehension would be a call
                 found.append((target.proc, code))
             return found
-        except BaseException:  # a signal handler's must not lose any
+        except BaseException:  # if a signal handler raises, no exit must be lost
             self._engine.put_back(exits)
             self._rearm()
             raise
@@ -136,13 +158,13 @@ class WaitSet:
         engine, sleeping, me = self._engine, self._sleeping, object()
         sets, last = engine.sets, False
         try:
-            self._waiting[me] = None  # before the look whether it is closed: see close()
+            self._waiting[me] = None  # before the check whether it is closed: see close()
             if self._is_closed:
                 raise ValueError("the set is closed")
             while not (exits or last):
                 if deadline is FOREVER and LOCKS_HEED_SIGNALS:
                     with self._turn.lock:
-                        # A change from here on finds us asleep; one before is seen below.
+                        # A change from here on finds this entry; an earlier one is seen below.
                         sleeping[me] = None
                         if sets.is_alarmed:
                             engine.alarm(None)
@@ -152,7 +174,7 @@ class WaitSet:
                 else:
                     last = self._sleep_until(deadline, me)
                 engine.collect(exits, last, self._is_shown)
-                if sleeping:  # another thread, which may have more to do now, or no more
+                if sleeping:  # another thread, whose work collect() may have changed
                     self._rearm()
                 if not (engine.members or engine.superseded):
                     return
@@ -165,7 +187,7 @@ class WaitSet:
                 self._rearm()
 
     def _sleep_until(self, deadline: Deadline, me: object) -> bool:
-        """Sleep once, when it is our turn; whether the deadline is over."""
+        """Sleep once, when it is our turn; return whether the deadline is over."""
         engine, seconds = self._engine, deadline.remaining()
         held: "list[Any]" = []
         try:
@@ -179,13 +201,13 @@ class WaitSet:
                         engine.sets.sleep(seconds)
             finally:
                 self._turn.give(held)
-        finally:  # Ctrl-C may come anywhere, before the other one, too
+        finally:  # Ctrl-C may come anywhere, even just before the call above
             self._turn.give(held)
         self._sleeping.pop(me, None)
         return seconds == 0
 
     def _rearm(self) -> None:
-        """Wake the thread that sleeps, and whoever polls fileno(), if there is work for them."""
+        """Wake the thread that sleeps, and make fileno() readable, if there is work for them."""
         engine = self._engine
         when = delay = engine.delay()
         if self._sleeping and (not engine or _is_sooner(delay, engine.sets.wakes_at)):
@@ -198,9 +220,9 @@ class WaitSet:
     def fileno(self) -> int:
         """A file descriptor that is readable when wait() has something to report, or to look at.
 
-        It is the same for the life of the set, and works with members that are polled, too,
-        by a timer. io.UnsupportedOperation (an OSError) on Windows, and for such members where
-        the system has no timer.
+        It stays the same as long as the set is open. For polled members it is readable when a
+        timer says so. Raises io.UnsupportedOperation (an OSError) on Windows, and for polled
+        members if the system has no timer.
         """
         self._check_open()
         fd = self._engine.fileno()
@@ -209,9 +231,9 @@ class WaitSet:
         return fd
 
     def close(self) -> None:
-        """Give the system's resources back, once the waits that are under way have ended.
+        """Release the resources, as soon as the waits in progress have ended.
 
-        All but the waits is a ValueError from then on.
+        After it, all other calls raise ValueError.
         """
         if self._pid != getpid():
             self._start()
@@ -222,7 +244,7 @@ class WaitSet:
         if not self._waiting:
             self._engine.close()
 
-    def __enter__(self) -> "WaitSet":
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(

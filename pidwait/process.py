@@ -1,61 +1,84 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One process: a handle on it, and waiting for it."""
 
-# signal without its enums, which take longer to load than all of this.
+# signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
 
 from . import _backends
-from ._deadline import NOW, Deadline, poll
-from ._errors import TimeoutExpired, no_such_process, warn_unclosed
+from ._deadline import FOREVER, NOW, Deadline, poll
+from ._errors import (
+    TimeoutExpired,
+    no_such_process,
+    pass_over,
+    public,
+    raise_of_handler,
+    warn_unclosed,
+)
 from ._guard import Guard
 from ._kinds import find
 from ._outcome import RUNNING, NotYet
-from ._targets import check_pid
+from ._targets import PID_MAX, check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from typing_extensions import Self  # novm
+
     from ._backends.contract import Handle
     from ._outcome import Outcome
     from ._targets import Proc
+
+_UNASKED = ("unasked",)  # an identity that has not been asked for
 
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
     """Wait until a process has exited; return its exit code.
 
-    ``proc`` is a process ID, or an object with a ``pid``: a Popen, a
-    multiprocessing.Process, a psutil.Process, a Process. ``timeout`` is in seconds;
-    None is for ever, and 0 or less looks once. With ``reap``, a child of ours that
-    is given by its number is reaped; without, it is only looked at. An object that
-    reaps its own child, as a Popen does, has done so when the wait ends.
+    ``proc`` is a pid, or an object with a ``pid``: a Popen, a multiprocessing.Process, a
+    psutil.Process, a Process. ``timeout`` is in seconds; None waits for ever, and 0 or less
+    looks once. An object that reaps its own child, as a Popen does, has reaped it when the
+    wait ends. A child given by its pid is reaped only with ``reap``: waitid(2), WNOWAIT.
 
-    The exit code is ``-n`` for a process that signal n killed, on Windows what
-    Popen.returncode would be; None where the system does not tell. A process that is
-    not there has exited: None, at once.
+    The exit code is ``-n`` for a process killed by signal n; on Windows it is what
+    Popen.returncode would be. It is None where the system does not tell it: Linux tells that
+    of other processes' children from 6.15 on. If no process has the pid, None comes at once.
 
-    Raises TimeoutExpired if the process is still running after ``timeout``, and
+    Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     ValueError or TypeError for invalid arguments.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    >>> wait(popen, timeout=60)
+    3
     """
-    if isinstance(proc, Process):
+    # Most calls are for a pid and without a time-out: these take no detour.
+    target = None
+    code: "Outcome" = RUNNING
+    deadline = FOREVER if timeout is None else Deadline(timeout)
+    if type(proc) is int:
+        pid = proc if 0 < proc <= PID_MAX else check_pid(proc, "proc")
+    elif isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    # The life of a target: see _targets.
-    target = None if type(proc) is int else find(proc)
-    pid = check_pid(proc, "proc") if target is None else target.pid
-    if pid is None:
-        raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    deadline = Deadline(timeout)
-    code = RUNNING if target is None else target.known()
+    else:
+        # The life of a target: see _targets.
+        target = find(proc)
+        if target.pid is None:
+            raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
+        pid = target.pid
+        code = target.known()
     if code is RUNNING:
         try:
             handle = _backends.open_handle(pid)
-        except ProcessLookupError:
+        except ProcessLookupError as error:
+            raise_of_handler(error)
             code = None
         else:
             try:
                 if target is not None:
                     code = target.confirm()
+                    handle.is_child = target.is_child
                 if code is RUNNING:
                     code = handle.wait(deadline, reap)
             except NotYet:
@@ -78,8 +101,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
 
 
 def _wait_for_tracer(handle: "Handle", deadline: Deadline) -> "Outcome":
-    # A tracer is told of the exit first, and our child can't be reaped before the tracer has
-    # been: ptrace(2). No event says so.
+    # The tracer is told of the exit first, and we can't reap our child before the tracer has
+    # waited for it: ptrace(2). No event tells when it has, so we poll.
     code: "list[Outcome]" = [RUNNING]
 
     def reaped() -> bool:
@@ -93,64 +116,78 @@ def _wait_for_tracer(handle: "Handle", deadline: Deadline) -> "Outcome":
     return code[0]
 
 
+@public
 class Process:
-    """A handle on one process, which does not slip to another that gets its pid.
+    """A handle on one process: it never refers to another process that gets the same pid.
 
-    ``pid`` is its number, ``backend`` how it is waited for: "pidfd",
-    "kqueue", "win32" or "polling".
-    Raises ProcessLookupError where there is no such process; a thread's ID does not count.
+    ``backend`` tells how the process is waited for: "pidfd" (Linux 5.3), "kqueue" (macOS and
+    the BSDs), "win32" or "polling". Raises ProcessLookupError if no process has the pid, or
+    if it is a thread's ID.
 
-    It may be used from several threads. close() gives the system's resources back,
-    once the waits that are under way have ended; a ``with`` block does it at its
-    end. Two handles are equal if they are for the same process, as far as the
-    system tells: by the pidfd's inode number from Linux 6.9 on, before that by the
-    start time.
+    Several threads may use it at once. close() releases the handle when the waits in
+    progress have ended; a ``with`` block calls it. Two handles are equal if they are for the
+    same process, as far as the system tells: by the pidfd's inode number from Linux 6.9 on,
+    before that by the start time.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    >>> with Process(popen.pid) as process:
+    ...     process.terminate()
+    ...     process.wait() == popen.wait()
+    True
     """
 
-    _guard: "Guard"
+    if TYPE_CHECKING:
+        _guard: Guard
+        _exitcode: "int | None"
+        _identity: Any
+    _exited = False
+    _exitcode = None
+    _identity = _UNASKED
 
     def __init__(self, pid: int) -> None:
         instead = "" if isinstance(pid, (str, float)) else ": wait() takes objects with a pid"
         self._start(_backends.open_handle(check_pid(pid, instead=instead)))
 
     def _start(self, handle: "Any") -> None:
-        self._exited = False
-        self._exitcode: "int | None" = None
-        self._identity = handle.identify()
+        if not handle.keeps_identity():
+            self._identity = handle.identify()
         self._guard = Guard(handle)
 
     @classmethod
-    def from_fd(cls, fd: int) -> "Process":
-        """Take over a pidfd that was received from elsewhere: Linux.
+    def from_fd(cls, fd: int) -> "Self":
+        """Take over a pidfd, received over a socket or inherited: Linux.
 
-        From then on it is closed with the Process. ``pid`` is None if the process
-        has been reaped, or is in another PID namespace. ValueError if ``fd`` is not
-        the pidfd of a process, OSError where pidfds can't be used.
+        The Process closes it. ``pid`` is None if the process has been reaped, or is in another
+        PID namespace. Raises ValueError if ``fd`` is not the pidfd of a process, OSError if
+        pidfds can't be used.
         """
-        from ._backends.pidfd import PidfdHandle
+        from ._backends.given_pidfd import GivenPidfdHandle
 
         process = cls.__new__(cls)
-        process._start(PidfdHandle.from_fd(fd))
+        process._start(GivenPidfdHandle(fd))
         return process
 
     @property
     def pid(self) -> "int | None":
+        """The pid; None only after from_fd(), see there."""
         pid: "int | None" = self._guard.resource.pid
         return pid
 
     @property
     def backend(self) -> str:
+        """How the process is waited for: "polling" after a fallback."""
         backend: str = self._guard.resource.backend
         return backend
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code, once has_exited() or wait() has seen it; until then, None."""
+        """The exit code, after has_exited() or wait() has seen the exit; until then, None."""
         return self._exitcode
 
     def has_exited(self) -> bool:
-        """Whether it has exited: all its threads have ended, reaped or not."""
-        if self._exited and self._guard.closed:
+        """Whether it has exited: all its threads have ended, whether it is reaped or not."""
+        if self._guard.closed and self._is_done(False):
             return True
         with self._guard as handle:
             return self._look(handle, NOW, False)
@@ -158,24 +195,24 @@ class Process:
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
         """Wait until it has exited; return the exit code, as the function wait() does.
 
-        Closed, it still answers if it has seen the exit, and has nothing to reap.
+        A closed Process still answers if it has seen the exit, and ``reap`` is false.
         """
-        deadline = Deadline(timeout)
+        deadline = FOREVER if timeout is None else Deadline(timeout)
         if self._guard.closed and self._is_done(reap):
             return self._exitcode
         with self._guard as handle:
-            if not self._look(handle, deadline, reap):
-                raise TimeoutExpired(self.pid, timeout)
-            return self._exitcode
+            if self._look(handle, deadline, reap):
+                return self._exitcode
+            raise TimeoutExpired(self.pid, timeout)
 
     def _is_done(self, reap: bool) -> bool:
         return self._exited and not reap
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        """Whether it has exited by the deadline; its exit code is remembered."""
+        """Whether it has exited by the deadline; remember its exit code."""
         if self._exitcode is None and not self._see(handle, deadline, False):
             return False
-        # Only now: of two threads that reap, the second finds nobody to look at.
+        # Reap only now: if two threads reap, the second one finds no child to look at.
         return not reap or self._see(handle, deadline, True)
 
     def _see(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
@@ -193,19 +230,19 @@ class Process:
     def send_signal(self, sig: int) -> None:
         """Send it a signal; ProcessLookupError if it has exited.
 
-        Through the pidfd, pidfd_send_signal(2), Linux 5.1: no other process can get
-        it. Without one there is a window between the last look and kill(2) in which
-        the process could exit, be reaped, and another get its pid.
+        With a pidfd no other process can get the signal: pidfd_send_signal(2), Linux 5.1.
+        Without one there is a window between the last look and kill(2): if the process exits
+        and is reaped in it, another process may get its pid, and the signal.
 
-        Windows has SIGTERM, which terminates it with exit code 1, CTRL_C_EVENT and
-        CTRL_BREAK_EVENT, as Popen.send_signal() has; 0 only looks.
+        Windows has SIGTERM, which terminates the process with exit code 1, and CTRL_C_EVENT
+        and CTRL_BREAK_EVENT, as in Popen.send_signal(). Signal 0 only looks.
         """
         if isinstance(sig, bool) or not isinstance(sig, int):
             raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
         if not 0 <= sig < _signal.NSIG:
             raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
         with self._guard as handle:
-            # Until it is reaped, a zombie takes every signal without an error.
+            # A zombie takes every signal without an error.
             if self._look(handle, NOW, False):
                 raise no_such_process(self.pid)
             handle.send_signal(sig)
@@ -221,18 +258,19 @@ class Process:
     def fileno(self) -> int:
         """A file descriptor that is readable once the process has exited.
 
-        io.UnsupportedOperation (an OSError) where the process is polled, and on Windows.
+        Raises io.UnsupportedOperation (an OSError) if the process is polled, and on Windows.
         """
         with self._guard as handle:
             fd: int = handle.fileno()
             return fd
 
     def close(self) -> None:
-        """Give the handle back. From then on, all but the attributes is a ValueError, and wait()
-        and has_exited() if they have seen the exit."""
+        """Release the handle. After it, methods raise ValueError; but the attributes stay, and
+        wait() and has_exited() still answer if the exit has been seen."""
+        self._identify()  # it can't be asked for later
         self._guard.close()
 
-    def __enter__(self) -> "Process":
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(
@@ -258,7 +296,20 @@ class Process:
             return NotImplemented
         if self is other:
             return True
-        return self._identity is not None and self._identity == other._identity
+        mine = self._identify()
+        return mine is not None and mine == other._identify()
+
+    def _identify(self) -> "object":
+        if self._identity is _UNASKED:
+            try:
+                with self._guard as handle:
+                    self._identity = handle.identify()
+            except ValueError:  # another thread has closed it
+                return None
+            except OSError as error:  # somebody else has closed the file descriptor
+                pass_over(error, "pid %s", self.pid)
+                self._identity = None
+        return self._identity
 
     def __hash__(self) -> int:
         return hash(self.pid)
@@ -278,12 +329,18 @@ class Process:
 
 
 def pid_exists(pid: int) -> bool:
-    """Whether there is a process, running or a zombie, with that number.
+    """Whether a process, running or a zombie, has the pid.
 
-    A thread's ID is not a process.
+    A thread's ID is not a pid, though kill(2) takes one on Linux. Raises ValueError or
+    TypeError for what can't be a pid, such as 0.
+
+    >>> import os
+    >>> pid_exists(os.getpid())
+    True
     """
     try:
         _backends.open_handle(check_pid(pid)).close()
-    except ProcessLookupError:
+    except ProcessLookupError as error:
+        raise_of_handler(error)
         return False
     return True

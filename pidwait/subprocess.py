@@ -1,59 +1,49 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The standard library's subprocess, started by posix_spawn and waited for by events.
 
-Popen is a subclass of the standard one; run, call, check_call and check_output use it,
-and take what the originals take on this Python. ``process_group`` is there on every
-one. All other names are the standard ones.
+Popen is a subclass of the standard one; run, call, check_call and check_output use it. They
+take the arguments that the originals take on this Python, and ``process_group`` on every
+Python. All other names are the standard ones.
 
-patch() does the same to the standard Popen itself, in place.
+patch() changes the standard Popen itself, in place.
 """
 
 import functools
 import os
 import subprocess as _standard
 import sys
-import warnings
-from errno import ENOENT, EPERM
+import time
 from subprocess import *  # noqa: F403
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 
-from . import process
+from . import _backends, _hooks, process
 from ._errors import TimeoutExpired as _TimeoutExpired
+from ._errors import log as _log
+
+if os.name != "nt":
+    from . import _popen_start, _posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-__all__ = list(_standard.__all__) + ["patch", "unpatch"]
+__all__ = ["patch", "unpatch"]
+__all__ += _standard.__all__
 
 _WINDOWS = os.name == "nt"
-_CREATE_NEW_PROCESS_GROUP = 0x200  # Python 3.7 has it, too
+_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
+
+# Looking for a name that a module lacks takes microseconds; its dict answers at once.
+_names = vars(_standard)
+_popen = _hooks.standard_class(_standard.Popen)
 
 
-def _unpatched(name: str) -> "Any":
-    """The standard Popen's own method, under what patch() of any copy put there."""
-    function = getattr(_standard.Popen, name)
-    return getattr(function, "__wrapped__", function)
-
-
-def _parameters(function: "Any") -> "tuple[str, ...]":
-    code = function.__code__
-    names: "tuple[str, ...]" = code.co_varnames
-    return names[1 : code.co_argcount + code.co_kwonlyargcount]
-
-
-_init = _unpatched("__init__")
-_execute = _unpatched("_execute_child")
-_PARAMETERS = _parameters(_execute)
-# Python 3.11. On Windows the parameter does nothing.
-_HAS_PROCESS_GROUP = not _WINDOWS and "process_group" in _parameters(_init)
-# Before Python 3.8 the text of the error has the name of what is missing, too.
-_REPEATS_NAME = ": " in _execute.__code__.co_consts
-# Before Python 3.7 wait() has it all.
-_WAIT = "_wait" if hasattr(_standard.Popen, "_wait") else "wait"
-_wait_busily = _unpatched(_WAIT)
-# Python 3.15 waits by events itself.
-_WAITS = not _WINDOWS and hasattr(_standard.Popen, "_wait_pidfd")
+# From Python 3.11 on. On Windows the standard parameter does nothing.
+_HAS_PROCESS_GROUP = not _WINDOWS and _hooks.has_parameter(_popen, "process_group")
+# Before Python 3.7 there is no _wait().
+_WAIT = "_wait" if hasattr(_popen, "_wait") else "wait"
+# From Python 3.15 on the standard Popen waits by events itself.
+_WAITS = not _WINDOWS and hasattr(_popen, "_wait_pidfd")
 
 
 @functools.lru_cache(maxsize=None)
@@ -65,15 +55,31 @@ def _has_vfork() -> bool:
 
 
 def _would_fork() -> bool:
-    """Whether the standard code would fork: posix_spawn is worth its while then."""
-    return getattr(_standard, "_USE_VFORK", True) is False or not _has_vfork()
+    """Whether the standard code would fork: then posix_spawn is worthwhile."""
+    return _names.get("_USE_VFORK") is False or not _has_vfork() or _is_taken_away()
 
 
-@functools.wraps(_init)
-def _start(self: "Any", *args: "Any", **kwargs: "Any") -> None:
-    if not _HAS_PROCESS_GROUP:
-        self._process_group = _checked(kwargs.pop("process_group", None))
-    _init(self, *args, **kwargs)
+def load() -> None:
+    """Load what later starts and waits need: the program may change its root before them."""
+    _would_fork()
+    _backends.backend()
+    if not _WINDOWS:
+        _posix_spawn.is_whole()
+
+
+def _is_taken_away() -> bool:
+    """Whether gevent has taken the interpreter's own start away from the standard code."""
+    # The name from Python 3.11 on, and the one before.
+    return _names.get("_fork_exec", 0) is None or _names.get("_posixsubprocess", 0) is None
+
+
+# Our methods: ``beneath`` is the bound method that each one replaces.
+
+
+def _start(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
+    if "process_group" in kwargs:
+        self._process_group = _checked(kwargs.pop("process_group"))
+    beneath(*args, **kwargs)
 
 
 def _checked(group: "Any") -> int:
@@ -88,21 +94,25 @@ def _checked(group: "Any") -> int:
     return group
 
 
-@functools.wraps(_execute)
-def _execute_child(self: "Any", *values: "Any") -> None:
-    if _HAS_PROCESS_GROUP and not _would_fork():
-        _execute(self, *values)
+def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
+    group = getattr(self, "_process_group", -1)
+    lacking = group >= 0
+    own = _hooks.own(beneath)
+    if own is None:  # it is a hook, which must see each start
+        if lacking:
+            raise NotImplementedError("process_group: Popen._execute_child has been replaced")
+        beneath(*values, **named)
         return
-    plan = dict(zip(_PARAMETERS, values))
-    group = plan.get("process_group", -1) if _HAS_PROCESS_GROUP else self._process_group
-    lacking = group >= 0 and not _HAS_PROCESS_GROUP
+    plan = dict(zip(_hooks.parameters(own), values), **named)
+    group = plan.get("process_group", group)
     if _WINDOWS and lacking:
         plan["creationflags"] |= _CREATE_NEW_PROCESS_GROUP
-    elif not _WINDOWS and (lacking or _would_fork()) and _spawn(self, plan, group):
-        return
-    elif lacking:
-        plan["preexec_fn"] = functools.partial(_enter_group, group, plan["preexec_fn"])
-    _execute(self, *[plan[name] for name in _PARAMETERS])
+    elif not _WINDOWS and (lacking or _would_fork()):
+        if _popen_start.start(self, plan, group, own):
+            return
+        if lacking:
+            plan["preexec_fn"] = functools.partial(_enter_group, group, plan["preexec_fn"])
+    beneath(**plan)
 
 
 def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
@@ -111,124 +121,70 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
         preexec_fn()
 
 
-def _spawn(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
-    """Start by posix_spawn; False for what the standard code is to do, or to complain of."""
-    if not isinstance(plan["args"], (str, bytes)) and not hasattr(plan["args"], "__fspath__"):
-        plan["args"] = list(plan["args"])  # it may be an iterator
-    if (
-        plan["preexec_fn"] is not None
-        or any(plan.get(name) is not None for name in ("gid", "gids", "uid"))
-        or plan.get("umask", -1) >= 0
-        or not plan["args"]
-        or hasattr(plan["args"], "__fspath__")
-    ):
-        return False
-    request = getattr(self, "_refused", None)  # by posix_spawn, which spawn() has asked
-    if request is None:
-        from . import _posix_spawn
-
-        executable, args = _command(plan)
-        try:
-            request = _posix_spawn.Request(
-                args=args,
-                executable=executable,
-                env=plan["env"],
-                cwd=plan["cwd"],
-                stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
-                close_fds=plan["close_fds"],
-                pass_fds=plan["pass_fds"],
-                group=group,
-                session=plan["start_new_session"],
-                restore_signals=plan["restore_signals"],
-            )
-        except (TypeError, ValueError):
-            return False
-        if hasattr(sys, "audit"):  # Python 3.8
-            sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
-        try:
-            pid = _posix_spawn.start(request)
-        except FileNotFoundError as error:
-            if not _REPEATS_NAME:
-                raise
-            text = "%s: %r" % (error.strerror, error.filename)
-            raise FileNotFoundError(ENOENT, text, error.filename) from None
-        except (TypeError, ValueError, AttributeError):
-            return False
-        if pid is not None:
-            self.pid = pid
-            self._child_created = True
-            _close_ends(self, plan)
-            return True
-    if request.group_is_refused and not _HAS_PROCESS_GROUP:
-        # The standard code would call it an exception of preexec_fn.
-        raise PermissionError(EPERM, os.strerror(EPERM))
-    return False
-
-
-def _command(plan: "dict[str, Any]") -> "tuple[Any, list[Any]]":
-    """The executable, and the arguments, as the standard code makes them."""
-    args, executable = plan["args"], plan["executable"]
-    args = [args] if isinstance(args, (str, bytes)) else list(args)
-    if plan["shell"]:
-        android = hasattr(sys, "getandroidapilevel")
-        args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args
-        if executable:
-            args[0] = executable
-    return (args[0] if executable is None else executable), args
-
-
-def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:
-    """Close what only the child needs, as the standard code does."""
-    devnull = getattr(self, "_devnull", None)
-    ends = (("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread"))
-    for child, parent in ends:
-        if plan[child] != -1 and plan[parent] != -1 and plan[child] != devnull:
-            os.close(plan[child])
-    if devnull is not None:
-        os.close(devnull)
-    self._closed_child_pipe_fds = True  # by __init__, should it fail from here on
-
-
-@functools.wraps(_wait_busily)
 def _wait(
-    self: "Any", timeout: "float | None" = None, endtime: "float | None" = None
+    beneath: "Any", self: "Any", timeout: "float | None" = None, *endtime: "Any", **named: "Any"
 ) -> "int | None":
-    if endtime is not None:  # before Python 3.7
-        text = "'endtime' argument is deprecated; use 'timeout'."
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        timeout = self._remaining_time(endtime)
+    # A blocking waitpid(2) needs no events. But it would stop the hub of gevent or eventlet,
+    # which replace sleep(), and on Windows Ctrl-C would not interrupt it. Before Python 3.7
+    # there is an endtime.
+    by_waitpid = timeout is None and not _WINDOWS and isinstance(time.sleep, BuiltinFunctionType)
+    if by_waitpid or endtime or named or _hooks.own(beneath) is None:
+        code: "int | None" = beneath(timeout, *endtime, **named)
+        return code
     if self.returncode is None:
-        # A blocking waitpid(2) needs no events; Ctrl-C does not get through to Windows' wait.
-        if timeout is None and not _WINDOWS:
-            _wait_busily(self, timeout)
-        else:
-            try:
-                process.wait(self, timeout)
-            except _TimeoutExpired:
-                expired: "Any" = _standard.TimeoutExpired
-                raise expired(self.args, timeout) from None
-    code: "int | None" = self.returncode
-    return code
+        try:
+            # With None it would be a blocking waitid(2).
+            known = process.wait(self, float("inf") if timeout is None else timeout)
+            # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
+            # is known replaces that. gevent reaps all children once one of them is its own.
+            self.returncode = self.returncode if known is None else known
+        except _TimeoutExpired:
+            expired: "Any" = _standard.TimeoutExpired
+            raise expired(self.args, timeout) from None
+    return self.returncode  # type: ignore[no-any-return]
 
 
-_METHODS: "dict[str, Any]" = {"_execute_child": _execute_child}
+_METHODS: "dict[str, Callable[..., Any]]" = {"_execute_child": _execute_child}
 if not _HAS_PROCESS_GROUP:
     _METHODS["__init__"] = _start
 if not _WAITS:
     _METHODS[_WAIT] = _wait
 
-if not TYPE_CHECKING:  # for which it is the standard one
-    Popen = type(
-        "Popen",
-        (_standard.Popen,),
-        dict(_METHODS, __doc__=_standard.Popen.__doc__, __module__=__name__),
-    )
+
+# Popen and the functions that use it
+
+
+def _over(name: str) -> "Any":
+    """Our method, for a subclass of Popen."""
+    ours = _METHODS[name]
+    may_be_as_good = name == "_execute_child" and _HAS_PROCESS_GROUP
+
+    @functools.wraps(getattr(_standard.Popen, name))
+    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        beneath = getattr(super(Popen, self), name)
+        if may_be_as_good and not _would_fork():
+            return beneath(*args, **kwargs)
+        return ours(beneath, self, *args, **kwargs)
+
+    return method
+
+
+def _subclass(popen: "Any") -> "Any":
+    methods = {name: _over(name) for name in _METHODS}
+    methods["_is_drop_in"] = True  # patch() adds nothing to it
+    return type("Popen", (popen,), dict(methods, __doc__=popen.__doc__, __module__=__name__))
+
+
+if not TYPE_CHECKING:  # type checkers see the standard one
+    # A replacement, such as gevent's, starts and waits in a way of its own.
+    Popen = _standard.Popen if _popen is None else _subclass(_standard.Popen)
 
 
 def _rebind(names: "tuple[str, ...]") -> "dict[str, Any]":
-    """The standard functions, with our Popen for theirs."""
+    """The standard functions, with our Popen in place of theirs. A hook stays as it is."""
     bound = dict(vars(_standard), Popen=Popen)
-    for name in names:
+    own = [name for name in names if _popen and _hooks.own(getattr(_standard, name)) is not None]
+    for name in own:
         theirs = getattr(_standard, name)
         ours: "Any" = FunctionType(
             theirs.__code__, bound, name, theirs.__defaults__, theirs.__closure__
@@ -236,7 +192,7 @@ def _rebind(names: "tuple[str, ...]") -> "dict[str, Any]":
         ours.__kwdefaults__ = theirs.__kwdefaults__
         bound[name] = functools.update_wrapper(ours, theirs)
         del ours.__wrapped__
-    return {name: bound[name] for name in names}
+    return {name: bound[name] for name in own}
 
 
 globals().update(
@@ -244,54 +200,90 @@ globals().update(
 )
 
 
-def _missing() -> "dict[str, Any]":
-    """What of ours the standard Popen needs on this Python."""
-    methods = dict(_METHODS)
+# patch()
+
+
+def _in_place_of(beneath: "Any", name: str) -> "Any":
+    """Our method, for the standard class; it calls ``beneath`` while no patch() is in force."""
+    ours = _METHODS[name]
+
+    @functools.wraps(beneath)
+    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        bound = beneath.__get__(self, type(self))
+        if hasattr(_popen, "_patched") and not hasattr(self, "_is_drop_in"):
+            return ours(bound, self, *args, **kwargs)
+        return bound(*args, **kwargs)
+
+    _hooks.mark(method, beneath)
+    return method
+
+
+def _missing() -> "list[str]":
+    """The names of our methods that the standard Popen needs on this Python."""
+    names = list(_METHODS)
     if _HAS_PROCESS_GROUP and not _would_fork():
-        del methods["_execute_child"]
-    return methods
+        names.remove("_execute_child")
+    return names
 
 
 class _Patch:
     def __enter__(self) -> None:
-        """It is in force already."""
+        """Do nothing: patch() has already been called."""
 
     def __exit__(self, *exc_info: object) -> None:
         unpatch()
 
 
-_ours = object()  # which tells this copy of the package from others
+_ours = object()  # it tells this copy of the package from others
 
 
 def patch() -> _Patch:
-    """Give the standard Popen, which everybody has imported, our start and our wait, in place.
+    """Change the standard library's Popen in place: it starts and waits as ours does.
 
-    Each call needs an unpatch(), or a ``with patch():`` block, which ends with one: only
-    the last one takes it back, whichever copies of this package patched. Whatever the
-    interpreter does as well by itself is left alone.
+    Each patch() needs its own unpatch(), or a ``with patch():`` block, which calls it at its
+    end. Only the last unpatch() restores Popen, whichever copies of this package called
+    patch(). What the interpreter does equally well is left alone, and so is a start or wait
+    that somebody else has replaced; hooks that are put over ours later keep working.
 
-    asyncio's subprocesses are started by Popen, so they are started by posix_spawn,
-    too; they are waited for by asyncio's own means as before.
+    asyncio starts its subprocesses by Popen, so posix_spawn(3) starts them, too; asyncio
+    waits for them by its own means as before.
+
+    >>> import subprocess, sys
+    >>> with patch():
+    ...     subprocess.call([sys.executable, "-c", "raise SystemExit(3)"])
+    3
     """
-    popen: "Any" = _standard.Popen
-    state = vars(popen).get("_patched")
-    if state is None:
-        originals = {name: vars(popen)[name] for name in _missing()}
-        state = popen._patched = {"originals": originals, "users": []}
-        for name, method in _missing().items():
-            setattr(popen, name, method)
-    state["users"].append(_ours)
+    load()
+    if _popen is None:
+        _log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
+        return _Patch()
+    if "_patched" not in vars(_popen):
+        methods = {}
+        for name in _missing():
+            found = _hooks.under(vars(_popen)[name])
+            # Our __init__ adds an argument for our _execute_child; it may stand over a hook.
+            if "_execute_child" in methods if name == "__init__" else _hooks.own(found):
+                methods[name] = _in_place_of(found, name)
+                setattr(_popen, name, methods[name])
+            else:
+                _log("patch() leaves Popen.%s alone: it is %r", name, found)
+        _popen._patched = {"methods": methods, "users": []}
+    _popen._patched["users"].append(_ours)
     return _Patch()
 
 
 def unpatch() -> None:
-    """Take one patch() back; nothing if there is none of this copy."""
-    popen: "Any" = _standard.Popen
-    state = vars(popen).get("_patched")
+    """Undo one patch() of this copy of the package; do nothing if there is none.
+
+    >>> patching = patch()
+    >>> unpatch()
+    """
+    state = vars(_popen).get("_patched") if _popen is not None else None
     if state is None or _ours not in state["users"]:
         return
     state["users"].remove(_ours)
     if not state["users"]:
-        for name, method in state["originals"].items():
-            setattr(popen, name, method)
-        del popen._patched
+        for name, method in state["methods"].items():
+            if vars(_popen)[name] is method:  # else a hook has replaced it, and calls it
+                setattr(_popen, name, _hooks.under(method))
+        del _popen._patched

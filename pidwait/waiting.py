@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many processes: until all of them have exited, or as each does."""
+"""Waiting for many processes: until all of them have exited, or as each one exits."""
 
 from os import getpid
 
@@ -13,14 +13,31 @@ from ._waitset import WaitSet
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, TypeVar  # novm
+    from typing import Any, overload
 
     from ._engine import Exits
-    from ._targets import HasPid
-
-    P = TypeVar("P", bound="int | HasPid")  # novm
+    from ._generic import P
+    from ._targets import Proc
 
 __all__ = ["WaitSet", "as_completed", "wait_procs"]
+
+
+if TYPE_CHECKING:
+    # mypy takes [popen, 3] for a list[object], and refuses it for an Iterable[P]; for an
+    # Iterable[Proc] it does not. So there is a second signature.
+
+    @overload
+    def wait_procs(
+        procs: "Iterable[P]",
+        timeout: "float | None" = ...,
+        callback: "Callable[[P, int | None], object] | None" = ...,
+    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
+    @overload
+    def wait_procs(  # type: ignore[overload-cannot-match]
+        procs: "Iterable[Proc]",
+        timeout: "float | None" = ...,
+        callback: "Callable[[Proc, int | None], object] | None" = ...,
+    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
 
 
 def wait_procs(
@@ -30,13 +47,20 @@ def wait_procs(
 ) -> "tuple[list[tuple[P, int | None]], list[P]]":
     """Wait until all of these processes have exited; return ``(exited, alive)``.
 
-    ``procs`` are what wait() takes. ``exited`` is a list of ``(proc, exitcode)`` in
-    the order in which they exited, ``alive`` a list of those that still run after
-    ``timeout`` seconds, in the order given. A process given twice is reported twice. The
-    exit codes are those that wait() would return.
+    ``procs`` is an iterable of what wait() takes. ``exited`` is a list of ``(proc, exitcode)``
+    in the order in which they exited, with the exit codes that wait() would return; ``alive``
+    is a list of those that still run after ``timeout`` seconds, in the order given. A process
+    given twice is reported twice. A pid that no process has counts as exited.
 
-    ``callback(proc, exitcode)`` is called at each exit; what it raises ends the call.
-    ValueError or TypeError for what stands for no process; one that is not there has exited.
+    ``callback(proc, exitcode)`` is called at each exit; an exception in it ends the call.
+    Raises ValueError or TypeError for what can't stand for a process. It does not raise
+    TimeoutExpired.
+
+    >>> import subprocess, sys
+    >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
+    >>> exited, alive = wait_procs([subprocess.Popen(command) for _ in range(2)], timeout=60)
+    >>> [exitcode for popen, exitcode in exited], alive
+    ([3, 3], [])
     """
     if callback is not None and not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
@@ -57,14 +81,33 @@ def wait_procs(
     return exited, alive
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def as_completed(
+        procs: "Iterable[P]", timeout: "float | None" = ...
+    ) -> "Iterator[tuple[P, int | None]]": ...
+    @overload
+    def as_completed(  # type: ignore[overload-cannot-match]
+        procs: "Iterable[Proc]", timeout: "float | None" = ...
+    ) -> "Iterator[tuple[Proc, int | None]]": ...
+
+
 def as_completed(
     procs: "Iterable[P]", timeout: "float | None" = None
 ) -> "Iterator[tuple[P, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit.
 
-    As concurrent.futures.as_completed() does for futures: ``timeout`` counts from the
-    call, and TimeoutExpired is raised if some are still running then. They are
-    watched from the call on.
+    ``procs`` is an iterable of what wait() takes; all are watched from the call on. As in
+    concurrent.futures.as_completed(), ``timeout`` is in seconds and counts from the call:
+    the iterator raises TimeoutExpired if some are still running then. Raises ValueError or
+    TypeError for what can't stand for a process.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    >>> for proc, exitcode in as_completed([popen], timeout=60):
+    ...     print(proc is popen, exitcode)
+    True 3
     """
     deadline = Deadline(timeout)
     given = list(procs)
@@ -96,7 +139,7 @@ def _engine_with(procs: "list[Any]") -> Engine:
 
 
 def _exits(engine: Engine, deadline: Deadline) -> "Iterator[tuple[Any, int | None]]":
-    """All exits until the deadline."""
+    """Iterate over the exits until the deadline."""
     exits: "Exits" = []
     members = engine.members
     while members:
@@ -113,7 +156,7 @@ def _exits(engine: Engine, deadline: Deadline) -> "Iterator[tuple[Any, int | Non
 
 
 def _given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
-    """key: all that were given for it, where that is more than one."""
+    """{key: all procs that were given for it}, for keys with more than one."""
     firsts: "dict[object, Any]" = {}
     again: "dict[object, list[Any]]" = {}
     for proc in procs:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Callbacks at the exit of processes, on one thread for all of them."""
+"""Callbacks when processes exit, on one thread for all of them."""
 
 import os
 import sys
 from _thread import RLock
 
 from ._deadline import FOREVER
+from ._errors import public
+from ._generic import Generic, P_co
 from ._kinds import find
 from ._waitset import WaitSet
 
@@ -15,21 +17,28 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._engine import Exits
-    from ._targets import Proc, Target
+    from ._generic import P
+    from ._targets import Target
 
 
-def watch(proc: "Proc", callback: "Callable[[Any, int | None], object]") -> "Watch":
-    """Have ``callback(proc, exitcode)`` called once the process has exited.
+def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]":
+    """Call ``callback(proc, exitcode)`` when the process has exited; return a Watch.
 
-    ``proc`` is what wait() takes, and the exit code what it would return. For one that
-    has exited already, or is not there, it is called at once. The callbacks are called
-    by one thread, one after the other; it is started with the first watch, is gone
-    after the last, and does not keep the interpreter from ending. What a callback
-    raises goes to threading.excepthook(), before Python 3.8 to sys.excepthook().
+    ``proc`` is what wait() takes, ``exitcode`` what wait() would return. If the process has
+    exited already, the callback is called at once. One thread calls all callbacks, one after
+    the other. It starts with the first watch and ends after the last; it is a daemon thread.
+    An exception in a callback goes to threading.excepthook(), before Python 3.8 to
+    sys.excepthook(). A forked child inherits no watches, and can have its own.
 
-    A forked child has none of its parent's watches, and can have its own. Raises
-    RuntimeError where the interpreter forbids such threads, as in an isolated
-    subinterpreter.
+    Raises RuntimeError where the interpreter forbids daemon threads, as in an isolated
+    subinterpreter, and ValueError or TypeError for invalid arguments.
+
+    >>> import queue, subprocess, sys
+    >>> exits = queue.Queue()
+    >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    >>> watching = watch(popen, lambda proc, exitcode: exits.put(exitcode))
+    >>> exits.get(timeout=60)
+    3
     """
     if not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
@@ -38,19 +47,36 @@ def watch(proc: "Proc", callback: "Callable[[Any, int | None], object]") -> "Wat
     return watch
 
 
-class Watch:
-    """What watch() returns: ``proc``, and a way to cancel it."""
+@public
+class Watch(Generic[P_co]):
+    """What watch() returns: it can cancel the callback.
+
+    ``proc`` and ``callback`` are what watch() was given. It may be forgotten: the
+    callback is called all the same.
+
+    >>> import os
+    >>> watching = watch(os.getpid(), print)
+    >>> watching.proc == os.getpid()
+    True
+    >>> watching.cancel()
+    """
 
     __slots__ = ("_is_cancelled", "_watcher", "callback", "proc")
+    if not TYPE_CHECKING:
 
-    def __init__(self, watcher: "_Watcher", proc: "Any", callback: "Callable[..., object]") -> None:
-        self._watcher = watcher
+        def __class_getitem__(cls, parameters):  # called from Python 3.7 on
+            return cls
+
+    def __init__(
+        self, watcher: "Any", proc: "P_co", callback: "Callable[[P_co, int | None], object]"
+    ) -> None:
+        self._watcher: "_Watcher" = watcher
         self._is_cancelled = False
-        self.proc = proc
-        self.callback = callback
+        self.proc: "P_co" = proc
+        self.callback: "Callable[..., object]" = callback
 
     def cancel(self) -> None:
-        """Do not call the callback any more; one that is running is not waited for."""
+        """Do not call the callback any more. If it is running now, this does not wait for it."""
         self._is_cancelled = True
         self._watcher.remove(self)
 
@@ -60,20 +86,20 @@ class Watch:
         try:
             self.callback(self.proc, exitcode)
         except SystemExit:
-            pass  # it ends no more than a thread, elsewhere too
+            pass  # as in any thread: threading ignores it
         except BaseException:
             _report()
 
 
 class _Watches(WaitSet):
-    """A set of watches: each is a member of its own, also of two on one process."""
+    """A set of watches: each is a member, even if two are for the same process."""
 
     _warns = False
 
     def add_watch(self, target: "Target") -> None:
         self._add([target])
 
-    def discard_watch(self, watch: Watch) -> None:
+    def discard_watch(self, watch: "Watch[Any]") -> None:
         self._discard(watch)
 
     def wait_for_watches(self) -> "Exits":
@@ -88,15 +114,15 @@ class _Watcher:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._lock = RLock()
-        # By one key. A signal handler that comes while a set is made may make another one,
-        # and the first that is in here counts.
+        # One entry at most. While a set is being made, a signal handler may make another one:
+        # the one that is entered first counts.
         self._sets: "dict[None, _Watches]" = {}
-        # The thread that takes it is the one that runs; another one ends at once.
+        # The thread that takes this entry runs; any other thread ends at once.
         self._turn = [True]
-        # A thread that has been started, and has not come to take the turn.
+        # The thread that has been started, but has not taken the turn yet.
         self._coming: "list[object]" = []
 
-    def add(self, watch: Watch) -> None:
+    def add(self, watch: "Watch[Any]") -> None:
         target = find(watch.proc, watch)
         try:
             with self._lock:
@@ -119,7 +145,7 @@ class _Watcher:
             made.close()
         return watches
 
-    def remove(self, watch: Watch) -> None:
+    def remove(self, watch: "Watch[Any]") -> None:
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -157,7 +183,7 @@ class _Watcher:
             raise
 
     def _is_needed(self) -> bool:
-        """Whether the thread is to go on; if not, the turn is free before the next watch comes."""
+        """Whether the thread has to go on; if not, free the turn before the next watch comes."""
         with self._lock:
             for watches in list(self._sets.values()):
                 if watches:
@@ -169,7 +195,7 @@ class _Watcher:
 
 
 def _report() -> None:
-    """As an exception that a thread did not catch."""
+    """Report the current exception as threading does if a thread does not catch one."""
     import threading
 
     if hasattr(threading, "excepthook"):  # Python 3.8
@@ -179,7 +205,7 @@ def _report() -> None:
         sys.excepthook(*sys.exc_info())
 
 
-# That of this process, by its pid: a forked child makes another.
+# The watcher of this process, by its pid: a forked child makes another one.
 _watchers: "dict[int, _Watcher]" = {}
 
 
@@ -187,5 +213,5 @@ def _watcher() -> _Watcher:
     pid = os.getpid()
     for other in set(_watchers) - {pid}:
         _watchers.pop(other, None)
-    # At once, as a signal handler may come here in the middle of it.
+    # In one call, as a signal handler may come here in the middle of it.
     return _watchers.setdefault(pid, _Watcher(pid))

@@ -1,75 +1,97 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How does one wait for a process?
 
-A parent has waitid(2), which blocks without a time-out, and works for its own children
-alone. For everybody else, and with a time-out, the answer is a handle of the system's on
+A parent has waitid(2), but that has no time-out, and works only for its own children. For
+other processes, and with a time-out, the answer is a handle: the system's own reference to
 the process, and one call that sleeps until the handle says that the process has exited:
 
     Linux 5.3          a pidfd, readable once all its threads have ended: poll(2), epoll(7)
-    macOS, the BSDs    EVFILT_PROC in a kqueue(2), which can be polled itself
-    Windows            a HANDLE, signalled for good: WaitForMultipleObjects
+    macOS, the BSDs    EVFILT_PROC in a kqueue(2), which itself can be passed to poll(2)
+    Windows            a HANDLE, which stays signalled: WaitForMultipleObjects
 
-A handle is opened by the pid, so it may be on another process that got the pid meanwhile;
-whoever knows more of the process than its pid asks again once the handle is open. From then
-on the handle means one process, whatever becomes of its pid.
+A handle is opened by the pid. The process may have been reaped before, and its pid given to
+another one; so code that can tell the two apart checks again once the handle is open.
+From then on the handle refers to one process, whatever becomes of its pid.
 
-Where no handle is to be had (an old kernel, a policy, no file descriptor left), what is left
-is to look again and again, at intervals that double from 0.1 to 40 ms: ``polling``. It needs
-to know a zombie, which still has its pid, and a process that got the pid of another one; so
-it reads what the system shows of processes (``_sources``).
+Where no handle can be opened (an old kernel, a policy, no file descriptor left), we look at
+the process again and again, at intervals that double from 0.1 to 40 ms: ``polling``. It has
+to recognise a zombie, which still has its pid, and a process that got the pid of another
+one; so it reads what the system tells about processes (``_sources``).
 
-Each way to wait is a Backend: a handle for one process, a set for many, and the checks that
-tell whether it works here. The first that works is used for everything; whatever it can't
-do, for one process or for one call, is done by polling.
+Each way to wait is a Backend: a handle for one process, a set for many (``sets``), and the
+checks that tell whether it works here. The first backend that works is used for everything;
+what it can't do, for one process or in one call, is done by polling.
 
-A handle knows nothing of threads. Of a set, sleep() is called without a lock, and all else
-with one: while a thread sleeps, others may add and take.
+A handle knows nothing of threads. A set's sleep() is called without a lock, and all its other
+methods with one: while one thread sleeps, others may add and take.
 """
 
 import os
 from errno import ENOSYS
 
 from .. import _checks, _config, _ffi
-from .._errors import log
-from .contract import Backend
+from .._errors import pass_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .contract import Handle, Set
+    from collections.abc import Callable
+
+    from .._checks import Check
+    from .contract import Checks, Handle
+
+
+class Backend:
+    """A way to wait: its name, its handle, and the checks that the probe shows.
+
+    ``checks`` are rows of a name, the call that is checked (None if it is not a call), and the
+    check. The first row's check tells whether the backend can be used at all.
+    """
+
+    __slots__ = ("checks", "handle", "name")
+
+    def __init__(self, name: str, handle: "Callable[[int], Handle]", checks: "Checks") -> None:
+        self.name = name
+        self.handle = handle
+        self.checks = checks
+
+    @property
+    def check(self) -> "Check":
+        return self.checks[0][2]
+
 
 _known: "dict[str, Backend]" = {}
-_chosen: "list[Backend]" = []
+chosen: "list[Backend]" = []  # by backend(), once
 
 
 def known() -> "dict[str, Backend]":
-    """All that this system may have, best first."""
+    """All backends for this system, whether they work or not, best first."""
     if not _known:
-        from . import polling, polling_set
+        from . import polling
 
         if os.name == "nt":
-            from . import win32, win32_set
+            from . import win32
 
-            best = Backend("win32", win32.Win32Handle, win32_set.Win32Set, win32.CHECKS)
+            best = Backend("win32", win32.Win32Handle, win32.CHECKS)
         elif _ffi.PLATFORM in ("linux", "android"):
-            from . import pidfd, pidfd_set
+            from . import given_pidfd, pidfd  # noqa: F401, the first for Process.from_fd
 
-            best = Backend("pidfd", pidfd.PidfdHandle, pidfd_set.PidfdSet, pidfd.CHECKS)
+            best = Backend("pidfd", pidfd.PidfdHandle, pidfd.CHECKS)
         else:
-            from . import kqueue, kqueue_set
+            from . import kqueue
 
-            best = Backend("kqueue", kqueue.KqueueHandle, kqueue_set.KqueueSet, kqueue.CHECKS)
-        last = Backend("polling", polling.open_polled, polling_set.PolledSet, polling.CHECKS)
+            best = Backend("kqueue", kqueue.KqueueHandle, kqueue.CHECKS)
+        last = Backend("polling", polling.open_polled, polling.CHECKS)
         _known.update({best.name: best, last.name: last})
     return _known
 
 
 def backend() -> Backend:
     """The backend for new handles and sets, chosen once."""
-    if _chosen:
-        return _chosen[0]
+    if chosen:
+        return chosen[0]
     choice = _choose()
-    if _checks.is_known(choice.check):  # else it could not be asked
-        _chosen.append(choice)
+    if _checks.is_known(choice.check):  # else the check failed for a transient reason
+        chosen.append(choice)
     return choice
 
 
@@ -89,24 +111,14 @@ def _choose() -> Backend:
 
 
 def forget() -> None:
-    """Choose again at the next need, as after a change of the environment variables."""
+    """Choose again when it is next needed, as after a change of the environment variables."""
     _known.clear()
-    _chosen.clear()
-
-
-def open_set(shared: bool) -> "Set":
-    """What waits for many by the best means that works."""
-    best = backend()
-    try:
-        return best.set(shared)
-    except OSError as error:
-        log("all are polled: %s", error)
-        return known()["polling"].set(shared)
+    chosen.clear()
 
 
 def open_handle(pid: int) -> "Handle":
-    """A handle by the best means that works; ProcessLookupError if there is none."""
-    best = backend()
+    """A handle by the best means that works; ProcessLookupError if no process has the pid."""
+    best = chosen[0] if chosen else backend()
     try:
         return best.handle(pid)
     except ProcessLookupError:
@@ -114,7 +126,7 @@ def open_handle(pid: int) -> "Handle":
     except OSError as error:
         if best.name == "polling":
             raise
-        log("pid %d is polled: %s", pid, error)
+        pass_over(error, "pid %d is polled", pid)
         return known()["polling"].handle(pid)
 
 

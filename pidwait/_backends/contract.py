@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a backend has: a Handle for one process, a Set for many, and checks."""
+"""What every backend has: a Handle for one process, a Set for many."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Protocol  # novm
+    from typing import Any, Protocol  # novm
 
     from .._checks import Check
     from .._deadline import Deadline
@@ -14,49 +14,60 @@ if TYPE_CHECKING:
     Checks = tuple[tuple[str, str | None, Check], ...]  # novm
 
     class Handle(Protocol):  # novm
-        """One process. Handle(pid) raises ProcessLookupError where there is none."""
+        """One process. Handle(pid) raises ProcessLookupError if no process has the pid."""
 
-        # Set for a child that only its owner reaps: it may be waited for in a shorter way.
+        # Set for a child that only its owner reaps: there is a shorter way to wait for it.
         is_child: bool
 
         @property
         def pid(self) -> "int | None":
-            """None for a pidfd that came from elsewhere, once its process has been reaped."""
+            """None for a pidfd that we did not open, once its process has been reaped."""
 
         @property
         def backend(self) -> str:
-            """The name of what it is waited for by now."""
+            """How the process is waited for now: "polling" after a fallback."""
 
         def wait(self, deadline: "Deadline", reap: bool) -> "Outcome":
-            """RUNNING at the deadline; else the exit code, or None where nobody tells it.
+            """RUNNING at the deadline; else the exit code, or None if the system does not tell.
 
-            With ``reap``, our child is reaped: NotYet while a tracer keeps it from us.
+            With ``reap``, our child is reaped; NotYet while a tracer prevents it.
+            """
+
+        @property
+        def reap_into(self) -> "Callable[[list[Any]], object] | None":
+            """Block until our child has exited, and reap it; None if the handle can't do that.
+
+            The result of waitid(2) is put into the list, with no bytecode between the two. If
+            somebody else reaps the child, or for any OSError, nothing is put there.
             """
 
         def send_signal(self, sig: int) -> None:
-            """ProcessLookupError if there is no such process any more."""
+            """ProcessLookupError if the process has exited."""
+
+        def keeps_identity(self) -> bool:
+            """Whether identify() returns the same for as long as the handle is open."""
 
         def identify(self) -> "Identity | None":
-            """Equal for all handles on one process; None if not known."""
+            """An identity that all handles on one process share; None if it is not known."""
 
         def fileno(self) -> int:
-            """Readable once it has exited; UnsupportedOperation if polled, and on Windows."""
+            """Readable after the exit; UnsupportedOperation if polled, and on Windows."""
 
         def close(self) -> None: ...
 
     class Member(Protocol):  # novm
-        """What a set waits for. Several may have one pid."""
+        """What a set waits for. Several members may have the same pid."""
 
-        ticket: object  # what the set that has it finds its own by
+        ticket: object  # the set that has the member keeps its own record here
 
         @property
         def pid(self) -> "int | None": ...
 
         def fileno(self) -> int:
-            """The pidfd of a member without a pid; OSError where it has none."""
+            """The pidfd of a member without a pid; OSError if it has none."""
 
         def known(self) -> "Outcome":
-            """The exit code that its object already has; RUNNING if it knows of no exit."""
+            """The exit code that the object already has; RUNNING if it knows of no exit."""
 
     Report = Callable[[tuple[Member, Outcome]], object]  # novm
 
@@ -64,71 +75,47 @@ if TYPE_CHECKING:
         """Any number of processes. All but sleep() return at once."""
 
         def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
-            """Have them waited for; return those that can't be, and why.
+            """Wait for these members, too; return those that can't be waited for, and why.
 
-            ProcessLookupError where there is no such process.
+            The reason is a ProcessLookupError if no process has the pid.
             """
 
         def discard(self, member: "Member") -> None:
-            """Do not report it any more, if it is there."""
+            """Do not report this member any more; nothing happens if it is not in the set."""
 
         def has_exited(self, member: "Member") -> bool:
-            """Whether a member that is there has exited, and is still to be reported."""
+            """Whether a member of the set has exited, and has not been reported yet."""
 
         def sleep(self, seconds: "float | None") -> None:
-            """Block until there is something to take, or so long (None: for ever), or less."""
+            """Block until there is something to take, for ``seconds`` at most (None: no limit).
+
+            It may end earlier.
+            """
 
         def take(self, report: "Report", last: bool) -> None:
-            """report((member, exit code or None)) for each that has exited, and forget it.
+            """Call report((member, exit code or None)) for each exit, and forget the member.
 
-            With ``last`` the time is up: what has exited is reported, though its code may
-            come a moment later. What is reported may have been discarded since.
+            With ``last`` the time is up: a member that has exited is reported even if its code
+            may come a moment later. A reported member may have been discarded meanwhile.
             """
 
         def delay(self) -> "float | None":
-            """Seconds until take() is to be called though nothing has happened; else None."""
+            """Seconds until take() must be called even if there is no event; else None."""
 
         def alarm(self, seconds: "float | None") -> None:
-            """End a sleep(), and make fileno() readable, in so many seconds; None: never.
+            """End a sleep(), and make fileno() readable, after ``seconds``; None: never.
 
-            Each call replaces the last; once it has gone off it stays on until the next.
-            OSError where the system has no timer for a number above 0.
+            Each call replaces the one before. An alarm that has gone off stays on until the
+            next call. OSError for more than 0 seconds if the system has no timer.
             """
 
         def fileno(self) -> int:
-            """Readable when take() would report something; UnsupportedOperation."""
+            """Readable when take() would report something; may raise UnsupportedOperation."""
 
         def recover(self) -> None:
-            """Find again what an exception of a signal handler lost, in sleep() or take()."""
+            """Find the exits that were lost when a signal handler raised in sleep() or take()."""
 
         def forked(self) -> "Set":
-            """What takes its place in a forked child; OSError if all are to be polled there."""
+            """The set that replaces this one in a forked child; OSError if there can be none."""
 
         def close(self) -> None: ...
-
-
-class Backend:
-    """A way to wait: its name, handle and set, and the checks that the probe shows.
-
-    ``checks`` are rows of a name, the call that is asked for (None if it is no call), and the
-    check; the first one's check says whether the backend can be used at all.
-    ``set(shared)`` is for several threads, or for one that only sleeps.
-    """
-
-    __slots__ = ("checks", "handle", "name", "set")
-
-    def __init__(
-        self,
-        name: str,
-        handle: "Callable[[int], Handle]",
-        set: "Callable[[bool], Set]",
-        checks: "Checks",
-    ) -> None:
-        self.name = name
-        self.handle = handle
-        self.set = set
-        self.checks = checks
-
-    @property
-    def check(self) -> "Check":
-        return self.checks[0][2]

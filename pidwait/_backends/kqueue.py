@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs: kqueue(2), EVFILT_PROC, and poll(2) on the kqueue.
 
-The kqueue knows the process, not its pid, and is readable once the process has exited, for
-all that wait. The event is taken, once, for the wait status that it carries,
+A kqueue refers to the process, not to its pid. Once the process has exited it is readable,
+for all threads that wait. The event carries the wait status:
 
     FreeBSD, DragonFly   always
     NetBSD, OpenBSD      from NetBSD 8 and OpenBSD 6.9 on
-    macOS                with NOTE_EXITSTATUS, which is for our own children, and in newer
-                         versions for processes that we may send a signal
+    macOS                with NOTE_EXITSTATUS, which is allowed for our own children, and in
+                         newer versions for processes that we may send a signal to
 
-and from then on something else keeps the kqueue readable.
+The event can be taken only once; after that something else keeps the kqueue readable.
 """
 
 import os
@@ -21,7 +21,14 @@ from weakref import WeakValueDictionary
 
 from .. import _checks
 from .._deadline import GRACE, NOW, Deadline, poll
-from .._errors import is_of_signal_handler, log, no_such_process, os_error
+from .._errors import (
+    is_of_signal_handler,
+    log,
+    no_such_process,
+    os_error,
+    pass_over,
+    raise_of_handler,
+)
 from .._ffi import bsd
 from .._ffi.kqueue import NOBODY
 from .._outcome import RUNNING, NotYet, from_status
@@ -36,18 +43,20 @@ if TYPE_CHECKING:
     from .._outcome import Outcome
     from .contract import Checks, Handle, Identity
 
-# The last handle for each pid, to tell whether another one is on the same process.
+# The latest handle for each pid, to tell whether a new one is for the same process.
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
 
 class KqueueHandle:
-    """A kqueue with one process."""
+    """A kqueue that watches one process."""
+
+    reap_into = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.is_child = False
         self._fallback: "Handle | None" = None
-        self._has_exited = False  # until it is True, for good
+        self._has_exited = False  # once True, it stays True
         self._events: "list[Any]" = []
         self._lock = RLock()
         self._identity: "object | None" = None
@@ -63,7 +72,7 @@ class KqueueHandle:
         return self._queue.fileno()
 
     def close(self) -> None:
-        if self._queue.is_copy():  # whose lock another thread of the parent may have had
+        if self._queue.is_copy():  # another thread of the parent may have held the lock
             self._queue.close()
             return
         with self._lock:
@@ -84,7 +93,7 @@ class KqueueHandle:
                 return self.wait(deadline, reap)
             if exited:
                 self._has_exited = True
-            # Another thread may have seen the exit, and this one have looked before it.
+            # Another thread may have seen the exit since this one looked.
             if not self._has_exited:
                 return RUNNING
         return self._code(deadline, reap)
@@ -93,7 +102,8 @@ class KqueueHandle:
         log("pid %d is polled: %s", self.pid, why)
         try:
             self._fallback = polling.open_polled(self.pid)
-        except ProcessLookupError:
+        except ProcessLookupError as error:
+            raise_of_handler(error)
             self._has_exited = True
 
     def _code(self, deadline: Deadline, reap: bool) -> "int | None":
@@ -108,10 +118,11 @@ class KqueueHandle:
         return found if code is None else code
 
     def _is_passed_on(self) -> bool:
-        """Whether a process that has not exited has the pid: not this one."""
+        """Whether the pid belongs to a running process: not to this one, then."""
         try:
             queue = watch(self.pid)
-        except OSError:
+        except OSError as error:
+            raise_of_handler(error)
             return False
         try:
             return not queue.is_readable(NOW)
@@ -126,15 +137,15 @@ class KqueueHandle:
                     if not self._events:
                         self._take()
             except OSError as error:
-                log("pid %d, kevent: %s", self.pid, error)
+                pass_over(error, "pid %d, kevent", self.pid)
         for event in self._events:
             if event.filter == bsd.table().filter_proc:
                 return told(event)
         return None
 
     def _take(self) -> None:
-        # First what keeps the kqueue readable: other threads may be in poll(2), or a program
-        # poll fileno(). Where that is not to be had, the event is left in the kqueue.
+        # First keep the kqueue readable: other threads may be in poll(2), and a program may
+        # poll fileno(). If that fails, the event is left in the kqueue.
         self._queue.keep_readable()
         self._queue.take(self._events, 2)
 
@@ -143,11 +154,14 @@ class KqueueHandle:
             raise no_such_process(self.pid)
         polled.kill(self.pid, sig)
 
+    def keeps_identity(self) -> bool:
+        return False
+
     def identify(self) -> "Identity | None":
         if self._identity is None:
             self._identity = object()
             latest = _latest.get(self.pid)
-            # If neither has exited, both are on the process that has the pid now.
+            # If neither has exited, both are for the process that has the pid now.
             if latest is not None and latest._is_running() and self._is_running():
                 self._identity = latest._identity
             _latest[self.pid] = self
@@ -156,15 +170,16 @@ class KqueueHandle:
     def _is_running(self) -> bool:
         if self._queue.is_copy() or self._has_exited:
             return False
-        with self._lock:  # so that nobody closes it meanwhile
+        with self._lock:  # so that no other thread closes it meanwhile
             try:
                 return not self._queue.is_readable(NOW)
-            except OSError:
+            except OSError as error:
+                raise_of_handler(error)
                 return False
 
 
 def watch(pid: int) -> Queue:
-    """A kqueue with that process."""
+    """A kqueue that watches the process."""
     queue = Queue()
     try:
         register(queue, pid)
@@ -175,9 +190,9 @@ def watch(pid: int) -> Queue:
 
 
 def register(queue: Queue, pid: int, udata: int = 0) -> int:
-    """Watch the process; its event carries ``udata``. Return the fflags that were asked for.
+    """Watch the process; its event carries ``udata``. Return the fflags that were accepted.
 
-    BlockingIOError where it is exiting, or a zombie, and can't be watched any more.
+    BlockingIOError if it is exiting, or a zombie, and can't be watched any more.
     """
     table = bsd.table()
     flags, status_flag = bsd.EV_ADD | bsd.EV_ONESHOT, table.status_flag
@@ -187,30 +202,31 @@ def register(queue: Queue, pid: int, udata: int = 0) -> int:
                 queue.change(pid, table.filter_proc, flags, fflags, 0, udata)
                 return fflags
             except PermissionError as error:
-                # NOTE_EXITSTATUS is not for everybody.
+                # NOTE_EXITSTATUS is not allowed for every process.
                 if error.errno != EACCES or fflags == bsd.NOTE_EXIT:
                     raise
-    except ProcessLookupError:
+    except ProcessLookupError as error:
+        raise_of_handler(error)
         if not exitcodes.exists(pid):
             raise no_such_process(pid) from None
-    # macOS, NetBSD, OpenBSD.
+    # ESRCH though the process is there: macOS, NetBSD, OpenBSD.
     raise os_error(EAGAIN, "kevent", pid, "exiting, or a zombie")
 
 
 def told(event: "Any") -> "int | None":
-    """The exit code that the event of an exit carries."""
+    """The exit code that an event carries; None if it carries none."""
     table = bsd.table()
     if table.status_flag and not event.fflags & table.status_flag:
         return None
-    if event.data == 0 and table.told_since_waitid and not _checks.works(exitcodes.check_waitid):
+    if event.data == 0 and table.told_since_waitid and not _checks.works(check_waitid):
         return None
     return from_status(event.data)
 
 
 def ask_child(pid: int, reap: bool, deadline: Deadline) -> "Outcome":
-    """What waitid(2), or to reap it waitpid(2), tells of our child whose exit was told.
+    """Ask our child for its exit code, after the event: by waitid(2), to reap it by waitpid(2).
 
-    None where it is somebody else's, or there is no waitid; RUNNING if it is not ready.
+    None if it is not our child, or there is no waitid; RUNNING if it is not a zombie yet.
     """
     found: "list[Outcome]" = [None]
 
@@ -218,19 +234,19 @@ def ask_child(pid: int, reap: bool, deadline: Deadline) -> "Outcome":
         found[0] = (exitcodes.reap_child if reap else exitcodes.look_at_child)(pid)
         return found[0] is not RUNNING
 
-    # The event comes before our child can be reaped: always on OpenBSD, where another thread
-    # makes the zombie; seen on macOS (libuv#3521); on FreeBSD for a process that is exiting.
+    # The event may come before our child can be reaped: always on OpenBSD, where another
+    # thread makes it a zombie; seen on macOS (libuv#3521); on FreeBSD for a process that is
+    # exiting when it is registered.
     try:
         poll(look, deadline)
     except OSError as error:
-        if is_of_signal_handler(error):
-            raise
+        raise_of_handler(error)
         return None
     return found[0]
 
 
 def check() -> None:
-    """Look for a process that can't be, and watch this very one."""
+    """Look for a process that can't exist, and watch our own."""
     table = bsd.table()
     _compare(table)
     queue = watch(os.getpid())
@@ -242,7 +258,7 @@ def check() -> None:
         except ProcessLookupError:
             pass
         else:
-            raise OSError(ENOSYS, "kevent watches a process that can't be")
+            raise OSError(ENOSYS, "kevent watches a process that can't exist")
         queue.keep_readable()
         if not queue.is_readable(Deadline(1)):
             raise OSError(ENOSYS, "poll does not see that a kqueue is readable")
@@ -251,7 +267,7 @@ def check() -> None:
 
 
 def _compare(table: "bsd.System") -> None:
-    """The table's numbers with those that the interpreter was compiled with."""
+    """Compare the table's numbers with those that the interpreter was compiled with."""
     for name, number in (
         ("KQ_FILTER_PROC", table.filter_proc),
         ("KQ_FILTER_TIMER", table.filter_timer),
@@ -268,8 +284,21 @@ def _compare(table: "bsd.System") -> None:
             raise OSError(ENOSYS, "select.%s is %d, not %d" % (name, own, number))
 
 
+def check_waitid() -> None:
+    """Look for a child that can't exist: our own process."""
+    table = bsd.table().waitid
+    for name, number in (("P_PID", table.p_pid), ("WEXITED", table.look), ("WNOWAIT", table.look)):
+        own = getattr(os, name, number)
+        if own != number if name == "P_PID" else not own & number:
+            raise OSError(ENOSYS, "os.%s is %d here" % (name, own))
+    try:
+        exitcodes.look_at_child(os.getpid())
+    except ChildProcessError:
+        return
+
+
 CHECKS: "Checks" = (
     ("kqueue", "kqueue", check),
-    ("waitid", "waitid", exitcodes.check_waitid),
+    ("waitid", "waitid", check_waitid),
     ("ps", None, ps.check),
 )

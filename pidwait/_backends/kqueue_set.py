@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs, many at once: all processes in one kqueue(2).
 
-poll(2) tells that there is something to take. It is taken under the lock of whoever shares
-the set: no thread has an event in hand while another one discards its process, or adds the
-next one that has the pid.
+poll(2) tells that there are events. They are taken under the lock of the threads that share
+the set: so no thread holds an event while another one discards its process, or adds the next
+process that has the pid.
 """
 
-from collections import deque
 from errno import EAGAIN, EBADF
 from itertools import count
 from time import monotonic
 
 from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
-from .._errors import is_of_signal_handler, log
+from .._errors import is_of_signal_handler, pass_over
 from .._ffi import bsd
 from .._outcome import RUNNING
-from .._queue import drop
+from .._queue import deque, drop
 from . import kqueue
 from .queue import Queue
 
@@ -32,30 +31,30 @@ _BATCH = 256
 
 
 class _Entry:
-    """A process: the members that wait for it, what was asked of the kqueue, and its answer."""
+    """A watched process: its members, what was registered with the kqueue, and the exit code."""
 
     __slots__ = ("code", "fflags", "members", "number", "pid", "until")
 
     def __init__(self, pid: int, number: int, member: "Member") -> None:
         self.pid = pid
-        # What its event has in udata. A signal handler that comes between the call that takes
-        # an event and the next line can discard the process, and add the next one of that pid.
+        # The udata of its event. A signal handler that runs between the call that takes an
+        # event and the next line can discard the process, and add another one with its pid.
         self.number = number
         self.members = [member]
         self.fflags = bsd.NOTE_EXIT
         self.code: "Outcome" = RUNNING
-        self.until = 0.0  # when its exit code is given up, if only the exit has been told
+        self.until = 0.0  # when to give up the exit code, if only the exit itself has been told
 
 
 class KqueueSet:
     def __init__(self, shared: bool) -> None:
-        # Those in the kqueue, by their pids.
+        # The entries that are registered with the kqueue, by pid.
         self._entries: "dict[int, _Entry]" = {}
         self._numbers = count(1)
-        # What the kqueue told, and has not been looked at.
+        # Events taken from the kqueue, but not yet handled.
         self._events: "deque[Any]" = deque()
         self._is_taking = False
-        # Exits whose code is due any moment, in the order of the exits; and those to report.
+        # Exits whose code is due any moment, in the order of the exits; then those to report.
         self._fading: "dict[_Entry, None]" = {}
         self._ready: "deque[_Entry]" = deque()
         self._pause = SHORTEST
@@ -66,8 +65,8 @@ class KqueueSet:
             try:
                 self._queue.make_bell()
             except OSError as error:
-                log("without a bell: %s", error)
-                self._longest = LONGEST  # perhaps nobody can end a sleep
+                pass_over(error, "without a bell")
+                self._longest = LONGEST  # perhaps nothing can end a sleep
 
     def forked(self) -> "KqueueSet":
         self.close()
@@ -90,8 +89,8 @@ class KqueueSet:
         if pid is None:
             raise OSError(EAGAIN, "it has no pid to be watched by")
         if pid in self._entries:
-            # That process may have exited and been reaped, and another one have the pid.
-            # EV_ADD would only change the entry that there is: kevent(2).
+            # That process may have been reaped, and another one may have the pid now. EV_ADD
+            # would only modify the existing registration: kevent(2).
             self._take()
         known = self._entries.get(pid)
         if known is not None:
@@ -108,7 +107,7 @@ class KqueueSet:
                 raise
             self._entries.pop(pid, None)
             code: "Outcome" = None
-            if isinstance(error, BlockingIOError):  # our own zombie is not polled
+            if isinstance(error, BlockingIOError):  # our own zombie need not be polled
                 code = kqueue.ask_child(pid, False, NOW)
             if code is None or code is RUNNING:
                 member.ticket = None
@@ -138,8 +137,8 @@ class KqueueSet:
             return False
         try:
             self._take()
-        except OSError as error:  # somebody else has closed it: sleep() and take() say so
-            log("kevent: %s", error)
+        except OSError as error:  # somebody else has closed it: sleep() and take() raise
+            pass_over(error, "kevent")
         return self._entries.get(entry.pid) is not entry
 
     def sleep(self, seconds: "float | None") -> None:
@@ -164,7 +163,7 @@ class KqueueSet:
             self._take()
 
     def _take(self) -> None:
-        """Have all events that there are taken from the kqueue."""
+        """Take and handle all events that the kqueue has."""
         if self._is_taking:
             self._find_lost()
         is_full = True
@@ -188,20 +187,20 @@ class KqueueSet:
             drop(events, event)
 
     def _stay_alarmed(self) -> None:
-        """The timer has been taken, but the alarm is on until the next."""
+        """Keep the alarm on until the next one, though the timer's event has been taken."""
         try:
             self._queue.keep_readable()
         except OSError as error:
-            log("without an alarm: %s", error)
+            pass_over(error, "without an alarm")
 
     def _find_lost(self) -> None:
-        """Those whose event a signal handler's exception has swallowed."""
+        """Find the exits whose events were lost when a signal handler raised."""
         self._see()
         filter_ = bsd.table().filter_proc
         for entry in list(self._entries.values()):
             try:
                 self._queue.change(entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number)
-            except FileNotFoundError:  # it is there until its event is taken
+            except FileNotFoundError:  # its event has been taken: until then it is registered
                 self._has_exited(entry, None)
 
     def _has_exited(self, entry: _Entry, code: "int | None") -> None:
@@ -217,7 +216,7 @@ class KqueueSet:
             del self._entries[entry.pid]
 
     def _look_again(self, last: bool) -> None:
-        """Those of our children whose code neither the event told nor waitid(2), so far."""
+        """Ask again for the codes that neither the event nor waitid(2) has told so far."""
         now = monotonic()
         for entry in list(self._fading):
             code = kqueue.ask_child(entry.pid, False, NOW)

@@ -3,22 +3,29 @@
 
 pidfd_open         Linux 5.3; an fd that is readable once all threads have ended
 pidfd_send_signal  Linux 5.1
-waitid, P_PIDFD    Linux 5.4; just this child, whatever became of its number
-fstat              Linux 6.9; the inode number names the process
-POLLHUP            Linux 6.12, about; tells that it has been reaped
-PIDFD_GET_INFO     Linux 6.13; with the exit status 6.15
+waitid, P_PIDFD    Linux 5.4; this very child, whatever became of its pid
+fstat              Linux 6.9; the inode number identifies the process
+POLLHUP            about Linux 6.12; tells that the process has been reaped
+PIDFD_GET_INFO     Linux 6.13; tells the exit status from 6.15 on
 """
 
 import os
 import select
 import sys
-from errno import EBADF, EINVAL, ENOENT, ENOSYS
+from errno import EINVAL, ENOENT, ENOSYS
 from io import UnsupportedOperation
 
 from .. import _checks
 from .._deadline import GRACE, NOW, Deadline
-from .._errors import is_of_signal_handler, log, no_such_process, os_error
-from .._fd import opened, own, poll
+from .._errors import (
+    is_of_signal_handler,
+    log,
+    no_such_process,
+    os_error,
+    pass_over,
+    raise_of_handler,
+)
+from .._fd import opened, poll
 from .._ffi import calls, linux
 from .._outcome import RUNNING, NotYet
 from .._sources import exitcodes, procfs
@@ -32,27 +39,19 @@ if TYPE_CHECKING:
     from .contract import Checks, Handle, Identity
 
 
+_C_FUNCTION: "Any" = type(len)
+
+
 class PidfdHandle:
     """A pidfd."""
 
+    is_child = False
+    _fallback: "Handle | None" = None
+
     def __init__(self, pid: int) -> None:
-        self._owner = open_pidfd(pid)
-        self._start(self._owner.fileno(), pid)
-
-    def _start(self, fd: int, pid: "int | None") -> None:
-        self.fd = fd
-        self.pid = pid
-        self.is_child = False
-        self._fallback: "Handle | None" = None
-
-    @classmethod
-    def from_fd(cls, fd: int) -> "PidfdHandle":
-        """Take over a pidfd; the pid is None if it has none here, or none any more."""
-        pid = _examine(fd)
-        handle = cls.__new__(cls)
-        handle._owner = own(fd)
-        handle._start(fd, pid)
-        return handle
+        self._owner: "Any" = open_pidfd(pid)
+        self.fd: int = self._owner.fileno()
+        self.pid: "int | None" = pid
 
     @property
     def backend(self) -> str:
@@ -68,19 +67,19 @@ class PidfdHandle:
         try:
             self._owner.close()
         except OSError as error:  # somebody else has closed it
-            log("close: %s", error)
+            pass_over(error, "close")
 
     def wait(self, deadline: Deadline, reap: bool) -> "Outcome":
         if self._fallback is not None:
             return self._fallback.wait(deadline, reap)
-        # After the sleep the caches are cold, and each name and call costs: tidier
-        # code took half of the time that a wait needs beside its system calls.
+        # After the sleep the caches are cold, and each name and call costs: tidier code cost
+        # half of the time that a wait takes outside its system calls.
         event = info = None
         fd, ready, idtype, by_exit = self.fd, select.POLLIN, linux.P_PIDFD, linux.CLD_EXITED
         options = linux.REAP if reap else linux.LOOK
         try:
             waitid = calls.get("waitid")
-            if self.is_child and (reap or deadline.timeout is None):
+            if self.is_child and (_may_block() if deadline.timeout is None else reap):
                 info = self._ask_as_parent(waitid, options, deadline)
             if info is None:
                 event = poll(fd, ready, deadline)
@@ -103,17 +102,25 @@ class PidfdHandle:
         return self._code_of_other(bool(event & select.POLLHUP), deadline)
 
     def _ask_as_parent(self, waitid: "Any", options: int, deadline: Deadline) -> "Any":
-        """What waitid tells without poll, which takes three calls more; None if poll has to."""
+        """The result of waitid alone, which saves three calls; None if poll is needed."""
         try:
             if deadline.timeout is None:
                 options &= ~linux.WNOHANG
             return waitid(linux.P_PIDFD, self.fd, options)
         except OSError as error:
-            if is_of_signal_handler(error):
-                raise
             # ECHILD does not prove an exit: after a fork it may be our sibling.
-            log("pid %s, waitid: %s", self.pid, error)
+            pass_over(error, "pid %s, waitid", self.pid)
             return None
+
+    def reap_into(self, infos: "list[Any]") -> None:
+        waitid = calls.get("waitid")
+        # A function written in Python has bytecodes between the system call and its return.
+        if self._fallback is not None or type(waitid) is not _C_FUNCTION or not _may_block():
+            return
+        try:
+            infos.extend(map(waitid, (linux.P_PIDFD,), (self.fd,), (linux.WEXITED,)))
+        except OSError as error:
+            pass_over(error, "pid %s, waitid", self.pid)
 
     def _fall_back(self, error: OSError, deadline: Deadline, reap: bool) -> "Outcome":
         """Go on by polling."""
@@ -123,24 +130,26 @@ class PidfdHandle:
             raise error
         try:
             fallback = polling.open_polled(self.pid)
-        except ProcessLookupError:
+        except ProcessLookupError as gone:
+            raise_of_handler(gone)
             return self._code_of_other(True, deadline)
-        # The number could have gone to another process before the look, so the
-        # pidfd is asked after it.
+        # The fallback was opened by the pid, which may have gone to another process before: so
+        # the pidfd is asked afterwards.
         if self._is_reaped():
             return self._code_of_other(True, deadline)
         self._fallback = fallback
         return fallback.wait(deadline, reap)
 
     def _is_reaped(self) -> "bool | None":
-        """Whether the pid may be somebody else's by now; None if that can't be told."""
+        """Whether the pid may belong to another process by now; None if that can't be told."""
         try:
             calls.get("pidfd_send_signal")(self.fd, 0)
-        except ProcessLookupError:
+        except ProcessLookupError as error:
+            raise_of_handler(error)
             return True
         except OSError as error:
-            log("pidfd_send_signal: %s", error)
-            if not _is_forbidden(error):
+            pass_over(error, "pidfd_send_signal")
+            if not is_forbidden(error):
                 return self._has_no_task()
         return False
 
@@ -151,15 +160,15 @@ class PidfdHandle:
         try:
             return int(procfs.fd_info(self.fd)["Pid"]) < 0  # Linux 5.5
         except (OSError, LookupError) as error:
-            log("pid %s: %s", self.pid, error)
+            pass_over(error, "pid %s", self.pid)
             return None
 
     def _code_of_other(self, reaped: bool, deadline: Deadline) -> "int | None":
-        """The exit code of a process that is not our child, or was reaped by somebody else."""
+        """The exit code of a process that is not our child, or that somebody else reaped."""
         if reaped:
-            return (self.get_info() or (True, None))[1]
-        # Ready, but not reaped when poll looked. What /proc says of the pid is
-        # ours if the pidfd says afterwards that it still is not.
+            return self._told()
+        # When poll looked, it was not reaped. What /proc says about the pid is about our
+        # process if the pidfd says afterwards that it still is not reaped.
         code = exitcodes.from_zombie(self.pid)
         info = self.get_info()
         if info is None:
@@ -167,23 +176,26 @@ class PidfdHandle:
         reaped, status = info
         if reaped or code is not None:
             return status if reaped else code
-        # Not to be seen in /proc: a moment later the parent may have reaped it.
+        # /proc does not show the code. The parent may reap it in a moment: then the pidfd will.
         try:
             reaped = bool(poll(self.fd, 0, Deadline(deadline.at_most(GRACE))))
         except OSError as error:
-            if is_of_signal_handler(error):
-                raise
-            log("pid %s, poll: %s", self.pid, error)
-        return (self.get_info() or (True, None))[1] if reaped else None
+            pass_over(error, "pid %s, poll", self.pid)
+        return self._told() if reaped else None
+
+    def _told(self) -> "int | None":
+        """The exit code that the kernel keeps of a process that has been reaped."""
+        info = self.get_info()
+        return None if info is None else info[1]
 
     def get_info(self) -> "tuple[bool, int | None] | None":
-        """Whether it has been reaped, and its code then; None if the system does not tell."""
+        """Whether it has been reaped, and if so its code; None if the system does not tell."""
         if not _checks.works(check_get_info):
             return None
         try:
             return exitcodes.from_pidfd(self.fd)
         except OSError as error:  # a policy that came after the probe
-            log("PIDFD_GET_INFO: %s", error)
+            pass_over(error, "PIDFD_GET_INFO")
             return None
 
     def send_signal(self, sig: int) -> None:
@@ -194,6 +206,7 @@ class PidfdHandle:
             except ProcessLookupError:
                 raise
             except OSError as error:
+                raise_of_handler(error)
                 if _checks.still_works(check_send_signal):
                     raise
                 log("pidfd_send_signal: %s", error)  # a policy that came after the probe
@@ -201,16 +214,27 @@ class PidfdHandle:
             raise no_such_process(self.pid)
         polled.kill(self.pid, sig)
 
+    def keeps_identity(self) -> bool:
+        return _checks.is_known_to_work(check_pidfs)
+
     def identify(self) -> "Identity | None":
-        if _checks.works(check_pidfs):
+        if _checks.is_known_to_work(check_pidfs) or _checks.works(check_pidfs):
             return "pidfd", os.fstat(self.fd).st_ino
         identity = None if self.pid is None else polled_procfs.identify(self.pid)
         return identity if self._is_reaped() is False else None
 
 
-def _is_forbidden(error: OSError) -> bool:
-    """Whether the process is there, but we must not send it a signal."""
-    # A policy may say so of every process.
+def _may_block() -> bool:
+    """Whether a call that blocks holds up no more than its own thread.
+
+    It holds up all greenlets where gevent has replaced poll, or eventlet has removed it.
+    """
+    return type(getattr(select, "poll", None)) is _C_FUNCTION
+
+
+def is_forbidden(error: OSError) -> bool:
+    """Whether the process is there, but we may not send it a signal."""
+    # A policy may answer so for every process: then it proves nothing.
     return isinstance(error, PermissionError) and _checks.still_works(check_send_signal)
 
 
@@ -218,73 +242,25 @@ def open_pidfd(pid: int) -> "Any":
     try:
         return opened(calls.get("pidfd_open"), pid, 0)
     except OSError as error:
+        raise_of_handler(error)
         if error.errno == ENOENT:
             raise no_such_process(pid, "a thread's ID, not a process's") from None
-        # EINVAL may be a thread on older kernels, or a process that is just
-        # exiting (psutil#2715): polling finds out.
+        # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
+        # (psutil#2715): polling finds out which.
         raise os_error(error.errno or 0, "pidfd_open", pid, error.strerror) from None
 
 
-def _examine(fd: int) -> "int | None":
-    if isinstance(fd, bool) or not isinstance(fd, int):
-        raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
-    if fd < 0:
-        raise ValueError("fd must not be negative: %d" % fd)
-    if not sys.platform.startswith(("linux", "android")):
-        raise OSError(ENOSYS, "this is not Linux: it has no pidfds")
-    os.set_inheritable(fd, False)
-    info = _fd_info(fd)
-    if info is None:
-        return _ask_pid(fd)
-    if "Pid" not in info:
-        raise ValueError("fd %d is not a pidfd" % fd)
-    if int(info["flags"], 8) & os.O_EXCL:  # PIDFD_THREAD, Linux 6.9
-        raise ValueError("fd %d is the pidfd of a thread, not of a process" % fd)
-    pid = int(info["Pid"])
-    return pid if pid > 0 else None
-
-
-def _fd_info(fd: int) -> "dict[str, str] | None":
-    if not _checks.works(procfs.check):
-        return None
-    try:
-        return procfs.fd_info(fd)
-    except OSError as error:  # no file descriptor left, or /proc is no more
-        log("fd %d: %s", fd, error)
-        return None
-
-
-def _ask_pid(fd: int) -> "int | None":
-    """The pid of a pidfd, without /proc; None if it has been reaped, or who knows."""
-    try:
-        return exitcodes.get_info(fd)[1] or None
-    except ProcessLookupError:
-        return None
-    except OSError as error:  # Linux < 6.13, a policy, or not a pidfd
-        log("PIDFD_GET_INFO: %s", error)
-    try:
-        calls.get("pidfd_send_signal")(fd, 0)
-    except ProcessLookupError:
-        return None
-    except OSError as error:
-        if error.errno == EBADF:
-            raise ValueError("fd %d is not a pidfd" % fd) from None
-        if not _is_forbidden(error):
-            raise
-    return None
-
-
 def check() -> None:
-    """Open and poll a pidfd of this very process."""
-    # Before Android 12 the answer to an unlisted system call is a signal that kills.
+    """Open and poll a pidfd of our own process."""
+    # Before Android 12 an unlisted system call is answered with a signal that kills.
     if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
-        raise OSError(ENOSYS, "Android before 12 kills who calls pidfd_open")
-    # What will be needed once there is no file descriptor left to load it with.
+        raise OSError(ENOSYS, "Android before 12 kills a process that calls pidfd_open")
+    # Load these now: later there may be no file descriptor left to load them with.
     for name in ("waitid", "pidfd_send_signal", "ioctl"):
         try:
             calls.get(name)
         except OSError as error:
-            log("%s: %s", name, error)
+            pass_over(error, "%s", name)
     with_self(_check_poll)
 
 
@@ -293,7 +269,7 @@ def _check_poll(handle: PidfdHandle) -> None:
         raise OSError(ENOSYS, "poll takes a running process for an exited one")
 
 
-def with_self(use: "Callable[[PidfdHandle], None]") -> None:
+def with_self(use: "Callable[[PidfdHandle], object]") -> None:
     handle = PidfdHandle(os.getpid())
     try:
         use(handle)
@@ -302,17 +278,17 @@ def with_self(use: "Callable[[PidfdHandle], None]") -> None:
 
 
 def check_send_signal() -> None:
-    """Send signal 0, which is none, to this very process."""
+    """Send signal 0, which does nothing, to our own process."""
     with_self(lambda handle: calls.get("pidfd_send_signal")(handle.fd, 0))
 
 
 def check_get_info() -> None:
-    """Ask about this very process: which tells of Linux 6.13, not yet of exit codes."""
-    with_self(lambda handle: exitcodes.get_info(handle.fd) and None)
+    """Ask about our own process. That shows Linux 6.13; exit codes need 6.15."""
+    with_self(lambda handle: exitcodes.get_info(handle.fd))
 
 
 def check_pidfs() -> None:
-    """Whether each process has an inode, or all pidfds share that of other anonymous files."""
+    """Whether pidfds have an inode for each process; else all share one anonymous inode."""
     with_self(_check_inode)
 
 
@@ -324,7 +300,7 @@ def _check_inode(handle: PidfdHandle) -> None:
 
 
 def check_waitid() -> None:
-    """Look for a child that can't be: this very process."""
+    """Look for a child that can't exist: our own process."""
     try:
         with_self(lambda handle: calls.get("waitid")(linux.P_PIDFD, handle.fd, linux.WEXITED))
     except ChildProcessError:

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Linux, many at once: epoll(7) over pidfds.
 
-A pidfd gets ready twice, once its process is a zombie and once it has been reaped, and
-one that was closed stays in the epoll, and ready, for as long as a forked child has a
-copy of it. So each is armed for one event: EPOLLONESHOT. An event that a signal
-handler's exception has swallowed comes again once all have been armed anew.
+A pidfd becomes ready twice: when its process is a zombie, and when it has been reaped. And
+a closed one stays in the epoll, and ready, for as long as a forked child has a copy of it.
+So each pidfd is armed for one event: EPOLLONESHOT. If an event is lost because a signal
+handler raises, it comes again when all pidfds are armed anew.
 """
 
 import os
-from collections import deque
 from errno import EBADF, ENOENT
 from select import POLLIN
 from time import monotonic
 
 from .. import _checks
 from .._deadline import GRACE, LONGEST, NOW
-from .._errors import is_of_signal_handler, log
+from .._errors import is_of_signal_handler, pass_over, raise_of_handler
 from .._fd import close, opened, own, poll
 from .._ffi import calls, linux
 from .._highfds import moved_up, raised
 from .._outcome import RUNNING
+from .._queue import deque
 from . import pidfd, timers
 
 TYPE_CHECKING = False
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .._outcome import Outcome
     from .contract import Member, Report
 
-# How many exits one sleep brings.
+# How many exits one sleep can bring.
 _BATCH = 256
-_AGES = 2e6  # of 2**31 ms that epoll_wait(2) takes
+_AGES = 2e6  # seconds; epoll_wait(2) takes at most 2**31 ms
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -44,33 +44,33 @@ class PidfdSet:
     def __init__(self, shared: bool) -> None:
         self._bell: "Any" = None
         self._timer: "timers.TimerFd | None" = None
-        # What is set: the bell, the timer.
+        # Whether the bell rings, and whether the timer is set.
         self._is_ringing = self._is_timed = False
-        # pidfd: whose it is
+        # pidfd: its member
         self._members: "dict[int, Member]" = {}
-        # pidfd: until when its exit code is waited for; all for as long, so the first is next
+        # pidfd: when to give up its exit code; all are given the same time, so the first is next
         self._fading: "dict[int, float]" = {}
-        # What the epoll told, and has still to be taken.
+        # Events that the epoll has reported, and that have not been taken.
         self._events: "deque[tuple[int, int]]" = deque()
         self._tells = _checks.works(pidfd.check_get_info)
         self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
         self._epoll: "Any" = moved_up(calls.get("epoll")())
         if shared:
             self._make_bell()
-        # Seconds of a sleep; less where nobody could end it.
+        # Seconds of one sleep at most; less if nothing could end it.
         self._longest = LONGEST if shared and self._bell is None else _AGES
 
     def _make_bell(self) -> None:
-        """A file descriptor that is always ready; it rings while the epoll has it."""
+        """Make a file descriptor that is always ready: it rings while it is in the epoll."""
         try:
             reader, writer = map(own, os.pipe())
             writer.close()
             self._bell = moved_up(reader)
         except OSError as error:
-            log("without a bell: %s", error)
+            pass_over(error, "without a bell")
 
     def forked(self) -> "PidfdSet":
-        """The epoll is still the parent's, too, and so is the timer; the pidfds are ours."""
+        # The parent still uses the epoll and the timer; our copies of the pidfds are ours.
         try:
             copy = PidfdSet(True)
             for fd, member in list(self._members.items()):
@@ -99,7 +99,7 @@ class PidfdSet:
 
     def _add(self, member: "Member", move: "Callable[[Any], Any]") -> None:
         member.ticket = None
-        if member.pid is None:  # a pidfd from elsewhere
+        if member.pid is None:  # a pidfd that we did not open
             file = opened(os.dup, member.fileno())
         else:
             file = pidfd.open_pidfd(member.pid)
@@ -124,7 +124,7 @@ class PidfdSet:
         return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
 
     def sleep(self, seconds: "float | None") -> None:
-        # A signal handler's exception has kept them from being taken, or the handler waits.
+        # A signal handler has raised before they were taken, or it is waiting itself.
         if self._events:
             return
         if seconds is None or seconds > self._longest:
@@ -144,9 +144,9 @@ class PidfdSet:
                 break
             member = members.get(fd)
             if member is not None:
-                # The event need not be for this member: another thread may have discarded
-                # that one, and its number gone to the next pidfd. So each source of the code
-                # has to say itself that the process has exited.
+                # The event may be another member's: a thread may have discarded that member,
+                # and its fd gone to the next pidfd. So each source of the code has to say
+                # itself that the process has exited.
                 code: "Outcome" = RUNNING
                 if self._tells:
                     info = bytearray(_REQUEST)
@@ -156,23 +156,24 @@ class PidfdSet:
                         if mask & _EXIT:
                             code = -(status & 0x7F) or status >> 8 & 0xFF
                     except OSError as error:
-                        log("PIDFD_GET_INFO: %s", error)
+                        pass_over(error, "PIDFD_GET_INFO")
                 if code is RUNNING:
                     try:
                         code = self._look(fd, member.pid)
-                    except OSError:
+                    except OSError as error:
+                        raise_of_handler(error)
                         if members.get(fd) is member:  # no signal handler has discarded it
                             raise
                 if code is not RUNNING and members.get(fd) is member:
                     report((member, code))
                     found = members.pop(fd, None)
-                    if found is not None and found is not member:  # a signal handler's
+                    if found is not None and found is not member:  # a signal handler added it
                         members[fd] = found
                     file: "Any" = member.ticket
                     try:
                         file.close()
                     except OSError as error:
-                        log("close: %s", error)
+                        pass_over(error, "close")
             try:
                 events.remove(event)  # as drop() does
             except ValueError:
@@ -185,7 +186,7 @@ class PidfdSet:
             try:
                 self._epoll.modify(fd, _ARMED)
             except OSError as error:
-                # Closed, before the exception came. A policy is another matter.
+                # It was closed before the handler raised. Another error may be a policy's.
                 if error.errno not in (EBADF, ENOENT):
                     raise
                 self._members.pop(fd, None)
@@ -195,9 +196,9 @@ class PidfdSet:
         code = handle.wait(NOW, False)
         if code is RUNNING:
             self._epoll.modify(fd, _ARMED)
-        elif code is None and (handle.get_info() or (True, None))[0] is False:
-            # Only its reaping, which is due any moment, will tell.
-            self._epoll.modify(fd, _ONESHOT)  # EPOLLHUP comes all the same
+        elif code is None and handle.get_info() == (False, None):
+            # Only the reaping, which is due any moment, will tell the code.
+            self._epoll.modify(fd, _ONESHOT)  # EPOLLHUP is reported all the same
             self._fading.setdefault(fd, monotonic() + GRACE)
             return RUNNING
         return code
@@ -220,7 +221,7 @@ class PidfdSet:
         try:
             self._epoll.unregister(fd)
         except OSError as error:  # somebody else has closed it
-            log("fd %d: %s", fd, error)
+            pass_over(error, "fd %d", fd)
         close(member.ticket)
 
     def delay(self) -> "float | None":
@@ -238,7 +239,7 @@ class PidfdSet:
         if self._bell is None or on is self._is_ringing:
             return
         if on:
-            self._epoll.register(self._bell, 0)  # EPOLLHUP comes all the same
+            self._epoll.register(self._bell, 0)  # EPOLLHUP is reported all the same
         else:
             self._epoll.unregister(self._bell)
         self._is_ringing = on
@@ -262,7 +263,7 @@ class PidfdSet:
         try:
             self._make_timer()  # later there may be no file descriptor left
         except OSError as error:
-            log("without a timer: %s", error)
+            pass_over(error, "without a timer")
         fd: int = self._epoll.fileno()
         return fd
 
@@ -276,7 +277,8 @@ class PidfdSet:
 
 
 class _Borrowed(pidfd.PidfdHandle):
-    """A look through a pidfd that is not to be closed after it."""
+    """A handle for one look, which does not own its pidfd."""
 
     def __init__(self, fd: int, pid: "int | None") -> None:
-        self._start(fd, pid)
+        self.fd = fd
+        self.pid = pid

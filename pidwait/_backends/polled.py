@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the polled handles of all systems have in common, and sending a signal by the pid."""
+"""What the polled handles of all systems have in common, and sending a signal by pid."""
 
 import os
 import time
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class PolledHandle:
-    """A pid, and what the process that had it at first is known by."""
+    """A pid, and what identifies the process that had it when the handle was opened."""
 
     __slots__ = ("is_child", "pid")
 
     backend = "polling"
-    # What tells the cost of a look.
+    reap_into = None
+    # It measures what a look costs.
     clock: "Callable[[], float]"
 
     def __init__(self, pid: int) -> None:
@@ -37,8 +38,11 @@ class PolledHandle:
         raise NotImplementedError
 
     def collect(self, reap: bool) -> "int | None":
-        """The exit code, once it has exited, or None; NotYet as wait()."""
+        """The exit code of a process that has exited, or None; raises NotYet as wait() does."""
         raise NotImplementedError
+
+    def keeps_identity(self) -> bool:
+        return False
 
     def identify(self) -> "Identity | None":
         raise NotImplementedError
@@ -56,7 +60,7 @@ class PolledHandle:
 
 
 def cpu_time() -> float:
-    """Seconds of a processor that this thread has had."""
+    """Seconds of processor time that this thread has used."""
     if hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
         return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
     clock: "Callable[[], float]" = getattr(time, "thread_time", time.process_time)
@@ -66,7 +70,7 @@ def cpu_time() -> float:
 def kill(pid: int, sig: int) -> None:
     """kill(2), right after a look that found the process running.
 
-    There is a window between the two: the process would have to exit and be reaped, and
-    its pid be given to another one.
+    There is a window between the two. To hit a wrong process in it, the process would have to
+    exit and be reaped, and its pid be given to another one.
     """
     os.kill(pid, sig)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux, polled: /proc/<pid>/stat, and what can be asked without it.
+"""Linux, polled: /proc/<pid>/stat, and what can be found out without it.
 
-A process is known by its pid and its start time. Where /proc can't be read for want of a
-file descriptor, its links still tell a zombie. Where it is hidden, our own children are known
-by waitid(2); of others only kill(2) tells, which takes a zombie for alive.
+A process is identified by its pid and start time. If /proc can't be read because no file
+descriptor is left, its links still show a zombie. If it is hidden, waitid(2) tells about our
+own children, and kill(2) about other processes; but kill(2) takes a zombie for alive.
 """
 
 from .._errors import no_such_process
@@ -24,7 +24,7 @@ class ProcfsHandle(PolledHandle):
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
-        # What /proc told last; None where it did not.
+        # What /proc told last; None if it told nothing.
         self._stat = procfs.read_stat(pid)
         self._started = self._stat and self._stat.started
         if self._stat is None and not exitcodes.exists(pid):
@@ -65,7 +65,7 @@ class ProcfsHandle(PolledHandle):
                 raise
         if code is None:
             code = exitcodes.from_zombie(self.pid)
-        # What was asked by the pid counts if the pid still belongs to the same process.
+        # The answers were found by the pid: they count if it still belongs to this process.
         return code if reap or self._is_same() else None
 
     def _is_same(self) -> bool:

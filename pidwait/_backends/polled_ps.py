@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs, polled: waitid(2) and kill(2), and now and then ps(1).
 
-ps is a process of its own, so the cheap calls come first, and it gets 5 % of the time. A
-process is known by its pid and by the start time that ps told first.
+Each ps is a process, so the cheap calls come first, and ps gets 5 % of the time. A process is
+identified by its pid and by the start time that ps told first.
 """
 
 from time import monotonic
 
 from .._deadline import Deadline, poll, share
-from .._errors import no_such_process
+from .._errors import no_such_process, raise_of_handler
 from .._outcome import RUNNING, NotYet, from_status
 from .._sources import exitcodes, ps
 from .polled import PolledHandle, kill
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .._outcome import Outcome
     from .contract import Identity
 
-# Seconds of a wait before ps is asked.
+# Seconds that a wait goes on before it asks ps.
 _FIRST = 0.05
 
 
@@ -29,7 +29,7 @@ class PsHandle(PolledHandle):
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
-        # What ps told first, or first told a start time in.
+        # The first answer of ps that has a start time; until then, the latest answer.
         self._stat: "ps.Stat | None" = None
         self._ask_again = 0.0
         # Whether the last look found a child of ours with the pid.
@@ -49,13 +49,14 @@ class PsHandle(PolledHandle):
             if exitcodes.look_at_child(self.pid) is not RUNNING:
                 return True
             self._is_ours = True
-        except OSError:  # somebody else's, or there is no waitid
+        except OSError as error:  # somebody else's, or there is no waitid
+            raise_of_handler(error)
             if not exitcodes.is_found(self.pid):
                 return True
         return monotonic() >= self._ask_again and self._ps_tells_exit()
 
     def _has_exited_after_all(self) -> bool:
-        # Of a process that is not our child, only ps tells a zombie.
+        # If the process is not our child, only ps can tell that it is a zombie.
         return not self._is_ours and self._ps_tells_exit()
 
     def _ps_tells_exit(self) -> bool:
@@ -70,7 +71,7 @@ class PsHandle(PolledHandle):
         return stat.exited or stat.is_other(self._stat)
 
     def collect(self, reap: bool) -> "int | None":
-        # What was asked by the pid counts if the pid still belongs to the same process.
+        # The answers are found by the pid: they count if it still belongs to this process.
         stat = None
         if self._stat is not None:
             stat = ps.read_stat(self.pid)
@@ -79,8 +80,8 @@ class PsHandle(PolledHandle):
         code: "Outcome" = None
         try:
             code = (exitcodes.reap_child if reap else exitcodes.look_at_child)(self.pid)
-        except OSError:  # somebody else's, or there is no waitid
-            pass
+        except OSError as error:  # somebody else's, or there is no waitid
+            raise_of_handler(error)
         if code is RUNNING:
             if reap:
                 raise NotYet
@@ -88,7 +89,7 @@ class PsHandle(PolledHandle):
         if code is not None:
             return code
         stat = stat or ps.read_stat(self.pid)
-        # 0 may be that nothing is told.
+        # 0 may also mean that the status is not shown.
         if stat is not None and stat.exited and stat.status:
             return from_status(stat.status)
         return None

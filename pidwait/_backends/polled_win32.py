@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Windows, polled: a HANDLE for each look, or the snapshot of all processes.
 
-Where we may not open a process, the snapshot tells that it is there, and knows it by its
-parent and its name: it has no start times.
+Where we may not open a process, the snapshot tells that it is there. The snapshot has no start
+times, so a process is identified by its parent and its name.
 """
 
 from .._deadline import NOW
@@ -30,7 +30,7 @@ class SnapshotHandle(PolledHandle):
         self._note(code)
 
     def _note(self, code: "Outcome") -> bool:
-        # Kept, once known: a later look, or another thread's, may find the process gone.
+        # Keep the code: a later look, or another thread's, may find the process gone.
         if isinstance(code, int):
             self._code = code
         return code is not RUNNING
@@ -46,7 +46,7 @@ class SnapshotHandle(PolledHandle):
         return self._code
 
     def _is_other(self, identity: "Identity | None") -> bool:
-        # What was opened once and denied now, or the other way round, can't be compared.
+        # If it could be opened before and not now, or the reverse, there is nothing to compare.
         if identity is None or self._identity is None or identity[0] != self._identity[0]:
             return False
         return identity != self._identity
@@ -65,7 +65,7 @@ class SnapshotHandle(PolledHandle):
 
 
 def _look(pid: int) -> "tuple[Identity | None, Outcome]":
-    """Its identity, and RUNNING or the exit code; ProcessLookupError if there is none."""
+    """Its identity, and RUNNING or the exit code; ProcessLookupError if there is no process."""
     try:
         handle = Win32Handle(pid)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Look again and again, at growing intervals: works everywhere, and needs nothing open.
+"""Look again and again, at growing intervals: this works everywhere, and keeps nothing open.
 
-What there is to look at differs: polled_procfs on Linux, polled_ps on macOS and the BSDs,
-polled_win32 on Windows.
+What there is to look at differs: see polled_procfs for Linux, polled_ps for macOS and the
+BSDs, polled_win32 for Windows.
 """
 
 import os
@@ -26,7 +26,7 @@ def open_polled(pid: int) -> "Handle":
 
 
 def clock() -> float:
-    """Seconds that tell what a look costs."""
+    """A clock that measures, in seconds, what a look costs."""
     return _Handle.clock()
 
 

@@ -2,20 +2,18 @@
 """Many at once, polled: all are looked at, at intervals that double from 0.1 to 40 ms.
 
 With many of them the interval grows further, so that looking takes less than 5 % of a core.
-What else has to be asked again and again is looked at in the same turns: an owner that has
-not reaped yet.
+An owner that has not reaped yet has to be asked again and again, too: it is asked in the
+same turns.
 """
 
 import time
-from collections import deque
 from errno import EAGAIN
-from functools import partial
 from time import monotonic
 
 from .._deadline import LONGEST, NOW, SHORTEST, share
 from .._errors import is_of_signal_handler
 from .._outcome import RUNNING
-from .._queue import drop
+from .._queue import deque, drop
 from . import timers
 from .polling import clock, open_polled
 
@@ -24,18 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._outcome import Outcome
-    from .contract import Member, Report
+    from .contract import Handle, Member, Report
 
     Look = Callable[[], Outcome]
+
+
+def _look_at(handle: "Handle") -> "Look":
+    wait = handle.wait
+    return lambda: wait(NOW, False)
 
 
 class PolledSet:
     def __init__(self, shared: bool = True) -> None:
         self._looks: "dict[Member, Look]" = {}
-        # What a look has found, and has still to be taken.
+        # Exits that a look has found, and that have not been taken.
         self._found: "deque[tuple[Member, Outcome]]" = deque()
         self._interval = self._next_look = 0.0
-        # Who looks, if anybody does; a look can run other people's code, which may come here again.
+        # The call that is looking, if any. A look can run other people's code, which may come
+        # here again.
         self._looker: "dict[str, object]" = {}
         self._timer: "timers.Timer | None" = None
 
@@ -52,7 +56,7 @@ class PolledSet:
             try:
                 if member.pid is None:
                     raise OSError(EAGAIN, "it has no pid to be polled by")
-                self.add_look(member, partial(open_polled(member.pid).wait, NOW, False))
+                self.add_look(member, _look_at(open_polled(member.pid)))
             except OSError as error:
                 if is_of_signal_handler(error):
                     raise
@@ -60,7 +64,7 @@ class PolledSet:
         return failed
 
     def add_look(self, member: "Member", look: "Look") -> None:
-        """Have ``look()`` asked until it does not say RUNNING."""
+        """Call ``look()`` again and again until it does not return RUNNING."""
         self._looks[member] = look
         self._interval = self._next_look = 0.0
 
@@ -78,13 +82,13 @@ class PolledSet:
         return look is not None and look() is not RUNNING
 
     def sleep(self, seconds: "float | None") -> None:
-        # Nobody can end it, so it is never for long.
+        # Nothing can end it, so it is short.
         seconds = LONGEST if seconds is None else min(seconds, LONGEST)
         delay = self.delay()
         time.sleep(seconds if delay is None else min(seconds, delay))
 
     def look(self) -> None:
-        """Look at all of them, without the lock of whoever shares the set."""
+        """Look at all of them, without the lock of the threads that share the set."""
         me = object()
         try:
             try:
@@ -92,7 +96,7 @@ class PolledSet:
                     self._look()
             finally:
                 self._end_look(me)
-        finally:  # Ctrl-C may come anywhere, before the other one, too
+        finally:  # Ctrl-C may come anywhere, even just before the call above
             self._end_look(me)
 
     def _end_look(self, me: object) -> None:
@@ -100,8 +104,8 @@ class PolledSet:
             del self._looker["is"]
 
     def _look(self) -> None:
-        # Not by the wall clock: a look can stand still for seconds where other threads have
-        # the interpreter, or the machine is stopped, and the next would be minutes away.
+        # Not by the wall clock: while other threads have the interpreter, or the machine is
+        # stopped, a look can take seconds, and the next one would be minutes away.
         began = clock()
         for member, look in list(self._looks.items()):
             found = look()
@@ -117,7 +121,7 @@ class PolledSet:
             drop(self._found, found)
 
     def recover(self) -> None:
-        """Nothing gets lost: what has exited is found again, or was."""
+        """Nothing gets lost: an exit stays in the list, or is found again."""
 
     def delay(self) -> "float | None":
         if self._found:

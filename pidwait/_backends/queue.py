@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs: one kqueue(2), which poll(2) shows as readable while it has an event.
 
-A fork closes it in the child, where its number may soon be that of something else. So there
-nothing is done with it, and it is not even closed.
+A forked child does not inherit it, and another file may soon have its number there. So the
+child does not use the number, and does not even close it.
 """
 
 import os
@@ -10,7 +10,7 @@ import select
 from errno import EBADF
 from itertools import chain
 
-from .._errors import log
+from .._errors import pass_over
 from .._fd import close, own, poll
 from .._ffi import bsd, calls
 from .._fork import Creator
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from .._deadline import Deadline
 
-# Milliseconds that a timer may be set to: no system has a lower limit, and a set that is
-# looked at once a day too often costs nothing.
+# The milliseconds that a timer is set to at most: no system has a lower limit, and one look
+# too many a day costs nothing.
 _LONGEST = 24 * 60 * 60 * 1000
 _TIMER = 1  # its ident
-# select.kqueue objects of a parent, see Queue.close().
+# select.kqueue objects of the parent: see Queue.close().
 _kept: "list[Any]" = []
 
 
@@ -44,7 +44,7 @@ class Queue:
         self._kqueue = calls.get("kqueue")()  # last, so that no interrupt can lose it
 
     def is_copy(self) -> bool:
-        """Whether a fork has made it: there is no kqueue behind it then."""
+        """Whether this is the copy in a forked child, which has no kqueue."""
         return not self._creator.is_me()
 
     def fileno(self) -> int:
@@ -60,8 +60,8 @@ class Queue:
         if self._bell is not None:
             close(self._bell)
         if self.is_copy():
-            # Before Python 3.13 a select.kqueue does not know of the fork: at its end it would
-            # close what has the number now. So it has none.
+            # Before Python 3.13 a select.kqueue does not know of the fork: when it is freed, it
+            # would close the file that has the number now. So it is never freed.
             _kept.append(queue)
         else:
             close(queue)
@@ -79,51 +79,51 @@ class Queue:
         udata: int = 0,
     ) -> None:
         event = calls.get("kevent")(ident, filter_, flags, fflags, data, udata)
-        # With no room for events, an error is one of the call, and nothing is taken from the
-        # kqueue: FreeBSD and DragonFly have the exit of a zombie there at once.
+        # With no room for events, an error is raised by the call, and no event is taken from
+        # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
         self._kqueue.control([event], 0, 0)
 
     def drop(self, ident: int, filter_: int) -> None:
-        """Look for this no more; what has happened to it is forgotten."""
+        """Stop watching this, and forget its events."""
         try:
             self.change(ident, filter_, bsd.EV_DELETE)
-        except OSError as error:  # it is not there: it has been taken, or was never added
-            log("kevent, %d: %s", ident, error)
+        except OSError as error:  # not registered: its event was taken, or it was never added
+            pass_over(error, "kevent, %d", ident)
 
     def take(self, events: "list[Any] | deque[Any]", room: int) -> None:
-        """Append what has happened, at most so many events."""
-        # With select.kqueue there is no bytecode between the call and the list, see
-        # _fd.opened(): what a signal handler raises there would lose the exit codes.
+        """Append the events that have happened, at most ``room`` of them."""
+        # With select.kqueue there is no bytecode between the call and the list: if a signal
+        # handler raised there, the exit codes would be lost. See _fd.opened().
         events.extend(chain.from_iterable(map(self._kqueue.control, (None,), (room,), (0,))))
 
     def is_readable(self, deadline: "Deadline") -> bool:
-        """Whether there is something to take by the deadline."""
+        """Whether there is an event by the deadline."""
         event = poll(self.fileno(), select.POLLIN, deadline)
         if event and not event & select.POLLIN:
             raise OSError(EBADF, "poll, kqueue %d: event %#x" % (self.fileno(), event))
         return event != 0
 
     def keep_readable(self) -> None:
-        """From now on, whatever is taken; OSError if it can't be."""
+        """Stay readable from now on, whatever events are taken; OSError if that fails."""
         self.set_alarm(0)
 
     def set_alarm(self, seconds: "float | None") -> None:
-        """Be readable in so many seconds, until the next call; None: no more."""
+        """Be readable after ``seconds``, and stay so until the next call; None: no alarm."""
         if seconds is not None and seconds <= 0:
             try:
                 self._ring(True)
                 return
             except OSError as error:  # no file descriptor left for the bell: a timer needs none
-                log("without a bell: %s", error)
+                pass_over(error, "without a bell")
         elif self._is_ringing:
             self._ring(False)
         if self._is_timed:
-            # EV_ADD does not start a timer again that is there already: FreeBSD before 12,
+            # EV_ADD does not restart a timer that is there already: FreeBSD before 12,
             # DragonFly, NetBSD.
             self.drop(_TIMER, self._table.filter_timer)
             self._is_timed = False
         if seconds is not None:
-            self._is_timed = True  # first: nobody else knows of it if an interrupt comes
+            self._is_timed = True  # first, so that the timer is known if an interrupt comes
             self._start_timer(seconds)
 
     def _start_timer(self, seconds: float) -> None:
@@ -132,10 +132,10 @@ class Queue:
         self.change(_TIMER, self._table.filter_timer, flags, 0, data)
 
     def make_bell(self) -> None:
-        """What is ready at once, and for good: a pipe whose writer is closed.
+        """Make what is readable at once, and stays so: a pipe whose writer is closed.
 
-        A timer is late, by 10 to 20 ms where it counts in ticks (NetBSD, OpenBSD, DragonFly), and
-        there are few: FreeBSD and NetBSD have 4,096 for the whole system.
+        A timer would be late, by 10 to 20 ms where it counts in ticks (NetBSD, OpenBSD,
+        DragonFly), and timers are few: FreeBSD and NetBSD have 4,096 for the whole system.
         """
         if self._bell is None:
             reader, writer = map(own, os.pipe())

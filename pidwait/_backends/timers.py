@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A file descriptor that gets readable after a while: for sets that somebody's event loop polls.
+"""A file descriptor that becomes readable after a while: for a set's fileno() in an event loop.
 
 timerfd                 Linux 2.6.27
 kqueue, EVFILT_TIMER    macOS and the BSDs
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     class Timer(Protocol):  # novm
         def set(self, seconds: "float | None") -> None:
-            """Be readable in so many seconds, and from then on; None: never."""
+            """Be readable after ``seconds``, and from then on; None: never."""
 
         def fileno(self) -> int: ...
 
         def close(self) -> None: ...
 
 
-# 0 would disarm it.
+# 0 would disarm the timer.
 _AT_ONCE = 1e-9
 
 
@@ -51,7 +51,7 @@ class TimerFd:
 
 
 class KqueueTimer(Queue):
-    """A kqueue with nothing else in it."""
+    """A kqueue with nothing but the timer."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class KqueueTimer(Queue):
 
 
 def check() -> None:
-    """Have one go off."""
+    """Let a timer go off."""
     timer = TimerFd()
     try:
         timer.set(0)
@@ -78,7 +78,7 @@ def open_timerfd() -> TimerFd:
 
 
 def open_timer() -> "Timer":
-    """A timer of its own; OSError where the system has none."""
+    """A new timer; OSError if the system has none."""
     if _ffi.PLATFORM in ("linux", "android"):
         return open_timerfd()
     if bsd.system() is not None:

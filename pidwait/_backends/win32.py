@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Windows: a HANDLE, and WaitForMultipleObjects.
 
-A HANDLE keeps the pid from being given to another process, and the exit code, whosever
-child it was. Only a wait tells alive from dead: STILL_ACTIVE, 259, is an exit code like
-others. It is opened with the least rights that will do:
+While a HANDLE is open, the pid is not given to another process, and the system keeps the exit
+code, whosever child the process was. Only a wait tells whether it has exited: STILL_ACTIVE,
+259, is also a valid exit code. The HANDLE is opened with as few rights as possible:
 
 SYNCHRONIZE                        to wait
-PROCESS_QUERY_LIMITED_INFORMATION  exit code, start time, pid; can be denied alone
-PROCESS_TERMINATE                  opened when it is needed
+PROCESS_QUERY_LIMITED_INFORMATION  exit code, start time, pid; may be denied by itself
+PROCESS_TERMINATE                  on another HANDLE, opened when it is needed
 """
 
 import os
@@ -15,7 +15,7 @@ from errno import ENOSYS
 from io import UnsupportedOperation
 
 from .._deadline import NOW, Deadline
-from .._errors import log, no_such_process
+from .._errors import no_such_process, pass_over
 from .._ffi import calls, win32
 from .._handle import Owned, opened
 from .._outcome import RUNNING
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .._outcome import Outcome
     from .contract import Checks, Identity
 
-# Seconds of one call. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that came just
-# before it: it resets the event without a look at the signals that are pending. And the time
-# of a wait does not count while the machine sleeps, which the clock of a deadline does.
+# Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
+# came right before it: it resets the event without looking at pending signals. And while the
+# machine sleeps, the time of a call stands still; the clock of a deadline goes on.
 LONGEST_CALL = 4.0
 
 
@@ -40,6 +40,7 @@ class Win32Handle:
     __slots__ = ("_owned", "handle", "is_child", "pid")
 
     backend = "win32"
+    reap_into = None
 
     def __init__(self, pid: int) -> None:
         self._owned = _open(pid)
@@ -61,8 +62,8 @@ class Win32Handle:
         return self._wait(NOW)
 
     def _wait(self, deadline: Deadline) -> bool:
-        # On the main thread the interpreter adds the event that Ctrl-C sets, which
-        # it does not for WaitForSingleObject, nor Popen.wait(): bpo-28168.
+        # On the main thread the interpreter adds the event that Ctrl-C sets. It does not do so
+        # for WaitForSingleObject, which Popen.wait() calls: bpo-28168.
         wait = calls.get("WaitForMultipleObjects")
         while True:
             seconds = deadline.remaining()
@@ -70,7 +71,7 @@ class Win32Handle:
                 if wait((self.handle,), False, milliseconds(seconds)) == win32.WAIT_OBJECT_0:
                     return True
             except InterruptedError:
-                continue  # Python's handler has run, or runs now
+                continue  # Python's signal handler has run, or runs now
             if seconds == 0:
                 return False
 
@@ -78,25 +79,28 @@ class Win32Handle:
         """The exit code of a process that has exited."""
         try:
             code: int = calls.get("GetExitCodeProcess")(self.handle)
-        except OSError as error:  # SYNCHRONIZE is all that we were given
-            log("GetExitCodeProcess, pid %d: %s", self.pid, error)
+        except OSError as error:  # we were given no right but SYNCHRONIZE
+            pass_over(error, "GetExitCodeProcess, pid %d", self.pid)
             return None
         return code
+
+    def keeps_identity(self) -> bool:
+        return False
 
     def identify(self) -> "Identity | None":
         try:
             return "start", self.pid, calls.get("GetProcessTimes")(self.handle)
         except OSError as error:
-            log("GetProcessTimes, pid %d: %s", self.pid, error)
+            pass_over(error, "GetProcessTimes, pid %d", self.pid)
             return None
 
     def send_signal(self, sig: int) -> None:
         import signal
 
-        # As Popen.send_signal() does, but for os.kill(): that takes every other number
-        # for an exit code to terminate with, and in older Pythons went on to it when
-        # a console event could not be sent (bpo-14484). A plain 0 equals CTRL_C_EVENT,
-        # but is what looks whether somebody is there on other systems.
+        # As Popen.send_signal() does, but without os.kill(). That takes every other number for
+        # an exit code, and terminates the process with it; in older Pythons also after a
+        # console event could not be sent (bpo-14484). A plain 0 equals CTRL_C_EVENT, but on
+        # other systems it only checks whether the process is there.
         if isinstance(sig, signal.Signals) and sig.name in ("CTRL_C_EVENT", "CTRL_BREAK_EVENT"):
             try:
                 calls.get("GenerateConsoleCtrlEvent")(sig, self.pid)
@@ -108,7 +112,7 @@ class Win32Handle:
             raise ValueError("sig must be SIGTERM or a CTRL_ event on Windows, not %s" % sig)
 
     def _terminate(self) -> None:
-        # Our own HANDLE, which is open, keeps the pid from any other process.
+        # Our open HANDLE keeps the pid from being given to another process.
         try:
             owned = opened("OpenProcess", win32.PROCESS_TERMINATE, False, self.pid)
         except OSError as error:
@@ -116,7 +120,7 @@ class Win32Handle:
         try:
             calls.get("TerminateProcess")(owned.number, 1)
         except OSError as error:
-            # Access is denied, too, once it has exited: TerminateProcess.
+            # Access is also denied once it has exited: see TerminateProcess.
             if self.has_exited():
                 raise no_such_process(self.pid) from None
             _fail(error, "TerminateProcess", self.pid)
@@ -125,7 +129,7 @@ class Win32Handle:
 
 
 def milliseconds(seconds: "float | None") -> int:
-    """For one call, rounded up. A long wait takes several, each with a look at the clock."""
+    """Milliseconds for one call, rounded up. A long wait takes several calls."""
     if seconds is None or seconds > LONGEST_CALL:
         seconds = LONGEST_CALL
     return -int(-seconds * 1000 // 1)
@@ -152,16 +156,15 @@ def _open_with(rights: int, pid: int) -> Owned:
 
 
 def _has_pid(handle: int, pid: int) -> bool:
-    # Pids are multiples of 4, and the last two bits are not looked at:
-    # 4712 opens for 4713, too.
+    # Pids are multiples of 4, and OpenProcess ignores the last two bits: 4713 opens 4712.
     try:
         return bool(calls.get("GetProcessId")(handle) == pid)
     except OSError as error:  # no right to query, or no binding
-        log("GetProcessId, pid %d: %s", pid, error)
+        pass_over(error, "GetProcessId, pid %d", pid)
     try:
         return toolhelp.find(pid) is not None
     except OSError as error:
-        log("CreateToolhelp32Snapshot, pid %d: %s", pid, error)
+        pass_over(error, "CreateToolhelp32Snapshot, pid %d", pid)
     return pid % 4 == 0
 
 
@@ -171,7 +174,7 @@ def _fail(error: OSError, call: str, pid: int) -> "NoReturn":
 
 
 def check() -> None:
-    """Open this very process, and wait for it."""
+    """Open our own process, and wait for it."""
     if os.name != "nt":
         raise OSError(ENOSYS, "this is not Windows")
     handle = Win32Handle(os.getpid())

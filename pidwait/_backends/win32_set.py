@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows, many at once: WaitForMultipleObjects, in groups of as many HANDLEs as it takes.
+"""Windows, many at once: WaitForMultipleObjects, on groups of as many HANDLEs as it can take.
 
-The thread that calls sleep() waits for the first group itself, with Ctrl-C. Each further
-group has a thread, which hands over what has exited, and ends once its group is empty. A
-thread that sleeps can't be told of another HANDLE, so there is an event among them.
+The thread that calls sleep() waits for the first group itself, and Ctrl-C interrupts it. Each
+further group has its own thread, which hands over the processes that have exited, and ends when
+its group is empty. Each group has an event, too: setting it wakes the thread, so that it can
+wait for another list of HANDLEs.
 
-A HANDLE must not be closed while a thread waits for it, or what happens is "undefined":
-WaitForMultipleObjects. So it is closed by its last reference, which the thread may have.
+If a HANDLE is closed while a thread waits for it, the behaviour is "undefined": see
+WaitForMultipleObjects. So it is closed with its last reference, which the thread may have.
 """
 
 import _thread
 from errno import EAGAIN, ENOSYS
 from io import UnsupportedOperation
 
-from .._errors import log
+from .._errors import log, pass_over
 from .._ffi import calls, win32
 from .._handle import opened
 from .win32 import Win32Handle, milliseconds
@@ -30,10 +31,10 @@ class Win32Set:
     def __init__(self, shared: bool) -> None:
         self._is_ringing = False
         self._members: "dict[object, tuple[Member, _Group]]" = {}
-        # What has exited, and has still to be taken.
+        # Processes that have exited, and that have not been taken.
         self._exited: "dict[Win32Handle, None]" = {}
-        self._error: "OSError | None" = None  # that a thread can't go on for
-        # That of sleep() is the first; none once it is closed.
+        self._error: "OSError | None" = None  # the error that has ended a thread
+        # The first is sleep()'s; a closed set has none.
         self._groups = [_Group("WaitForMultipleObjects")]
 
     def forked(self) -> "NoReturn":
@@ -67,7 +68,7 @@ class Win32Set:
         else:
             group = _Group("WaitForMultipleObjectsEx")
             self._groups.append(group)
-        # Ctrl-C may have come before the thread was started. Two for a group do no harm.
+        # Ctrl-C may have come before the thread was started. Two threads for a group do no harm.
         if group is not self._groups[0] and not group.has_thread:
             try:
                 _thread.start_new_thread(self._watch, (group,))
@@ -85,9 +86,9 @@ class Win32Set:
             self._error = error
             self._wake()
 
-    # A function of its own: no variable of a thread that sleeps may keep a HANDLE open.
+    # A separate function, so that no variable of a sleeping thread keeps a HANDLE open.
     def _hand_over(self, group: "_Group", exited: "Sequence[Win32Handle]") -> None:
-        # Another thread may have discarded some of them since the look: take() sees to them.
+        # Another thread may have discarded some since the look: take() drops those.
         for handle in exited:
             self._exited[handle] = None
             group.handles.pop(handle, None)
@@ -128,7 +129,7 @@ class Win32Set:
 
     def take(self, report: "Report", last: bool) -> None:
         if last:
-            # A thread may not have come to hand over what has exited.
+            # A thread may not yet have handed over its processes that have exited.
             for group in self._groups:
                 self._exited.update(dict.fromkeys(group.look()))
         for handle in list(self._exited):
@@ -137,14 +138,14 @@ class Win32Set:
                 report((known[0], handle.get_exit_code()))
                 self._forget(handle)
                 continue
-            # Discarded, before a thread handed it over, or a signal handler took it from the
-            # middle of an add().
+            # It was discarded: before a thread handed it over, or by a signal handler in the
+            # middle of add().
             for group in self._groups:
                 group.handles.pop(handle, None)
             self._exited.pop(handle, None)
 
     def recover(self) -> None:
-        """Nothing gets lost: a process that has exited is signalled for good."""
+        """Nothing gets lost: the HANDLE of a process that has exited stays signalled."""
 
     def delay(self) -> "float | None":
         return 0.0 if self._exited else None
@@ -172,11 +173,11 @@ class Win32Set:
 
 
 class _Group:
-    """HANDLEs, and an event for the thread that sleeps on them."""
+    """HANDLEs, and an event that wakes the thread that sleeps on them."""
 
     def __init__(self, call: str) -> None:
-        # MAXIMUM_WAIT_OBJECTS, less the event. The interpreter's own takes 62 handles:
-        # one place is for Ctrl-C, and older ones (3.7) refuse 63, though they say "at most 63".
+        # MAXIMUM_WAIT_OBJECTS, 64, less the event. The interpreter's own function takes 62: one
+        # place is for Ctrl-C, and older versions (3.7) refuse 63, though they say "at most 63".
         self.size = 61 if call == "WaitForMultipleObjects" else 63
         self.handles: "dict[Win32Handle, None]" = {}
         self.is_open = True
@@ -190,18 +191,18 @@ class _Group:
         self._set(self._event.number)
 
     def sleep(self, milliseconds: int, is_awake: "Callable[[], object]") -> "Sequence[Win32Handle]":
-        """Those that have exited; none if the time is up, is_awake(), or wake() was called."""
+        """Those that have exited. Empty at the time-out, if is_awake(), or after wake()."""
         self._reset(self._event.number)
-        # What changes from here on sets the event.
+        # A change from here on sets the event.
         try:
             if is_awake():
                 milliseconds = 0
             return self._find(self._wait, milliseconds)
         except InterruptedError:
-            return ()  # Python's handler has run, or runs now
+            return ()  # Python's signal handler has run, or runs now
         finally:
-            # For the sleep that a signal handler has interrupted with this one: it may have
-            # been meant, or have an old list of them.
+            # This may be the sleep of a signal handler, inside another sleep. That one must
+            # wake, too: the event may have been set for it, or its list of HANDLEs is old.
             self.wake()
 
     def look(self) -> "Sequence[Win32Handle]":
@@ -227,7 +228,7 @@ class _Group:
             closed = [handle for handle in handles if _look_at(handle) is None]
             if not closed:
                 raise
-            log("%d HANDLEs that somebody else has closed: %s", len(closed), error)
+            log("somebody else has closed %d HANDLEs: %s", len(closed), error)
             for handle in closed:
                 self.handles.pop(handle, None)
                 handle.close()
@@ -239,5 +240,5 @@ def _look_at(handle: "Any") -> "bool | None":
     try:
         return handle.has_exited()  # type: ignore[no-any-return]
     except OSError as error:
-        log("pid %d, a HANDLE that is not ours any more: %s", handle.pid, error)
+        pass_over(error, "pid %d: somebody else has closed its HANDLE", handle.pid)
         return None

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """System calls, for interpreters that have no public function for them.
 
-Tables (linux.py, win32.py) hold prototypes, numbers and layouts; two small adapters
-make functions of them: _ctypes.py, and _cffi.py for interpreters where ctypes
-is missing, does not work, or is the slower one. Nothing here is imported, and
-no library loaded, before somebody needs a call that the interpreter lacks.
+Tables (linux.py, win32.py and others) hold prototypes, numbers and layouts. Two small adapters
+turn them into functions: _ctypes.py, and _cffi.py for interpreters where ctypes is
+missing, does not work, or is slower. No adapter is imported, and no library loaded,
+before a call is needed that the interpreter lacks.
 """
 
 import sys
 
 from .. import _config
-from .._errors import TRANSIENT
+from .._errors import TRANSIENT, raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Without the version that some have in it: which tables apply.
+# The system, which selects the table: sys.platform without the version that some append.
 PLATFORM = sys.platform.rstrip("0123456789.")
 
-# ctypes is written in Python on PyPy, on top of what cffi uses directly.
+# The faster one first: PyPy's ctypes is written in Python, on top of what cffi uses directly.
 NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
 
 _loaded: "dict[str, Any]" = {}
 
 
 def load(name: str) -> "Any":
-    """The adapter of that name; ImportError with the reason where there is none."""
+    """The adapter of that name; ImportError with the reason if it can't be used."""
     adapter = _loaded.get(name)
     if adapter is None:
         try:
@@ -35,9 +35,10 @@ def load(name: str) -> "Any":
             else:
                 from ._cffi import Adapter  # type: ignore[assignment]
             adapter = _loaded[name] = Adapter()
-        # A damaged ctypes raises whatever it met: OSError for a library, and
-        # MemoryError where a policy forbids memory that can be written and run.
+        # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
+        # where a policy forbids memory that is both writable and executable.
         except Exception as error:
+            raise_of_handler(error)
             if getattr(error, "errno", None) in TRANSIENT:
                 raise
             raise ImportError("%s: %s" % (type(error).__name__, error)) from error
@@ -45,22 +46,23 @@ def load(name: str) -> "Any":
 
 
 def missing(name: str) -> "Exception | None":
-    """Why there is no such adapter; None if there is."""
+    """The error that tells why an adapter can't be used; None if it can."""
     try:
         load(name)
     except (ImportError, OSError) as error:
+        raise_of_handler(error)
         return error
     return None
 
 
 def forced() -> "str | None":
-    """The adapter that the environment asks for."""
+    """The name of the adapter that the environment asks for; None if it asks for none."""
     name = _config.choice(_config.FFI, *NAMES)
     return None if name == "auto" else name
 
 
 def adapter() -> "Any":
-    """The one to use; ImportError with all reasons where none works."""
+    """The adapter to use; ImportError with all reasons if none works."""
     name = forced()
     reasons = []
     for candidate in (name,) if name else NAMES:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The tables' functions through cffi, in its ABI mode: nothing is compiled.
 
-This is the module that cffi's generated code imports. Its C parser knows types,
-which is all that is needed; cffi.FFI().cdef() would load pycparser for whole
-declarations, which takes a quarter of a second on PyPy, 500 times as long.
+_cffi_backend is the module that cffi's generated code imports. It has a C parser for
+types, which is all we need. cffi.FFI().cdef() would load pycparser, a parser for whole
+declarations; on PyPy that takes a quarter of a second, 500 times as long.
 """
 
 import os
@@ -24,6 +24,7 @@ class Adapter:
     def __init__(self) -> None:
         self._ffi: "Any" = _cffi_backend.FFI()
         self.null = self._ffi.NULL
+        self._int = self._ffi.typeof("int *")
         self._text = self._ffi.typeof("char[]")
         self._texts = self._ffi.typeof("char *[]")
         self._library: "Any" = _cffi_backend.load_library(_LIBRARY, 0)
@@ -41,7 +42,10 @@ class Adapter:
     def function(
         self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
     ) -> "Callable[..., int]":
-        """A function of the system's library; OSError where it returns ``failure``, if any."""
+        """A function of the system's library; it raises OSError instead of returning ``failure``.
+
+        With None as ``failure`` it returns every result.
+        """
         try:
             function: "Any" = self._library.load_function(self._type(prototype), name)
         except AttributeError:
@@ -62,8 +66,12 @@ class Adapter:
         """A void * to memory that the caller keeps alive."""
         return self._ffi.from_buffer(buffer)
 
+    def cell(self) -> "Any":
+        """An int * to newly allocated memory; [0] is the int."""
+        return self._ffi.new(self._int)
+
     def strings(self, items: "list[bytes]") -> "Any":
-        """A void * to a char *[] that ends with NULL, and keeps its strings alive."""
+        """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
         strings = [self._ffi.new(self._text, item) for item in items]
         pointer = self._ffi.new(self._texts, [*strings, self._ffi.NULL])
         return self._ffi.gc(pointer, lambda _: strings.clear())

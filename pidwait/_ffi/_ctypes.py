@@ -18,9 +18,11 @@ _TYPES: "dict[str, Any]" = {
     "uintptr_t": ctypes.c_size_t,
     "void *": ctypes.c_void_p,
     "char *": ctypes.c_char_p,
+    "int *": ctypes.POINTER(ctypes.c_int),
 }
+_Cell = ctypes.c_int * 1
 
-# A private library: prototypes set on a shared one leak into other code.
+# A library object of our own: prototypes set on a shared one would affect other code.
 if sys.platform == "win32":
     _FunctionType = ctypes.WINFUNCTYPE
 
@@ -51,7 +53,10 @@ class Adapter:
     def function(
         self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
     ) -> "Callable[..., int]":
-        """A function of the system's library; OSError where it returns ``failure``, if any."""
+        """A function of the system's library; it raises OSError instead of returning ``failure``.
+
+        With None as ``failure`` it returns every result.
+        """
         try:
             function: "Any" = self._library[name]
         except AttributeError:
@@ -73,8 +78,12 @@ class Adapter:
         """A void * to memory that the caller keeps alive."""
         return (ctypes.c_char * len(buffer)).from_buffer(buffer)
 
+    def cell(self) -> "Any":
+        """An int * to newly allocated memory; [0] is the int."""
+        return _Cell()
+
     def strings(self, items: "list[bytes]") -> "Any":
-        """A void * to a char *[] that ends with NULL, and keeps its strings alive."""
+        """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
         return (ctypes.c_char_p * (len(items) + 1))(*items)
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":

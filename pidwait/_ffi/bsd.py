@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs: prototypes, layouts, constants of kqueue(2) and waitid(2).
 
-A layout is a format of the module struct, whose native sizes and alignment, "@", are
-those of the C compiler: one format serves 64 and 32 bits, whatever the processor aligns
-a 64-bit number to. "0q" pads the end where such a number is aligned to 8.
+A layout is a format string of the struct module. With "@" it has the C compiler's sizes and
+alignment, so that one format serves 32 and 64 bits, however the processor aligns a 64-bit
+number. "0q" pads the end where such a number is aligned to 8 bytes.
 """
 
 from errno import ENOSYS
@@ -11,7 +11,7 @@ from struct import Struct, calcsize
 
 from .. import _ffi
 
-# name, or for kevent() what it counts by: (result, arguments...)
+# name: (result, arguments...); the two of kevent() are named by the type of its counts.
 PROTOTYPES = {
     # int kqueue(void);
     "kqueue": ("int",),
@@ -21,25 +21,25 @@ PROTOTYPES = {
     "size_t": ("int", "int", "void *", "uintptr_t", "void *", "uintptr_t", "void *"),
 }
 
-# Of struct kevent, flags: what to do, and what has happened
+# flags of struct kevent: what to do, and what has happened
 EV_ADD = 0x0001
 EV_DELETE = 0x0002
 EV_ENABLE = 0x0004
 EV_ONESHOT = 0x0010
 EV_ERROR = 0x4000
 
-# and fflags, of EVFILT_PROC
+# fflags of struct kevent, for EVFILT_PROC
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS
 
-# si_code of a SIGCHLD
+# si_code of a SIGCHLD, for an exit
 CLD_EXITED = 1
 
 
 class Kevent:
-    """A kevent(): its name, what it counts by, and struct kevent.
+    """A version of kevent(): its symbol, the type of its counts, the layout of struct kevent.
 
-    That is ident, filter, flags, fflags, data, udata, and what came later: ext[4].
+    The fields are ident, filter, flags, fflags, data, udata, and in later versions ext[4].
     """
 
     __slots__ = ("counts", "fields", "struct", "symbol")
@@ -54,7 +54,7 @@ class Kevent:
 class WaitId:
     """int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
 
-    Its numbers, what an id_t is, and where siginfo_t has what it tells.
+    Its constants, the type that id_t is, and the offsets of the fields in siginfo_t.
     """
 
     __slots__ = ("code", "look", "p_pid", "pid", "prototype", "status")
@@ -67,7 +67,7 @@ class WaitId:
 
 
 class System:
-    """One of the systems; ``kevents`` are those that its versions have, the newest first."""
+    """What is peculiar to one system. ``kevents`` are its versions of kevent(), newest first."""
 
     __slots__ = (
         "filter_proc",
@@ -93,25 +93,26 @@ class System:
         self.waitid = waitid
         self.filter_proc, self.filter_timer, self.filter_read = filters
         self.timespec = timespec
-        self.status_flag = status_flag  # of fflags: without it, data is not the wait status
-        self.told_since_waitid = told_since_waitid  # without waitid(), neither
+        self.status_flag = status_flag  # in fflags; without it data is not the wait status
+        # Whether data is the wait status only in versions that have waitid(2).
+        self.told_since_waitid = told_since_waitid
 
 
 _I386 = calcsize("P") == 4 and calcsize("@iq") == 12
-# Where the union in siginfo_t begins.
+# The offset of the union in siginfo_t.
 _UNION = calcsize("@iii0q")
 
-# Of NetBSD and OpenBSD, those that have waitid(2) put the status into data (NetBSD 8,
-# OpenBSD 6.9): on older ones it is 0.
+# NetBSD and OpenBSD have put the status into data since they got waitid(2) (NetBSD 8,
+# OpenBSD 6.9); in older versions data is 0.
 SYSTEMS = {
     "freebsd": System(
-        # from FreeBSD 12 on, and before: the C library decides, not the kernel
+        # FreeBSD 12 and later, then older: this depends on the C library, not on the kernel
         (Kevent("kevent", "@PhHIqP4Q0q"), Kevent("kevent", "@PhHInP")),
         WaitId(0, 16 | 1 | 8, "int64_t", (8, 12, 20)),
         timespec="@ll" if _I386 else "@ql0q",
     ),
     "netbsd": System(
-        # from NetBSD 11 on, and before; kevent() itself takes the timespec of NetBSD 5
+        # NetBSD 11 and later, then older; the symbol kevent takes the timespec of NetBSD 5
         (
             Kevent("__kevent100", "@PIIIqP4Q0q", "size_t"),
             Kevent("__kevent50", "@PIIIqP0q", "size_t"),
@@ -138,12 +139,12 @@ SYSTEMS = {
 
 
 def system() -> "System | None":
-    """That of this interpreter, if it has kqueues."""
+    """The entry for the system that we run on; None if it has no kqueue."""
     return SYSTEMS.get(_ffi.PLATFORM)
 
 
 def table() -> System:
-    """The same; OSError where it has none."""
+    """As system(), but OSError where there is no kqueue."""
     answer = system()
     if answer is None:
         raise OSError(ENOSYS, "this system has no kqueue")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Each call by the interpreter's own public function if it has one, else by an adapter.
+"""System calls: the interpreter's own public function if it has one, else an adapter's.
 
-They are resolved on first need, and raise OSError with the system's errno.
+A call is resolved when it is first needed. It raises OSError with the system's errno.
 """
 
 import os
@@ -14,26 +14,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-_SIGINFO_SIZE = 256  # the largest has 136 bytes
+_SIGINFO_SIZE = 256  # the largest siginfo_t has 136 bytes
 
 _resolved: "dict[str, tuple[Callable[..., Any], str]]" = {}
 
 
 def get(name: str) -> "Callable[..., Any]":
-    """The function; OSError ENOSYS with the reason where there is none."""
+    """The function of that name; OSError (ENOSYS) with the reason if there is none."""
     return (_resolved.get(name) or resolve(name))[0]
 
 
 def resolve(name: str) -> "tuple[Callable[..., Any], str]":
-    """The function, and the name of what it is reached through."""
+    """The function, and the name of the module or binding that it comes from."""
     answer = _resolved.get(name)
     if answer is None:
         try:
             answer = _resolved[name] = _resolve(name)
         except (ImportError, LookupError) as error:
-            # An ImportError does not tell that it was for want of a file
-            # descriptor, which passes: this raises EMFILE then.
-            if os.name != "nt":  # where no directory can be opened
+            # An ImportError does not tell whether it is due to a lack of file descriptors,
+            # which is transient. If so, this raises EMFILE.
+            if os.name != "nt":  # Windows can't open a directory
                 os.close(os.open(os.sep, os.O_RDONLY))
             raise OSError(ENOSYS, error.args[0]) from None
     return answer
@@ -49,7 +49,7 @@ def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
         own = __import__(module)
         if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
             return getattr(own, name), module.lstrip("_")
-    if make is None:  # somebody has patched it
+    if make is None:  # gevent, say, has removed it
         raise ImportError("the module %s has no %s" % (module, name))
     binding = adapter()
     return make(binding, name), binding.name
@@ -72,7 +72,7 @@ def _bind(binding: "Any", name: str) -> "Callable[..., int]":
 
 
 class SigInfo:
-    """What os.waitid() returns, as far as it is needed."""
+    """The fields that we need of what os.waitid() returns."""
 
     __slots__ = ("si_code", "si_pid", "si_status")
 
@@ -88,7 +88,7 @@ def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
 
 
 def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | None]":
-    """os.waitid(), for an interpreter that has none."""
+    """os.waitid(), for an interpreter that lacks it."""
     from . import bsd
 
     prototype = linux.PROTOTYPES[name]
@@ -102,7 +102,7 @@ def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | N
     def waitid(idtype: int, id_: int, options: int) -> "SigInfo | None":
         info = bytearray(_SIGINFO_SIZE)
         function(idtype, id_, binding.pointer(info), options)
-        # With WNOHANG and nothing to tell, si_pid is 0: waitid(2).
+        # With WNOHANG, si_pid is 0 if the child has not exited: waitid(2).
         return SigInfo(info, code, pid, status) if integer(info, pid) else None
 
     return waitid
@@ -115,7 +115,7 @@ def _timerfd_create(binding: "Any", name: str) -> "Callable[[int], int]":
 
 
 def _timerfd_settime(binding: "Any", name: str) -> "Callable[..., object]":
-    """os.timerfd_settime(), with one of its arguments."""
+    """os.timerfd_settime(), with the argument ``initial`` alone."""
     function = _bind(binding, name)
 
     def timerfd_settime(fd: int, *, initial: float) -> None:
@@ -133,14 +133,14 @@ def _kqueue(binding: "Any", name: str) -> "Any":
 
 
 def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
-    from . import console  # and with it threading
+    from . import console  # which imports threading
 
     return console.WaitForMultipleObjects(binding, name)
 
 
-# name: (module that may have the interpreter's own, or None, what makes one of an adapter).
-# _signal is signal without its enums: always loaded, so that no file has
-# to be opened for it when no file descriptor is left.
+# name: (module that may have the interpreter's own function, function that makes one from an
+# adapter); either can be None. _signal is signal without its enums: it is always loaded, so
+# that no file has to be opened for it when no file descriptor is left.
 _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "pidfd_open": ("os", _syscall),
     "pidfd_send_signal": ("_signal", _syscall),
@@ -154,8 +154,8 @@ _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "prctl": (None, _bind),
 }
 
-# Without this, too, the interpreter's own is not whole. PyPy's select has kqueues that
-# lack it.
+# A name that the module must have, too, or its own function is incomplete: PyPy's select has
+# kqueues, but lacks these.
 _WHOLE = {"kqueue": "KQ_NOTE_EXIT", "kevent": "KQ_NOTE_EXIT"}
 
 if sys.platform == "win32":

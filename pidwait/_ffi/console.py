@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 class WaitForMultipleObjects:
-    """_winapi's, where it has none: InterruptedError if Ctrl-C came before the handles.
+    """A substitute for _winapi's, where that is missing. Ctrl-C raises InterruptedError.
 
-    Windows runs console handlers in a thread that it starts for them, see
-    HandlerRoutine in its documentation. While the main thread waits, the one that
-    Python's handlers run on, ours is there and sets an event beside the handles.
+    Windows runs console handlers in a thread that it starts for them: see HandlerRoutine in
+    its documentation. Python runs signal handlers in the main thread. While the main thread
+    waits, our console handler is installed; it sets an event that is waited for, too.
     """
 
     def __init__(self, binding: "Any", name: str) -> None:
         self._wait = kernel32.wait_without_ctrl_c(binding, name + "Ex")
         self._set_event = kernel32.bind(binding, "SetEvent")
         self._set_handler = kernel32.bind(binding, "SetConsoleCtrlHandler")
-        # It resets itself when it ends a wait. There is one main thread, so one will do.
+        # It resets itself when it ends a wait. There is one main thread, so one is enough.
         self._event = kernel32.bind(binding, "CreateEventW")(0, False, False, 0)
         self._handler = binding.callback(win32.HANDLER_ROUTINE, self._handle)
 
     def _handle(self, event: int) -> int:
         if event == win32.CTRL_C_EVENT:
             self._set_event(self._event)
-        return 0  # go on with the other handlers
+        return 0  # Windows goes on with the other handlers
 
     def __call__(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
         if wait_all or threading.current_thread() is not threading.main_thread():
@@ -42,8 +42,8 @@ class WaitForMultipleObjects:
         finally:
             self._set_handler(self._handler, False)
         if answer == win32.WAIT_OBJECT_0 + len(handles):
-            # The last handler set is the first called: Python's comes after
-            # ours, and ends this sleep.
+            # The handler that was set last is called first: Python's runs after ours, and
+            # ends this sleep.
             time.sleep(0.05)
             raise InterruptedError(EINTR, "Ctrl-C")
         return answer

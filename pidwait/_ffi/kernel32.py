@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of kernel32, taking and returning what those of _winapi do, as far as it has them."""
+"""Functions of kernel32, with the arguments and results of _winapi's where it has the same."""
 
 from . import win32
 
@@ -26,7 +26,7 @@ def _get_exit_code(binding: "Any", name: str) -> "Callable[[int], int]":
 
 
 def _get_creation_time(binding: "Any", name: str) -> "Callable[[int], int]":
-    """GetProcessTimes(handle) -> when it was created, in units of 100 ns."""
+    """GetProcessTimes(handle) -> the process's creation time, in units of 100 ns."""
     function = bind(binding, name)
 
     def get_creation_time(handle: int) -> int:
@@ -43,7 +43,7 @@ def _with_entry(binding: "Any", name: str) -> "Callable[[int, bytearray], int]":
 
 
 def wait_without_ctrl_c(binding: "Any", name: str) -> "Callable[[Sequence[int], bool, int], int]":
-    """WaitForMultipleObjectsEx(handles, wait_all, milliseconds), of 64 handles."""
+    """WaitForMultipleObjectsEx(handles, wait_all, milliseconds), for at most 64 handles."""
     function = bind(binding, name)
 
     def wait(handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
@@ -53,8 +53,8 @@ def wait_without_ctrl_c(binding: "Any", name: str) -> "Callable[[Sequence[int], 
     return wait
 
 
-# As in calls.py: name: (module that may have the interpreter's own, what makes one).
-# WaitForMultipleObjects is added there: it takes console.py, which is built on this file.
+# As in calls.py, which adds WaitForMultipleObjects: that needs console.py, which imports this
+# module.
 CALLS: "dict[str, tuple[str | None, Any]]" = {
     "OpenProcess": ("_winapi", bind),
     "CloseHandle": ("_winapi", bind),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""kqueue() and kevent(), taking and giving what select.kqueue and select.kevent do."""
+"""kqueue() and kevent(), with the interface of select.kqueue and select.kevent."""
 
 import os
 from errno import ESRCH
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
-NOBODY = 2**31 - 1  # a pid that is none: all systems have a lower limit
+NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
 _UNTOUCHED = 0xA5
 
 
@@ -39,7 +39,7 @@ class Event:
 
 
 class Kqueue:
-    """A kqueue, which is closed on exec, and not there after a fork."""
+    """A kqueue. Exec closes it, and a forked child does not inherit it: kqueue(2)."""
 
     def __init__(self, functions: "_Functions") -> None:
         self._fd = -1
@@ -58,7 +58,7 @@ class Kqueue:
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
-        # In a forked child the number may be that of something else.
+        # In a forked child the number may belong to another file.
         if fd >= 0 and self._creator.is_me():
             os.close(fd)
 
@@ -67,7 +67,7 @@ class Kqueue:
 
 
 class _Functions:
-    """Those of this system's C library; ImportError where they are not as in the table."""
+    """This system's kqueue() and kevent(); ImportError if they do not match the table."""
 
     def __init__(self, binding: "Any", system: "bsd.System") -> None:
         self._pointer = binding.pointer
@@ -90,12 +90,12 @@ class _Functions:
             found.append(
                 "%s: a struct of %d bytes, not %d" % (kevent.symbol, size, kevent.struct.size)
             )
-        raise ImportError("no kevent that is known: " + "; ".join(found))
+        raise ImportError("no known version of kevent: " + "; ".join(found))
 
     def _size_in_use(self) -> int:
-        """How much kevent() writes for one event: here, that there is no such process."""
-        # Of FreeBSD's two kevents the C library has one as the default: the kernel's
-        # version does not tell which. What is written here is the same in both.
+        """How many bytes kevent() writes for one event; here the event is an error, ESRCH."""
+        # FreeBSD's C library has one of two kevents as its default, and the kernel's version
+        # does not tell which. The change written here looks the same in both.
         change = bytearray(128)
         self._write(change, 0, Event(NOBODY, self._filter_proc, fflags=bsd.NOTE_EXIT))
         answer = bytearray([_UNTOUCHED]) * 128
@@ -117,8 +117,8 @@ class _Functions:
     ) -> int:
         timespec = bytearray(pack(self._timespec, timeout, 0))
         pointer = self._pointer
-        # When a change fails, DragonFly writes one event even if there is room for none, unless
-        # it is told of no place at all: sys/kern/kern_event.c, kern_kevent().
+        # When a change fails, DragonFly writes one event even if nevents is 0, unless eventlist
+        # is NULL: sys/kern/kern_event.c, kern_kevent().
         place = pointer(events) if room else self._null
         return self._kevent(fd, pointer(changes), count, place, room, pointer(timespec))
 
@@ -143,7 +143,7 @@ class _Functions:
 
 
 def make(binding: "Any") -> "Callable[[], Kqueue]":
-    """What makes kqueues, as select.kqueue does."""
+    """A function that makes kqueues, as select.kqueue does."""
     system = bsd.system()
     if system is None:
         raise ImportError("this system has no kqueue")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""posix_spawn: prototypes, flags, and what its structures are made of.
+"""posix_spawn and its family: prototypes, flags, and memory for their structures.
 
-All of the family return an error number, and leave errno alone.
+All of them return an error number, and do not set errno.
 """
-
-import sys
 
 from .. import _ffi
 
@@ -19,7 +17,7 @@ PROTOTYPES = {
     # int posix_spawn(pid_t *pid, const char *path,
     #                 const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
     #                 char *const argv[], char *const envp[]);
-    "posix_spawn": ("int", "void *", "char *", _ACTIONS, _ATTRIBUTES, "void *", "void *"),
+    "posix_spawn": ("int", "int *", "char *", _ACTIONS, _ATTRIBUTES, "void *", "void *"),
     "posix_spawnattr_init": ("int", _ATTRIBUTES),
     "posix_spawnattr_destroy": ("int", _ATTRIBUTES),
     "posix_spawnattr_setflags": ("int", _ATTRIBUTES, "short"),
@@ -33,6 +31,7 @@ PROTOTYPES = {
     "posix_spawn_file_actions_addopen": ("int", _ACTIONS, "int", "char *", "int", "unsigned int"),
     # glibc 2.34, FreeBSD
     "posix_spawn_file_actions_addclosefrom_np": ("int", _ACTIONS, "int"),
+    "posix_spawn_file_actions_addinherit_np": ("int", _ACTIONS, "int"),  # macOS
     # glibc 2.29, musl 1.1.24, macOS 10.15, FreeBSD 13.1
     "posix_spawn_file_actions_addchdir_np": ("int", _ACTIONS, "char *"),
     "sigemptyset": ("int", "void *"),
@@ -46,10 +45,11 @@ SIZE = 1024
 SETPGROUP = 0x02
 _BSD = {"SETSIGDEF": 0x10}
 # SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before
-# 2.24 forks without it; later ones, and musl, ignore it.
+# 2.24 forks without it; later ones, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all
+# file descriptors are closed except those that a file action has opened or inherited.
 FLAGS = {
     "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
-    "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400},
+    "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
     "freebsd": _BSD,
     "netbsd": _BSD,
     "openbsd": _BSD,
@@ -58,6 +58,7 @@ FLAGS = {
 _flags = FLAGS.get(_ffi.PLATFORM, {})
 SETSIGDEF = _flags.get("SETSIGDEF")
 SETSID = _flags.get("SETSID")
+CLOEXEC_DEFAULT = _flags.get("CLOEXEC_DEFAULT")
 USEVFORK = _flags.get("USEVFORK", 0)
 
 
@@ -66,26 +67,19 @@ def _function(binding: "Any", name: str) -> "Callable[..., int]":
     return function
 
 
-def _posix_spawn(binding: "Any", name: str) -> "Callable[..., tuple[int, int]]":
-    """posix_spawn(path, actions, attributes, argv, envp) -> (error number, pid)."""
-    function = _function(binding, name)
-    pointer = binding.pointer
-
-    def posix_spawn(*arguments: "Any") -> "tuple[int, int]":
-        pid = bytearray(4)
-        error = function(pointer(pid), *arguments)
-        return error, int.from_bytes(pid, sys.byteorder)
-
-    return posix_spawn
+def _cell(binding: "Any", name: str) -> "Callable[[], Any]":
+    """A function that makes the int * where posix_spawn puts the pid."""
+    make: "Callable[[], Any]" = binding.cell
+    return make
 
 
 def _memory(binding: "Any", name: str) -> "Callable[[], Any]":
-    """A zeroed structure, as a void * that keeps it alive."""
+    """A function that makes a zeroed structure: a void * that keeps it alive."""
     return lambda: binding.pointer(bytearray(SIZE))
 
 
 def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
-    """char *const [] of bytes, ended by NULL, as a void * that keeps it alive."""
+    """A function that makes a char *const [], ended by NULL: a void * that keeps it alive."""
     make: "Callable[[list[bytes]], Any]" = binding.strings
 
     def strings(items: "list[bytes]") -> "Any":
@@ -96,8 +90,9 @@ def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
     return strings
 
 
-# As in calls.py; the interpreter's own os.posix_spawn keeps the GIL until the exec.
+# As in calls.py. The interpreter's own os.posix_spawn is not used: it holds the GIL until the
+# exec.
 CALLS: "dict[str, tuple[str | None, Any]]" = dict.fromkeys(PROTOTYPES, (None, _function))
-CALLS["posix_spawn"] = (None, _posix_spawn)
+CALLS["spawn_cell"] = (None, _cell)
 CALLS["spawn_memory"] = (None, _memory)
 CALLS["spawn_strings"] = (None, _strings)

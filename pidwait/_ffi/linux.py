@@ -20,7 +20,7 @@ PROTOTYPES = {
     "prctl": ("int", "int", "long", "long", "long", "long"),
 }
 
-# name: (public binding of the interpreter, number in the common table)
+# name: number in the common table
 SYSCALLS = {
     # int pidfd_open(pid_t pid, unsigned int flags);                Linux 5.3
     "pidfd_open": 434,
@@ -29,9 +29,9 @@ SYSCALLS = {
     "pidfd_send_signal": 424,
 }
 
-# What is added to a number of the common table, by architecture (the first
-# part of a triplet, or what uname(2) says). Calls from 424 on have the same
-# number everywhere but here; an architecture that is not listed has none.
+# Architectures, by the first part of a triplet or uname(2)'s machine. From 424 on a call has
+# the same number on all of _COMMON; offset() tells what the others add to it. On an
+# architecture that is not listed the numbers are not known.
 _COMMON = (
     "aarch64 aarch64_be arc arceb arm armv5l armv5tel armv6l armv7l armv8l csky "
     "hexagon i386 i486 i586 i686 loongarch32 loongarch64 m68k microblaze "
@@ -54,10 +54,8 @@ LOOK = REAP | WNOWAIT
 
 PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 
-# si_code of a SIGCHLD: how a process ended
+# si_code of a SIGCHLD for an exit; any other one is for a signal
 CLD_EXITED = 1
-CLD_KILLED = 2
-CLD_DUMPED = 3
 
 # ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, the exit status
 # 6.15. _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
@@ -68,16 +66,15 @@ PIDFD_INFO = Struct("=Q8x3i32xi")
 PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
 
 CLOCK_MONOTONIC = 1
-# struct itimerspec: it_interval and it_value, each of seconds and nanoseconds. The functions
-# of this name have a long for both, on 32 bits, too.
+# struct itimerspec: it_interval and it_value, each in seconds and nanoseconds. The functions
+# by these names take longs for both, on 32 bits, too.
 ITIMERSPEC = Struct("@4l")
 
-SIGINFO_SIZE = 128
 WORD = 8 if sys.maxsize > 2**32 else 4
 # si_pid, si_uid and si_status stand in a union that is aligned to a word.
 SIGINFO_PID = 16 if WORD == 8 else 12
 SIGINFO_STATUS = SIGINFO_PID + 8
-# MIPS has si_errno and si_code the other way round.
+# On MIPS si_code stands before si_errno.
 SIGINFO_CODE = 4 if os.name == "posix" and os.uname().machine.startswith("mips") else 8
 
 

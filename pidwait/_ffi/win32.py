@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Windows: prototypes of kernel32, layouts, constants.
 
-In C's own types: a DWORD is an unsigned int, a BOOL an int, a HANDLE as wide as a
-pointer. Left to itself, ctypes would cut a HANDLE down to an int.
+The types are C's own: a DWORD is an unsigned int, a BOOL an int, a HANDLE as wide as a
+pointer. Without a prototype, ctypes would truncate a HANDLE to an int.
 """
 
 import sys
@@ -38,7 +38,7 @@ PROTOTYPES = {
     # HANDLE CreateEventW(LPSECURITY_ATTRIBUTES lpEventAttributes, BOOL bManualReset,
     #                     BOOL bInitialState, LPCWSTR lpName);
     "CreateEventW": (0, "uintptr_t", "uintptr_t", "int", "int", "uintptr_t"),
-    # BOOL SetEvent(HANDLE hEvent); and ResetEvent alike
+    # BOOL SetEvent(HANDLE hEvent); ResetEvent is alike
     "SetEvent": (0, "int", "uintptr_t"),
     "ResetEvent": (0, "int", "uintptr_t"),
     # BOOL SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add);
@@ -47,7 +47,7 @@ PROTOTYPES = {
     "GenerateConsoleCtrlEvent": (0, "int", "unsigned int", "unsigned int"),
     # HANDLE CreateToolhelp32Snapshot(DWORD dwFlags, DWORD th32ProcessID);
     "CreateToolhelp32Snapshot": (2 ** (WORD * 8) - 1, "uintptr_t", "unsigned int", "unsigned int"),
-    # BOOL Process32FirstW(HANDLE hSnapshot, LPPROCESSENTRY32W lppe); and Process32NextW alike
+    # BOOL Process32FirstW(HANDLE hSnapshot, LPPROCESSENTRY32W lppe); Process32NextW is alike
     "Process32FirstW": (0, "int", "uintptr_t", "void *"),
     "Process32NextW": (0, "int", "uintptr_t", "void *"),
 }
@@ -60,7 +60,7 @@ SYNCHRONIZE = 0x00100000
 PROCESS_TERMINATE = 0x0001
 PROCESS_QUERY_LIMITED_INFORMATION = 0x1000
 
-# answers of the WaitFor functions
+# results of the WaitFor functions
 WAIT_OBJECT_0 = 0
 INFINITE = 0xFFFFFFFF
 
@@ -79,11 +79,11 @@ TH32CS_SNAPPROCESS = 0x00000002
 # } PROCESSENTRY32W;
 PROCESSENTRY_SIZE = 568 if WORD == 8 else 556
 PROCESSENTRY_PID = 8
-PROCESSENTRY_THREADS = 28 if WORD == 8 else 20  # and the parent after it
+PROCESSENTRY_THREADS = 28 if WORD == 8 else 20  # the parent's pid follows it
 PROCESSENTRY_NAME = 44 if WORD == 8 else 36
 
 
 def error_number(error: OSError) -> "int | None":
-    """What GetLastError() said; OSError has the attribute on Windows only."""
+    """What GetLastError() said; only on Windows does OSError have the attribute."""
     number: "int | None" = getattr(error, "winerror", None)
     return number

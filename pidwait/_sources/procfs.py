@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Linux tells of a process in /proc, see proc_pid_stat(5)."""
+"""What Linux tells about a process in /proc: see proc_pid_stat(5)."""
 
 import os
 import sys
 from errno import ENOENT
 
 from .. import _checks
-from .._errors import log
+from .._errors import pass_over, raise_of_handler
 from .._fd import opened
 
 
 class Stat:
-    """The fields of /proc/<pid>/stat that tell whether, and as what, a process lives."""
+    """Fields of /proc/<pid>/stat: whether the process has exited, which one it is, its name."""
 
     __slots__ = ("name", "parent", "started", "state", "status", "threads")
 
     def __init__(self, line: bytes) -> None:
-        # The name stands in parentheses and can hold spaces and parentheses.
+        # The name stands in parentheses; it can contain spaces and parentheses itself.
         head, _, tail = line.rpartition(b")")
         fields = tail.split()
         self.name = head.partition(b"(")[2].decode("utf-8", "replace")
@@ -24,36 +24,36 @@ class Stat:
         self.parent = int(fields[1])
         self.threads = int(fields[17])
         self.started = int(fields[19])  # in clock ticks since boot
-        # The wait status, Linux >= 3.5; 0, too, if we may not see it.
+        # The wait status, Linux >= 3.5; also 0 if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
 
     @property
     def exited(self) -> bool:
-        # A main thread that has ended before the others is a zombie, too: the
-        # process runs on, and its last status is not known before they end.
+        # A main thread that has ended before the other threads is a zombie, too: the process
+        # still runs, and its exit code is not known before they have ended.
         return self.state in (b"Z", b"X") and self.threads <= 1
 
 
 def read_stat(pid: int) -> "Stat | None":
-    """None where /proc does not tell, which need not mean that the process is gone."""
+    """None if /proc does not tell, which does not mean that the process is gone."""
     text = _read_entry(pid, "stat")
     return Stat(text) if text else None
 
 
 def links_tell_exit(pid: int) -> bool:
-    """Whether it is known to have exited, by what can be asked without a file descriptor."""
+    """Whether it has certainly exited, as seen by calls that need no file descriptor."""
     if not _checks.works(check):
         return False
     try:
         os.readlink("/proc/%d/cwd" % pid)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False  # not ours to see
+    except OSError as error:
+        raise_of_handler(error)
+        if error.errno != ENOENT:
+            return False  # we may not see it
     else:
         return False
-    # A thread that has ended has no directory, but still a user namespace. The
-    # links are those of the main thread; the others are counted.
+    # A thread that has ended has no current directory any more, but still has a user
+    # namespace. Both links are the main thread's; the other threads are counted.
     return shows_namespace(pid) and _link_count("/proc/%d/task" % pid) <= 3
 
 
@@ -61,7 +61,8 @@ def shows_namespace(pid: int) -> bool:
     """Whether we have PTRACE_MODE_READ_FSCREDS on a process, running or a zombie."""
     try:
         os.readlink("/proc/%d/ns/user" % pid)
-    except OSError:
+    except OSError as error:
+        raise_of_handler(error)
         return False
     return True
 
@@ -69,12 +70,13 @@ def shows_namespace(pid: int) -> bool:
 def _link_count(path: str) -> int:
     try:
         return os.stat(path).st_nlink
-    except OSError:
+    except OSError as error:
+        raise_of_handler(error)
         return sys.maxsize
 
 
 def thread_group(pid: int) -> "int | None":
-    """The process that a process or thread ID belongs to; None where /proc does not tell."""
+    """The pid of the process that a pid or thread ID belongs to; None if /proc does not tell."""
     for line in (_read_entry(pid, "status") or b"").splitlines():
         if line.startswith(b"Tgid:"):
             return int(line[5:])
@@ -87,41 +89,40 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
     path = "/proc/%d/%s" % (pid, name)
     try:
         return _read(path)
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise_of_handler(error)
         return None
     except OSError as error:  # no file descriptor left, or hidepid=1
-        log("%s: %s", path, error)
+        pass_over(error, "%s", path)
         return None
 
 
 def fd_info(fd: int) -> "dict[str, str]":
-    """What /proc/self/fdinfo tells of a file descriptor, see proc_pid_fdinfo(5)."""
+    """What /proc/self/fdinfo tells about a file descriptor: see proc_pid_fdinfo(5)."""
     text = _read("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: value.strip() for key, _, value in pairs}
 
 
 def check() -> None:
-    """Raise an OSError where /proc is not there or shows another PID namespace."""
-    # Left over from before unshare(2), /proc would show other processes
-    # that have the same numbers.
+    """Raise an OSError if there is no /proc, or it shows another PID namespace."""
+    # A /proc that was mounted before unshare(2) shows other processes by the same pids.
     foreign = os.readlink("/proc/self") != str(os.getpid())
-    # The number can be the same in both by chance; it is shown for each PID
-    # namespace from that of /proc down to ours, Linux 4.1.
+    # Our pid can be the same in both namespaces by chance. NSpid lists it for each namespace
+    # from that of /proc down to ours, Linux 4.1.
     for line in _read("/proc/self/status").splitlines():
         foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)
     if foreign:
-        raise OSError(ENOENT, "/proc is that of another PID namespace")
+        raise OSError(ENOENT, "/proc shows another PID namespace")
 
 
 def self_fields() -> "list[bytes]":
-    """The fields of /proc/self/stat from the third on: the state."""
+    """The fields of /proc/self/stat from the third on, which is the state."""
     return _read("/proc/self/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:
-    # One read() gives the whole of these files; open() would add an fstat, an
-    # ioctl and an lseek.
+    # One read() returns the whole file; open() would add an fstat, an ioctl and an lseek.
     file = opened(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(file.fileno(), 8192)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Windows tells of any process, without a right to it: a snapshot of all.
+"""What Windows tells about any process, whatever our rights on it: a snapshot of all processes.
 
 See CreateToolhelp32Snapshot in its documentation.
 """
@@ -52,6 +52,6 @@ def entries() -> "list[Entry]":
 
 
 def check() -> None:
-    """Find this very process."""
+    """Find our own process."""
     if find(os.getpid()) is None:
         raise OSError(0, "the snapshot lacks this process")

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The set of each backend, in a module of its own: a wait for one process needs no set."""
+
+from .._errors import pass_over
+from . import backend, known
+from .polling_set import PolledSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .contract import Set
+
+
+def _set_of(name: str) -> "Callable[[bool], Set]":
+    """The set class of a backend; it is called with whether several threads share the set."""
+    if name == "pidfd":
+        from .pidfd_set import PidfdSet
+
+        return PidfdSet
+    if name == "kqueue":
+        from .kqueue_set import KqueueSet
+
+        return KqueueSet
+    if name == "win32":
+        from .win32_set import Win32Set
+
+        return Win32Set
+    return PolledSet
+
+
+def open_set(shared: bool) -> "Set":
+    """A set by the best means that works."""
+    try:
+        return _set_of(backend().name)(shared)
+    except OSError as error:
+        pass_over(error, "all processes are polled")
+        return PolledSet(shared)
+
+
+_set_of(next(iter(known())))  # load it now: with no file descriptor left, an import fails
