@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m pidwait."""
 
+import importlib
 import json
 import os
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
 
 import pytest
 
 from . import pidwait
+from .command_line import COMMAND, run
 from .processes import (
     WINDOWS,
     become_zombie,
@@ -24,21 +24,14 @@ from .processes import (
     sleeping,
     state,
 )
+from .test_package import SOURCES
+
+cli = importlib.import_module(pidwait.__name__ + ".cli")
+probe = importlib.import_module(pidwait.__name__ + ".cli.probe")
+waited = importlib.import_module(pidwait.__name__ + ".cli.wait")
 
 # What the processes of exiting() and of sleeping() are called.
 SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
-COMMAND = [sys.executable, "-m", pidwait.__name__]
-
-
-def run(*args, **kwargs):
-    return subprocess.run(
-        COMMAND + [str(arg) for arg in args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        **kwargs,
-    )
 
 
 def run_told(start, children, *args):
@@ -73,7 +66,7 @@ def test_verbose(start, start_told):
     ends = ["exited with 0", "exited with 3", "killed by SIGTERM", "killed by signal 40"]
     assert len(lines) == len(children)
     for line, child, end in zip(lines, children, ends):
-        assert re.match(r"%d \(%s\): %s after \d+\.\d{3} s$" % (child.pid, SH, end), line)
+        assert re.match(r"%d \(%s\): %s; waited \d+\.\d{3} s$" % (child.pid, SH, end), line)
 
 
 def test_json(start, start_told, sleeper):
@@ -82,12 +75,13 @@ def test_json(start, start_told, sleeper):
     (one,) = map(json.loads, lines)
     assert status == 0
     assert 0 <= one.pop("seconds") <= 60
-    assert one == {"pid": child.pid, "name": SH, "exited": True, "exitcode": 3}
+    assert one == {"pid": child.pid, "name": SH, "found": True, "exited": True, "exitcode": 3}
     done = run("--json", "-t", "0", sleeper.pid)
     assert done.returncode == 124
     assert json.loads(done.stdout) == {
         "pid": sleeper.pid,
         "name": SLEEP,
+        "found": True,
         "exited": False,
         "exitcode": None,
         "seconds": None,
@@ -110,16 +104,49 @@ def test_time_out_of_several(start, count, more):
     assert done.stderr.endswith("the time was up; still running: %s%s\n" % (names, more))
 
 
-@pytest.mark.parametrize("timeout", ["10", "0.5s", "2m", "1h", "1d", "999999d"])
-def test_durations(start, timeout):
-    assert run(start(*sleeping(0.01)).pid, "--timeout", timeout).returncode == 0
+def test_pids_with_white_space_around_them(start):
+    child = start(*exiting(0))
+    assert run(" %d" % child.pid, "%d\n" % child.pid, "\t%d " % child.pid).returncode == 0
+    # As "$(pgrep ...)" gives them: each on a line, or none.
+    done = run("--json", "%d\n%d\n" % (child.pid, os.getpid()), "-t", "0")
+    assert (done.returncode, done.stdout.count("\n")) == (124, 2)
+    assert run("-e", "").returncode == 0
 
 
-@pytest.mark.parametrize("timeout", ["", "1x", "-1", "1e3", "s", "1.5.2", "nan", "inf", "1 s"])
-def test_bad_durations(sleeper, timeout):
-    done = run("--timeout=" + timeout, sleeper.pid)
-    assert done.returncode == 2
-    assert "is not a duration" in done.stderr
+def test_options_between_pids(start):
+    children = [start(*exiting(0)) for _ in range(2)]
+    done = run("-t", "50", children[0].pid, "--json", children[1].pid, "-e")
+    assert len(done.stdout.splitlines()) == 2, done
+
+
+def test_no_pids():
+    assert run("-e", "-t", "5", "--json").returncode == 0
+    done = run("-e", "--any", "-v")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_json_of_each_pid_that_was_asked_for(start, sleeper):
+    exited, gone = start(*exiting(0)), gone_pid()
+    done = run("--json", "--any", gone, sleeper.pid, exited.pid, gone)
+    rows = {row["pid"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 3
+    nothing = dict.fromkeys(["name", "exitcode", "seconds"])
+    assert rows[gone] == dict(nothing, pid=gone, found=False, exited=True)
+    assert rows[sleeper.pid]["found"] and not rows[sleeper.pid]["exited"]
+    assert set(rows) == {gone, sleeper.pid, exited.pid}
+    done = run("--json", "-e", gone)
+    assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout) == rows[gone]
+
+
+def test_verbose_of_what_is_gone():
+    gone = gone_pid()
+    assert run("-e", "-v", gone).stdout == "%d: no such process\n" % gone
+
+
+def test_main_of_a_program_that_calls_it(start):
+    child = start(*exiting(0))
+    become_zombie(child.pid)
+    assert cli.main([str(child.pid)]) == 0
 
 
 def test_no_such_process(start, start_told):
@@ -140,12 +167,18 @@ def test_no_such_process(start, start_told):
     "args, message",
     [
         ([], "give at least one PID"),
-        (["make"], "'make' is not a process ID"),
         (["1.5"], "'1.5' is not a process ID"),
         (["0"], "PID must be positive"),
         (["99999999999"], "PID must be at most 2147483647"),
-        (["--probe", "1"], "give at least one PID, or --probe"),
-        (["--nonesuch"], "PID"),
+        (["--probe", "1"], "--probe takes no PID"),
+        (["--nonesuch"], "--nonesuch not recognized"),
+        (["-t"], "-t requires argument"),
+        (["--any", "-c", "2", "1"], "--any can't be combined with --count"),
+        (["runn", "5"], 'no command "runn"; did you mean run?'),
+        (["Patch"], 'no command "Patch"; did you mean patch?'),
+        (["help"], 'no command "help"; did you mean --help?'),
+        (["make"], 'no command "make", and a PID is a number'),
+        (["-t", "5", "run", "true"], "options of run come after it"),
     ],
 )
 def test_usage(args, message):
@@ -158,9 +191,13 @@ def test_usage(args, message):
 def test_help(command):
     done = run(*command + ["-h"])
     assert done.returncode == 0
-    name = " ".join(["python -m", pidwait.__name__] + command)
-    assert done.stdout.startswith("usage: %s " % name)
+    prog = "python -m " + pidwait.__name__
+    assert done.stdout.startswith("usage: %s " % " ".join([prog] + command))
     assert ("examples:" in done.stdout) is (not command)
+    usage = done.stdout.partition("\n\n")[0]
+    assert command or (prog + " run [OPTION...]" in usage and prog + " patch SCRIPT" in usage)
+    lines = done.stdout.replace(prog, "python -m pidwait").splitlines()
+    assert [line for line in lines if len(line) > 80] == []
 
 
 def test_given_twice(start):
@@ -183,7 +220,7 @@ def test_any(start, sleeper, option):
     done = run("-v", sleeper.pid, child.pid, *option)
     assert done.returncode == 0
     name = r"( \(%s\))?" % SH  # it may have exited before its name was looked up
-    assert re.match(r"%d%s: exited with 3 after \S+ s\n\Z" % (child.pid, name), done.stdout)
+    assert re.match(r"%d%s: exited with 3; waited \S+ s\n\Z" % (child.pid, name), done.stdout)
     assert run("-e", sleeper.pid, gone_pid(), *option).returncode == 0  # one has exited
 
 
@@ -191,6 +228,7 @@ def test_count(start, sleeper):
     children = [start(*exiting(0)) for _ in range(2)]
     pids = [child.pid for child in children] + [sleeper.pid]
     assert run("-c", "2", *pids).returncode == 0
+    assert run("-c", "9", *pids[:2]).returncode == 0
     assert run("-t", "0", "-c", "3", *pids).returncode == 124
     assert run("-e", "-t", "0", "-c", "9", *pids).returncode == 124
     for count in "0", "-1", "x", "":
@@ -208,12 +246,55 @@ def test_probe(variant, backend):
     assert json.loads(done.stdout) == pidwait.probe()
 
 
-def test_bad_environment(monkeypatch):
-    monkeypatch.setenv("PIDWAIT_BACKEND", "nonesuch")
-    done = run(os.getpid(), "-t", "0")
-    assert done.returncode == 2
-    assert "auto, pidfd, kqueue, win32, polling" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_probe_of_what_is_missing(monkeypatch, capsys):
+    known = pidwait.probe()
+    row = {"available": False, "via": None, "reason": "a policy"}
+    known["calls"]["nonesuch"] = row
+    known["calls"]["such"] = dict(row, available=True, reason=None)
+    known["calls"]["some"] = dict(row, available=True, reason=None, via="os")
+    monkeypatch.setattr(probe._probe, "probe", lambda: known)
+    assert cli.main(["--probe"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(None, 1)[1] for line in lines[-3:]] == ["no: a policy", "yes", "yes (os)"]
+
+
+def test_name_of_a_process_that_goes():
+    assert waited._name(gone_pid()) is None
+
+
+@pytest.mark.parametrize("variable", ["BACKEND", "FFI"])
+@pytest.mark.parametrize(
+    "args, status",
+    [
+        (["-t", "0", os.getpid()], 2),
+        (["--probe"], 2),
+        (["run", sys.executable, "-c", "0"], 125),
+        (["patch", "-m", "this"], 2),
+    ],
+)
+def test_bad_environment(monkeypatch, variable, args, status):
+    monkeypatch.setenv("PIDWAIT_" + variable, "nonesuch")
+    done = run(*args)
+    assert (done.returncode, done.stdout) == (status, "")
+    *usage, message = done.stderr.splitlines()
+    expected = r"PIDWAIT_%s must be one of auto, .*, not 'nonesuch'$" % variable
+    assert re.search(expected, message) and usage[0].startswith("usage: ")
+    assert run(*args[: args[0] in ("run", "patch")] + ["--help"]).returncode == 0
+
+
+def test_status_of_a_zipapp(tmp_path):
+    import zipapp
+
+    name = pidwait.__name__.rpartition(".")[2]
+    for file, text in SOURCES.items():
+        copy = tmp_path / "app" / name / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
+    path = str(tmp_path / "app.pyz")
+    zipapp.create_archive(str(tmp_path / "app"), path, main=name + ".cli:main")
+    for args, status in (["-t", "0", str(os.getpid())], 124), (["-e"], 0), (["x"], 2):
+        done = subprocess.run([sys.executable, path] + args, stderr=subprocess.DEVNULL)
+        assert done.returncode == status
 
 
 @not_on_windows("such file names")
@@ -242,6 +323,13 @@ def test_reader_that_has_gone(start):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_version():
+    for command in [], ["run"], ["patch"]:
+        done = run(*command + ["--version"])
+        text = "python -m %s %s\n" % (pidwait.__name__, pidwait.__version__)
+        assert (done.returncode, done.stdout, done.stderr) == (0, text, "")
+
+
 @not_on_windows("signals")
 def test_interrupt(start, sleeper):
     waiter = start(*COMMAND + [str(sleeper.pid)], stderr=subprocess.PIPE)
@@ -258,63 +346,3 @@ def holds_a_handle(pid):
     return "anon_inode:[pidfd]" in [
         os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)
     ]
-
-
-def on_a_terminal(start, killed, *args, columns=0):
-    """What the command writes there; ``killed`` has whom to kill once it has shown what."""
-    import fcntl
-    import pty
-    import termios
-
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    seen = b""
-    try:
-        waiter = start(*COMMAND + list(map(str, args)), stdout=slave, stderr=slave)
-        os.close(slave)
-        while True:
-            if select.select([master], [], [], 1)[0]:
-                try:
-                    seen += os.read(master, 1024)
-                except OSError:  # EIO: the other side is closed
-                    break
-            elif waiter.poll() is not None:
-                break
-            for shown, child in killed.items():
-                if shown in seen:
-                    child.kill()
-    finally:
-        os.close(master)
-    return seen.decode()
-
-
-@not_on_windows("pseudo-terminals that Python can open")
-def test_progress_of_several(start, sleeper):
-    child = start(*sleeping(60))
-    killed = {b"0 of 2": child, b"1 of 2": sleeper}
-    text = on_a_terminal(start, killed, child.pid, sleeper.pid)
-    line = r"\r\x1b\[K1 of 2 exited, \d+:\d\d; waiting for %d \(sleep\)" % sleeper.pid
-    assert re.search(line, text), text
-
-
-@not_on_windows("pseudo-terminals that Python can open")
-@pytest.mark.parametrize("columns, width", [(0, 80), (23, 23)])
-def test_progress_is_as_wide_as_the_terminal(start, columns, width):
-    """0 is what a terminal says that was not told its size. The last column stays free."""
-    children = [start(*sleeping(60)) for _ in range(9)]
-    killed = {b"0 of 9": children[0]}
-    pids = [child.pid for child in children]
-    text = on_a_terminal(start, killed, "--any", *pids, columns=columns)
-    names = ", ".join("%d (sleep)" % pid for pid in pids[:3])
-    shown = re.match(r"\r\x1b\[K(0 of 9 exited, (\d:\d\d).*?)\r", text)
-    line = "0 of 9 exited, %s; waiting for %s, and 6 more" % (shown.group(2), names)
-    assert shown.group(1) == line[: width - 1]
-
-
-@not_on_windows("pseudo-terminals that Python can open")
-def test_progress_on_a_terminal(start):
-    child = start(*sleeping(60))
-    text = on_a_terminal(start, {b"waiting 0:01": child}, "-v", child.pid)
-    assert re.search(r"\r\x1b\[Kwaiting 0:01 for %d \(sleep\)\r" % child.pid, text), text
-    # It is wiped before the result.
-    assert re.search(r"\r\x1b\[K%d \(sleep\): killed by SIGKILL after" % child.pid, text), text

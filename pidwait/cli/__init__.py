@@ -1,16 +1,42 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line, python -m PACKAGE: a file per command, and main() to choose one."""
 
+# Without its enums, which take longer to load than all of this.
+import _signal  # type: ignore[import-not-found]
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
+STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
+
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    # Each loads only what it needs: the command line is to start quickly.
+    """Run a command, and return its exit status.
+
+    Without ``argv`` it is the program: it takes the arguments of the command line, and exits
+    with the status, as zipapp's -m drops what is returned.
+    """
+    if argv is not None:
+        return _run(list(argv))
+    arguments = sys.argv[1:]
+    if sys.platform == "win32":
+        # SIG_DFL would leave it to the system, whose exit status is 0 under Wine.
+        try:
+            sys.exit(_run(arguments))
+        except KeyboardInterrupt:
+            if arguments[:1] == ["patch"]:
+                raise  # it is the script's
+            sys.exit(STATUS_CONTROL_C_EXIT)
+    # From here on Ctrl-C ends the process at once, whatever is being loaded or waited for.
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: "list[str]") -> int:
+    # Each command loads only what it needs: the command line is to start quickly.
     if arguments[:1] == ["run"]:
         from .run import main as run
 

@@ -5,9 +5,14 @@ import os
 import sys
 import time
 
+from ._output import is_terminal, put
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
+
+
+EVERY = 1.0  # seconds: when the line is first drawn, and then anew
 
 
 class Progress:
@@ -16,9 +21,17 @@ class Progress:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._shown = False
-        self.active = self._width() is not None
+        self.active: bool = self._width() is not None and _in_foreground()
+
+    def step(self, seconds: "float | None") -> "float | None":
+        """How long to wait for an event before the line is drawn anew."""
+        if not self.active or (seconds is not None and seconds < EVERY):
+            return seconds
+        return EVERY
 
     def show(self, running: "Sequence[object]", total: int) -> None:
+        if not self.active:
+            return
         time_ = _clock(int(time.monotonic() - self._start))
         if total == 1:
             self._write("waiting %s for %s" % (time_, running[0]))
@@ -33,7 +46,7 @@ class Progress:
             self._shown = False
 
     def _width(self) -> "int | None":
-        if sys.stderr is None or not sys.stderr.isatty():
+        if sys.stderr is None or not is_terminal(sys.stderr):
             return None
         try:
             return os.get_terminal_size(sys.stderr.fileno()).columns or 80
@@ -44,8 +57,15 @@ class Progress:
         width = self._width() or 80
         # Windows' console knows escape sequences only once it is told to.
         erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-        sys.stderr.write(erase + text[: width - 1])
-        sys.stderr.flush()
+        put(erase + text[: width - 1])
+
+
+def _in_foreground() -> bool:
+    """Whether nobody else has the terminal, as the shell has that started us with &."""
+    try:
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except (AttributeError, OSError):  # Windows; not the terminal that we are controlled by
+        return True
 
 
 def _clock(seconds: int) -> str:

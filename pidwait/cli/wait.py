@@ -1,65 +1,93 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes: the command without a name."""
 
-import argparse
-import json
 import os
 import re
-import signal
-import sys
 import time
 
-from .. import _backends
 from .._deadline import Deadline
 from .._sources import procfs, toolhelp
 from .._targets import check_pid
 from ..process import Process
 from ..waiting import WaitSet
-from ._common import PROG, TIMED_OUT, duration, write_line
+from . import _family
+from ._common import TIMED_OUT, Command, Usage, check_environment, duration
+from ._output import Lost, complain, red, write
 from ._progress import Progress, names
-from .probe import show_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from typing import Mapping, Sequence
 
-NO_SUCH_PROCESS = 1
-USAGE = 2
-READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
-STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
+NO_SUCH_PROCESS = NOT_WRITTEN = 1
 
-_PROGRESS_AFTER = 1.0  # seconds, and how often it is drawn anew
+_COMMANDS = "run", "patch"
+_USAGE = """\
+{prog} [OPTION...] PID...
+       {prog} --probe [--json]
+       {prog} run [OPTION...] COMMAND [ARGUMENT...]
+       {prog} patch SCRIPT [ARGUMENT...]
+       {prog} patch -m MODULE [ARGUMENT...]"""
+_TEXT = """\
+Wait until processes have exited: any processes, not only one's own children.
 
-_DESCRIPTION = "Wait until processes have exited: any processes, not only one's own children."
-_EPILOG = """\
-DURATION is a number of seconds, or has a unit: 0.5s, 2m, 1h, 1d. 0 looks once.
+  -t, --timeout DURATION  wait no longer than this, in all; 0 looks once
+  -c, --count COUNT       wait until so many have exited
+      --any               wait until one has exited
+  -e, --exited            ignore PIDs that do not exist; no PID is fine, too
+  -v, --verbose           print how each ended
+      --json              print a JSON object for each PID, on a line of its own
+      --probe             show what this system offers for waiting
+      --version           show the version
+  -h, --help              show this
+
+DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
+
+commands:
+  run    start a command with a time-out, as GNU timeout does: see run -h
+  patch  run a script whose subprocesses start and end sooner: see patch -h
 
 examples:
   {prog} 4711                wait for one process
   {prog} -t 10m 4711 4712    wait for both, ten minutes at most
-  {prog} -v $!               wait for the shell's last job, and tell how it ended
+  {prog} -v $!               wait for the shell's last job
   {prog} -e $(pgrep make) && notify-send built
-  {prog} --any -v 4711 4712  wait until one of them has exited, and tell which
-  {prog} --probe             show what this system offers for waiting
-  {prog} run -t 1h make      start a command with a time-out (run -h)
-  {prog} patch script.py     run a script whose subprocesses start and end sooner
+  {prog} --any -v 4711 4712  wait until one has exited: which?
+  ({prog} $$; cleanup) &     clean up once this shell has exited
+
+What can never end is refused: to wait for this very process; and without -t
+for one that is seen to wait for this one (Linux), as a shell does for what it
+has in the foreground.
 
 exit status:
   0    all have exited, or as many as -c or --any ask for
-  1    a PID was no process (not with -e); the others were waited for
+  1    a PID was no process (not with -e), and the others were waited for;
+       or what is printed could not be written
   2    the arguments are wrong
   124  the time was up
 """
 
+COMMAND = Command("", _USAGE, _TEXT, "t|timeout: c|count: any e|exited v|verbose json probe")
+
 
 class Waited:
-    """One process of the command line, and how its wait ended."""
+    """One PID of the command line, and how its wait ended."""
+
+    process: "Process | None" = None
+    name: "str | None" = None
+    seconds: "float | None" = None
 
     def __init__(self, pid: int) -> None:
-        self.process = Process(pid)
         self.pid = pid
-        self.name = _name(pid)
-        self.seconds: "float | None" = None
+
+    def open(self) -> bool:
+        """Whether there is such a process."""
+        try:
+            self.process = Process(self.pid)
+        except ProcessLookupError:
+            return False
+        self.name = _name(self.pid)
+        return True
 
     def __str__(self) -> str:
         if not self.name:
@@ -68,19 +96,28 @@ class Waited:
         name = "".join(char if char.isprintable() else "?" for char in self.name)
         return "%d (%s)" % (self.pid, name)
 
-    def as_dict(self) -> "dict[str, Any]":
-        return {
+    def as_json(self) -> str:
+        import json
+
+        found = self.process is not None
+        about = {
             "pid": self.pid,
             "name": self.name,
-            "exited": self.seconds is not None,
-            "exitcode": self.process.exitcode,
+            "found": found,
+            "exited": not found or self.seconds is not None,
+            "exitcode": self.process.exitcode if self.process else None,
             "seconds": self.seconds,
         }
+        return json.dumps(about)
 
     def as_text(self) -> str:
+        if self.process is None:
+            return "%d: no such process" % self.pid
         if self.seconds is None:
             return "%s: still running" % self
-        return "%s: %s after %.3f s" % (self, _how(self.process.exitcode), self.seconds)
+        code = self.process.exitcode
+        how = red(_how(code)) if code else _how(code)
+        return "%s: %s; waited %.3f s" % (self, how, self.seconds)
 
 
 def _name(pid: int) -> "str | None":
@@ -97,140 +134,162 @@ def _how(exitcode: "int | None") -> str:
     if exitcode >= 0:
         # Above are the NTSTATUS codes of Windows, known by their hexadecimal form.
         return ("exited with %d" if exitcode < 2**31 else "exited with 0x%X") % exitcode
+    from signal import Signals
+
     try:
-        return "killed by %s" % signal.Signals(-exitcode).name
+        return "killed by %s" % Signals(-exitcode).name
     except ValueError:
         return "killed by signal %d" % -exitcode
 
 
-def process_id(text: str) -> int:
+def main(argv: "Sequence[str]") -> int:
+    return COMMAND.run(_main, argv)
+
+
+def _main(options: "dict[str, str]", operands: "list[str]") -> int:
+    if "probe" in options:
+        if operands:
+            raise Usage("--probe takes no PID")
+        from .probe import show_probe
+
+        check_environment()
+        return show_probe("json" in options)
+    # "$(pgrep make)" is one operand, of several lines or none.
+    words = [word for operand in operands for word in operand.split()]
+    if words and not re.search(r"\d", words[0]):
+        raise Usage(_no_command(words[0]))
+    pids = list(dict.fromkeys(map(_process_id, words)))
+    if not pids and "exited" not in options:
+        raise Usage("give at least one PID, or --probe (-h shows examples)")
+    if "any" in options and "count" in options:
+        raise Usage("--any can't be combined with --count")
+    count = _count(options["count"]) if "count" in options else "any" in options or len(pids)
+    timeout = duration(options["timeout"]) if "timeout" in options else None
+    check_environment()
+    deadline = Deadline(timeout)
+    _refuse_what_never_ends(pids, int(count), deadline)
+    return Wait(options, deadline).run(pids, int(count))
+
+
+def _no_command(text: str) -> str:
+    if text in _COMMANDS:
+        return "options of %s come after it: %s %s -h" % (text, COMMAND.name, text)
+    from difflib import get_close_matches
+
+    close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
+    return 'no command "%s"%s' % (
+        text,
+        "; did you mean %s?" % close[0] if close else ", and a PID is a number",
+    )
+
+
+def _process_id(text: str) -> int:
     if re.match(r"[+-]?\d+\Z", text, re.ASCII) is None:
-        raise argparse.ArgumentTypeError("%r is not a process ID: give a number" % text)
+        raise Usage("%r is not a process ID: give a number" % text)
     try:
         return check_pid(int(text), "PID")
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise Usage(str(error)) from None
 
 
-def count(text: str) -> int:
+def _count(text: str) -> int:
     if re.match(r"\d+\Z", text, re.ASCII) is None or int(text) == 0:
-        raise argparse.ArgumentTypeError("%r is not a count: give a number from 1 on" % text)
+        raise Usage("%r is not a count: give a number from 1 on" % text)
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        description=_DESCRIPTION,
-        epilog=_EPILOG.format(prog=PROG),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("pids", metavar="PID", nargs="*", type=process_id, help="the processes to wait for")
-    add("-t", "--timeout", metavar="DURATION", type=duration, help="how long to wait, in all")
-    several = parser.add_mutually_exclusive_group()
-    several.add_argument(
-        "-c", "--count", metavar="COUNT", type=count, help="wait until so many have exited"
-    )
-    several.add_argument(
-        "--any", dest="count", action="store_const", const=1, help="wait until one has exited"
-    )
-    add("-e", "--exited", action="store_true", help="ignore PIDs that do not exist")
-    add("-v", "--verbose", action="store_true", help="print how each ended")
-    add("--json", action="store_true", help="one JSON object a line for each process")
-    add("--probe", action="store_true", help="show what this system offers, and why not more")
-    return parser
+def _refuse_what_never_ends(pids: "Sequence[int]", count: int, deadline: Deadline) -> None:
+    if os.getpid() in pids:
+        raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
+    if deadline.remaining() is not None or os.name == "nt":
+        return
+    blocked = [pid for pid in pids if _family.waits_for_us(pid)]
+    if blocked and count > len(pids) - len(blocked):
+        one = Waited(blocked[0])
+        one.name = _name(one.pid)
+        raise Usage(
+            "the wait for %s would never end, as that waits for this process"
+            " (run this in the background, or with -t)" % one
+        )
 
 
-def main(argv: "Sequence[str]") -> int:
-    parser = _parser()
-    # Options between PIDs, where argparse can (Python 3.7).
-    parse = getattr(parser, "parse_intermixed_args", parser.parse_args)
-    options = parse(argv)
-    if options.probe == bool(options.pids):
-        parser.error("give at least one PID, or --probe (-h shows examples)")
-    try:
-        _backends.backend()
-    except (OSError, ValueError) as error:  # from the environment variables
-        parser.error(getattr(error, "strerror", None) or str(error))
-    try:
-        status = show_probe(options.json) if options.probe else _wait(options)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # The reader of our output has gone: keep the interpreter's last flush from failing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_GONE
-    except KeyboardInterrupt:
-        if os.name == "nt":
-            return STATUS_CONTROL_C_EXIT
-        # Shells want to see that a program died of the signal.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-        return 128 + signal.SIGINT
+class Wait:
+    """Waits for the processes of one command line, and reports them."""
 
+    def __init__(self, options: "Mapping[str, str]", deadline: Deadline) -> None:
+        self._json = "json" in options
+        self._verbose = "verbose" in options
+        self._ignores_missing = "exited" in options
+        self._deadline = deadline
+        self._start = time.monotonic()
+        self._progress = Progress()
+        self._status = 0
+        self._running: "dict[Process, Waited]" = {}
 
-def _wait(options: argparse.Namespace) -> int:
-    start = time.monotonic()
-    deadline = Deadline(options.timeout)
-    progress = Progress()
-    status = 0
-    running: "dict[Process, Waited]" = {}
-    try:
-        pids = list(dict.fromkeys(options.pids))
-        for pid in pids:
-            try:
-                one = Waited(pid)
-                running[one.process] = one
-            except ProcessLookupError:
-                if not options.exited:
-                    status = NO_SUCH_PROCESS
-                    _complain("there is no process %d (with -e that is no error)" % pid)
-        total = len(running)
-        # A process that is not there counts as one that has exited.
-        left = max(0, len(pids) - (options.count or len(pids)))
-        with WaitSet(running) as waiting:
-            while len(running) > left:
-                exits = _wait_for_some(waiting, list(running.values()), total, deadline, progress)
-                progress.clear()
-                if not exits:
-                    text = "the time was up; still running: %s"
-                    _complain(text % names(list(running.values())))
-                    for one in running.values():
-                        _report(one, options)
-                    return TIMED_OUT
+    def run(self, pids: "Sequence[int]", count: int) -> int:
+        try:
+            for pid in pids:
+                self._open(Waited(pid))
+            # A process that is not there counts as one that has exited.
+            return self._wait(max(0, len(pids) - count)) or self._status
+        finally:
+            self._progress.clear()
+            for process in self._running:
+                process.close()
+
+    def _open(self, one: Waited) -> None:
+        if one.open():
+            assert one.process is not None
+            self._running[one.process] = one
+            return
+        if not self._ignores_missing:
+            self._status = NO_SUCH_PROCESS
+            self._complain("there is no process %d (with -e that is no error)" % one.pid)
+        if self._json or self._ignores_missing:
+            self._report(one)
+
+    def _wait(self, left: int) -> int:
+        total = len(self._running)
+        with WaitSet(self._running) as waiting:
+            while len(self._running) > left:
+                exits = self._some(waiting, total)
+                self._progress.clear()
                 for process, _ in exits:
-                    one = running.pop(process)
-                    one.seconds = time.monotonic() - start
-                    _report(one, options)
+                    one = self._running.pop(process)
+                    one.seconds = time.monotonic() - self._start
+                    self._report(one)
                     process.close()
-    finally:
-        for process in running:
-            process.close()
-    return status
+                if not exits:
+                    running = names(list(self._running.values()))
+                    self._complain("the time was up; still running: %s" % running)
+                    break
+        in_time = len(self._running) <= left
+        if self._json or not in_time:
+            for one in self._running.values():
+                self._report(one)
+        return 0 if in_time else TIMED_OUT
 
+    def _some(
+        self, waiting: "WaitSet[Process]", total: int
+    ) -> "Sequence[tuple[Process, int | None]]":
+        while True:
+            exits = waiting.wait(self._progress.step(self._deadline.remaining()))
+            if exits or self._deadline.expired():
+                return exits
+            self._progress.show(list(self._running.values()), total)
 
-def _wait_for_some(
-    waiting: WaitSet,
-    running: "Sequence[Waited]",
-    total: int,
-    deadline: Deadline,
-    progress: Progress,
-) -> "Sequence[tuple[Any, int | None]]":
-    while True:
-        step = deadline.at_most(_PROGRESS_AFTER) if progress.active else deadline.remaining()
-        exits = waiting.wait(step)
-        if exits or deadline.expired():
-            return exits
-        progress.show(running, total)
+    def _report(self, one: Waited) -> None:
+        if not self._json and not self._verbose:
+            return
+        try:
+            write((one.as_json() if self._json else one.as_text()) + "\n")
+        except Lost as error:
+            if error.reader_gone:
+                raise
+            # The wait goes on, and the exit status shows the failure.
+            self._complain(str(error))
+            self._json = self._verbose = False
+            self._status = NOT_WRITTEN
 
-
-def _report(one: Waited, options: argparse.Namespace) -> None:
-    if options.json:
-        write_line(json.dumps(one.as_dict()))
-    elif options.verbose:
-        write_line(one.as_text())
-
-
-def _complain(text: str) -> None:
-    print("%s: %s" % (PROG, text), file=sys.stderr, flush=True)
+    def _complain(self, text: str) -> None:
+        complain("%s: %s" % (COMMAND.name, text))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command run --tree."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from . import command_line, pidwait
+from .processes import FACTORS, eventually, state
+
+COMMAND = command_line.COMMAND + ["run", "--tree"]
+run = partial(command_line.run, "run", "--tree")
+
+
+@pytest.mark.parametrize("timeout", [[], ["-t", "50"]])
+def test_tree_waits_for_all(timeout, tmp_path):
+    mark = tmp_path / "mark"
+    script = "(setsid sh -c 'sleep 0.3; exec 1>&-; : > %s' & ); exit 4" % mark
+    assert run(*timeout, "sh", "-c", script).returncode == 4
+    assert mark.exists()
+    mark.unlink()
+    alone = script.replace("setsid", "exec >&- 2>&-; setsid").replace("0.3", "3")
+    without = [word for word in COMMAND if word != "--tree"]
+    assert subprocess.call(without + timeout + ["sh", "-c", alone]) == 4
+    assert not mark.exists()
+    eventually(mark.exists)
+
+
+@pytest.mark.parametrize("stubborn, status", [(False, 124), (True, 137)])
+def test_tree_ends_all(tmp_path, stubborn, status):
+    path = tmp_path / "pids"
+    trap = "trap '' TERM; " if stubborn else ""
+    nested = trap + "echo $$ >> $FILE; sleep 60 & echo $! >> $FILE; wait; wait; sleep 60"
+    script = trap + '(setsid sh -c "$NESTED" &); ' + nested
+    env = dict(os.environ, FILE=str(path), NESTED=nested)
+    for factor in FACTORS:
+        path.write_text("")
+        options = ["-t", 0.5 * factor, "-k", "0.2"]
+        found = run(*options, "sh", "-c", script, env=env).returncode
+        pids = list(map(int, path.read_text().split()))
+        if found == status and len(pids) == 4:
+            break
+    assert found == status
+    assert len(pids) == 4
+    assert [state(pid) for pid in pids] == [None] * 4
+
+
+# A shell with a job of its own that becomes the command.
+BECOMES = "sleep 60 >&- 2>&- & echo $!; exec %s %%s" % " ".join(COMMAND)
+
+
+def start_becoming(start, args, **kwargs):
+    """The command, and the pid of the job."""
+    child = start("sh", "-c", BECOMES % args, stdout=subprocess.PIPE, **kwargs)
+    return child, int(child.stdout.readline())
+
+
+@pytest.mark.parametrize(
+    "args, status",
+    [
+        ("true", 0),
+        ("sh -c 'exit 3'", 3),
+        ("sh -c 'kill -USR1 $$'", -signal.SIGUSR1),
+        ("-t 0.3 sleep 60", 124),
+        ("-t 0.3 -s KILL sleep 60", 137),
+        ("/nonesuch", 127),
+    ],
+)
+def test_tree_is_what_the_command_started(start, args, status):
+    """It neither waits for the others, nor signals them."""
+    child, job = start_becoming(start, args, stderr=subprocess.DEVNULL)
+    try:
+        assert child.wait() == status
+        assert state(job) == "S"
+    finally:
+        os.kill(job, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 9), (signal.SIGALRM, 124)])
+def test_tree_beside_others_gets_signals(start, number, status):
+    script = "sh -c 'trap \"exit 9\" TERM; echo ready; while :; do sleep 0.01; done'"
+    child, job = start_becoming(start, script)
+    try:
+        assert child.stdout.readline() == b"ready\n"
+        child.send_signal(number)
+        assert child.wait() == status
+        assert state(job) == "S"
+    finally:
+        os.kill(job, signal.SIGKILL)
+
+
+def in_a_namespace(*args):
+    """The command in a PID namespace of its own, with the /proc of the one above."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    if os.geteuid():
+        unshare.insert(1, "--user")
+    if subprocess.call(unshare + ["true"], stderr=subprocess.DEVNULL):
+        pytest.skip("no PID namespace can be made here")
+    return subprocess.call(unshare + COMMAND + list(args), stderr=subprocess.DEVNULL)
+
+
+def test_tree_with_the_proc_of_another_namespace():
+    script = "setsid sleep 60 & setsid sleep 60 & wait"
+    assert in_a_namespace("-t", "0.5", "sh", "-c", script) == 124
+    stubborn = ["-k", "0.2", "sh", "-c", "trap '' TERM; " + script]
+    assert 137 in (in_a_namespace("-t", str(0.3 * factor), *stubborn) for factor in FACTORS)
+
+
+def test_tree_stops_and_kills():
+    assert run("-s", "STOP", "-t", "0.2", "-k", "0.2", "sleep", "60").returncode == 137
+
+
+def test_tree_without_proc(tmp_path):
+    """It says so, and starts nothing."""
+    code = """if True:
+        import os, sys
+        from {package} import cli
+        readlink = os.readlink
+        def hidden(path, **kwargs):
+            if path == "/proc/self":
+                raise FileNotFoundError(2, "No such file or directory")
+            return readlink(path, **kwargs)
+        os.readlink = hidden
+        sys.argv[1:] = ["run", "--tree", "touch", {path!r}]
+        cli.main()
+    """.format(package=pidwait.__name__, path=str(tmp_path / "mark"))
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    assert done.returncode == 125 and b"--tree needs Linux, and its /proc" in done.stderr
+    assert not (tmp_path / "mark").exists()
