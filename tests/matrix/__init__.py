@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How each interpreter, kernel and system is had, and how far the tests reach."""
+"""How to get each interpreter, kernel and system, and how to measure what the tests cover."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compare the tables with the headers of the systems that they are for.
+"""Compare our tables with the headers of the systems that they describe.
 
 python tests/matrix/headers.py [TARGET...], where the package ziglang is installed: it has
-the headers of many systems, and a compiler that knows their ABIs. Nothing of them is run.
-Each table is loaded as on a machine with the target's word and alignment, and each number
-is asserted to the compiler; then each again, off by one, to see that it would tell.
+the headers of many systems, and a compiler that knows their ABIs. No compiled code is run.
+Each table is loaded as on a machine with the target's word size and alignment, and the
+compiler checks each number in an assertion; then each again, off by one, which has to fail.
 
 ziglang 0.15.2 has the headers of NetBSD 10, 0.17.0 those of NetBSD 11 and of OpenBSD.
-DragonFly's are in none.
+Neither has DragonFly's.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ LINUX_INCLUDES = INCLUDES + "#include <sys/syscall.h>\n#include <linux/pidfd.h>\
 
 
 class Abi:
-    """What the module struct would be like on the target."""
+    """The module struct as it would be on the target."""
 
     def __init__(self, word, alignment):
         self._sizes = dict.fromkeys("PnNlL", word)
@@ -61,7 +61,7 @@ class Abi:
         self._alignment = alignment  # of 64 bits
 
     def lay_out(self, layout):
-        """The offset and the size of each field, and the size of all."""
+        """The offset and the size of each field, and the size of the whole."""
         fields, end = [], 0
         for count, code in re.findall(r"(\d*)([a-zA-Z])", layout):
             if code == "x":
@@ -126,7 +126,7 @@ class Target:
         return load(table, self.abi, self.word, self.machine)
 
     def compile(self, source, option="-c"):
-        """What the compiler writes, None if it fails, and what it says."""
+        """The compiler's output file, or None if it fails, and its messages."""
         command = [sys.executable, "-m", "ziglang", "cc", "-target", self.name, option]
         command += ["-g0", "-O1", "-w", "-ferror-limit=0", "-o", "output", "input.c"]
         with tempfile.TemporaryDirectory() as folder:
@@ -150,15 +150,13 @@ class Target:
 
     def linux(self):
         linux = self.load("linux")
-        # Elsewhere x86 is called so.
+        # Other tools call x86 that.
         offset = linux.offset("", self.name.replace("x86-", "i386-"), self.word)
         for name, number in linux.SYSCALLS.items():
             yield "SYS_" + name, number + offset
-        for (
-            name
-        ) in "P_PID P_PIDFD WNOHANG WEXITED WNOWAIT CLD_EXITED CLD_KILLED CLD_DUMPED".split():
+        for name in "P_ALL P_PID P_PIDFD WNOHANG WEXITED WNOWAIT CLD_EXITED".split():
             yield name, getattr(linux, name)
-        yield "sizeof(siginfo_t)", linux.SIGINFO_SIZE
+        yield "sizeof(siginfo_t) <= 256", 1
         yield from siginfo(linux.SIGINFO_CODE, linux.SIGINFO_PID, linux.SIGINFO_STATUS)
         yield "_IOC(_IOC_READ | _IOC_WRITE, 0xFF, 11, 64)", linux.PIDFD_GET_INFO
         yield "_IOC_NR(PIDFD_GET_INFO)", 11
@@ -213,13 +211,13 @@ class Target:
             yield "sizeof(%s) <= %d" % (type_, table.SIZE), 1
 
     def symbol(self):
-        """The name that kevent() goes by in the C library."""
+        """The name that kevent() has in the C library."""
         source = BSD_INCLUDES + "int f(void) { return kevent(0, 0, 0, 0, 0, 0); }\n"
         text, said = self.compile(source, "-S")
         if text is None:
             sys.exit(said)
         (name,) = set(re.findall(r"\b_*kevent\d*\b", text.decode()))
-        # Of macOS' names the first underscore is the object format's.
+        # On macOS the object format adds the first underscore.
         return name[1:] if self.system == "macos" else name
 
 
@@ -269,7 +267,7 @@ def source(target, rows, off_by=0):
 
 
 def compare(target):
-    """The count of numbers compared, and what the compiler has to say of those that differ."""
+    """The count of numbers compared, and the compiler's messages about those that differ."""
     rows = list(target.rows())
     output, said = target.compile(source(target, rows))
     if output is None:

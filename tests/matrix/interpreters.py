@@ -20,7 +20,7 @@ PACKAGES = "python3.14", "python3.14-venv", "python3.15", "python3.15-venv", "py
 
 
 def search_path():
-    """PATH, and before it the real bin folders: pyenv's shims fail for versions not active."""
+    """PATH after the real bin folders of pyenv, whose shims fail for inactive versions."""
     bins = sorted(PYENV.glob("versions/*/bin"), key=lambda b: (b.parts[-2][:5] != "3.11.", b))
     return os.pathsep.join([*map(str, bins), str(BIN), os.environ.get("PATH", os.defpath)])
 

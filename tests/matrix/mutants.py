@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Take each guard out, one at a time, and see its test go red.
+"""Take each guard out, one at a time, and see its test fail.
 
-python -m tests.matrix.mutants [NAME...]: the list is tests/mutants. Each mutant is made in a
-copy of the tree; first all the tests named there have to pass on one without any.
-With --random N [--seed S]: any N small changes of what runs on Linux, see random_mutants.
+python -m tests.matrix.mutants [NAME...]: the list is in tests/mutants. Each mutant is made in a
+copy of the tree; first all the tests named there have to pass in a copy without any mutant.
+With --random N [--seed S]: N random small changes of what runs on Linux, see random_mutants.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def why_alive(mutant, tree):
         return "{} has the text {} times".format(mutant.file, count)
     with changed(path, text.replace(mutant.old, mutant.new).encode()):
         code, output = run(tree, [mutant.test])
-    # 1 is for failed tests; 2 to 5 would mean that none was run.
+    # 1 means failed tests; 2 to 5 would mean that none was run.
     if code == 1 and " skipped" not in output.splitlines()[-1]:
         return None
     return "survives {}, exit status {}: {}".format(mutant.test, code, output.splitlines()[-1])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The small changes of a module's code that ought to turn a test red, by its syntax tree.
+"""Small changes of a module's code, found in its syntax tree, that ought to make a test fail.
 
-Code that does not run on Linux is left alone, and so is what nobody relies on: the logged lines,
-the messages of errors, __repr__, annotations.
+Code and tables for other systems are left alone, and so is what nobody relies on: log lines,
+messages of errors, __repr__, annotations.
 """
 
 import ast
@@ -11,12 +11,14 @@ import re
 from collections import namedtuple
 from pathlib import PurePosixPath
 
-# A module is another system's if one of the words of its path is here.
+# What has one of these words in a module's path, in the name of a class, a function or a variable,
+# or as a key, is another system's.
 OTHER_SYSTEMS = set(
-    "bsd darwin kqueue kqueues macos ps "
+    "bsd darwin dragonfly freebsd kqueue kqueues macos netbsd openbsd ps "
     "console kernel32 toolhelp win32 winapi windows winset".split()
 )
-# What a test of the system is on Linux.
+OTHER_FILES = {"_backends/queue.py"}  # kqueue's
+# The value of conditions on the system, on Linux.
 ON_LINUX = {
     "os.name == 'nt'": False,
     "os.name != 'nt'": True,
@@ -24,6 +26,11 @@ ON_LINUX = {
     "sys.platform != 'win32'": True,
     "sys.platform == 'linux'": True,
     "sys.platform.startswith(('linux', 'android'))": True,
+    "_ffi.PLATFORM in ('linux', 'android')": True,
+    "bsd.system() is None": True,
+    "bsd.system() is not None": False,
+    "system is None": True,
+    "system is not None": False,
     "WINDOWS": False,
     "_WINDOWS": False,
     "TYPE_CHECKING": False,
@@ -42,7 +49,7 @@ SWAPPED = {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
-UNREAD = {"__all__", "__slots__", "__version__"}
+UNREAD = {"TYPE_CHECKING", "__all__", "__slots__", "__version__"}
 
 
 class Mutation(namedtuple("Mutation", "file start end by source")):
@@ -58,7 +65,7 @@ class Mutation(namedtuple("Mutation", "file start end by source")):
 
     @property
     def change(self):
-        """The lines before and after, by which it is known wherever they move in the file."""
+        """The old and the new line, which identify the mutation wherever it moves in the file."""
         first = self.source.rfind(b"\n", 0, self.start) + 1
         last = self.source.find(b"\n", self.end)
         last = len(self.source) if last < 0 else last
@@ -73,7 +80,7 @@ class Mutation(namedtuple("Mutation", "file start end by source")):
 
 
 def on_linux(test):
-    """What a condition is on every Linux, or None if that depends."""
+    """The value of a condition on every Linux, or None if it depends."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         value = on_linux(test.operand)
         return None if value is None else not value
@@ -88,6 +95,11 @@ def is_log(call):
     return name in ("log", "_log")
 
 
+def is_removal(call):
+    """Whether it is x.pop(key, None): as a statement, only its key counts."""
+    return getattr(call.func, "attr", "") == "pop" and len(call.args) == 2
+
+
 def is_constant(node):
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))
 
@@ -99,6 +111,7 @@ class Finder(ast.NodeVisitor):
         for line in source.splitlines(True):
             self.lines.append(self.lines[-1] + len(line))
         self.in_handler = False
+        self.is_predicate = False  # a function that returns nothing but a bool
         self.found = []  # (start, end, by)
 
     def start(self, node):
@@ -111,7 +124,7 @@ class Finder(ast.NodeVisitor):
         self.found.append((self.start(node), self.end(node), by.encode()))
 
     def replace_operator(self, left, operator, right):
-        """The operator is all that stands between its operands, but for parentheses."""
+        """Between the operands there is nothing but the operator and parentheses."""
         pattern, by = SWAPPED[type(operator)]
         begin = self.end(left)
         between = self.source[begin : self.start(right)].decode()
@@ -136,32 +149,41 @@ class Finder(ast.NodeVisitor):
                 and on_linux(node.test)
                 and isinstance(node.body[-1], (ast.Return, ast.Raise))
             ):
-                break  # the rest is other systems'
+                break  # the rest is for other systems
 
     def visit_FunctionDef(self, node):
-        if node.name == "__repr__":
+        if node.name == "__repr__" or is_others(node.name):
             return
         self.visit_all(node.args.defaults + node.args.kw_defaults)
-        outer, self.in_handler = self.in_handler, False
+        outer = self.in_handler, self.is_predicate
+        self.in_handler = False
+        self.is_predicate = node.returns is not None and ast.unparse(node.returns) == "bool"
         self.visit_all(node.body)
-        self.in_handler = outer
+        self.in_handler, self.is_predicate = outer
 
     def visit_ClassDef(self, node):
-        self.visit_all(node.body)
+        if not is_others(node.name):
+            self.visit_all(node.body)
 
     def visit_AnnAssign(self, node):
         self.visit_all([node.value])
 
     def visit_Assign(self, node):
-        if not any(getattr(target, "id", None) in UNREAD for target in node.targets):
+        names = [getattr(target, "id", "") for target in node.targets]
+        if not any(name in UNREAD or is_others(name) for name in names):
             self.generic_visit(node)
+
+    def visit_Dict(self, node):
+        for key, value in zip(node.keys, node.values):
+            if not is_others(getattr(key, "value", None)):
+                self.visit_all([key, value])
 
     def visit_If(self, node):
         value = on_linux(node.test)
         if value is None:
             self.replace_guard(node.test, "True", "False")
             self.visit(node.test)
-        # Of an IfExp these are no lists.
+        # In an IfExp these are not lists.
         for branch in [node.body, node.orelse][value is False : 1 if value else 2]:
             self.visit_all(branch if isinstance(branch, list) else [branch])
 
@@ -181,13 +203,18 @@ class Finder(ast.NodeVisitor):
             self.replace(node, "pass")
 
     def visit_Return(self, node):
-        if node.value is not None and ast.unparse(node.value) != "None":
-            self.replace(node.value, "None")
+        text = "None" if node.value is None else ast.unparse(node.value)
+        if text != "None":
+            if not (self.is_predicate and text == "False"):  # None is false, too
+                self.replace(node.value, "None")
             self.visit(node.value)
 
     def visit_Expr(self, node):
         if isinstance(node.value, ast.Call) and not is_log(node.value):
             self.replace(node, "pass")
+            if is_removal(node.value):
+                self.visit_all([node.value.func, node.value.args[0]])
+                return
         self.visit(node.value)
 
     def visit_Call(self, node):
@@ -227,26 +254,32 @@ class Finder(ast.NodeVisitor):
                 self.replace(node, "({})".format(other) if other < 0 else str(other))
 
     def visit_JoinedStr(self, node):
-        """Before 3.12, what is in it has no place of its own."""
+        """Before Python 3.12 what is inside it has no position of its own."""
 
 
 def words(file):
-    """Those that the path of a module is made of."""
+    """The words in the path of a module."""
     return re.findall("[a-z0-9]+", str(PurePosixPath(file).with_suffix("")).lower())
 
 
+def is_others(name):
+    """Whether something of that name is for other systems."""
+    parts = re.findall("[A-Z]*[a-z0-9]*", name) if isinstance(name, str) else ()
+    return not OTHER_SYSTEMS.isdisjoint(part.lower() for part in parts)
+
+
 def mutations(file, source):
-    """All of one module, in its order."""
+    """All mutations of one module, in the order of its code."""
     finder = Finder(source)
     finder.visit(ast.parse(source))
     return [Mutation(file, *found, source) for found in sorted(finder.found)]
 
 
 def linux_mutations(package):
-    """All of the folder ``package``, but for the modules of other systems."""
+    """All mutations of the folder ``package``, without the modules of other systems."""
     found = []
     for path in sorted(package.rglob("*.py")):
         file = path.relative_to(package).as_posix()
-        if not OTHER_SYSTEMS.intersection(words(file)):
+        if file not in OTHER_FILES and not OTHER_SYSTEMS.intersection(words(file)):
             found += mutations(file, path.read_bytes())
     return found

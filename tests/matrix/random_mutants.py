@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small changes of the code that were not chosen: how many of them does no test see?
+"""Random small changes of the code: how many of them does no test notice?
 
 python -m tests.matrix.mutants --random N [--seed S]: the same seed makes the same mutants of the
-same code. Each has the tests run that are nearest to it, then all the others, up to the first that
-fails. More than 5 % of survivors are a failure; tests/mutants/equivalent.py is of those that change
-nothing.
+same code. For each the tests nearest to it are run, then all the others, up to the first that
+fails. More than 5 % of survivors are a failure; tests/mutants/equivalent.py lists mutants that
+change nothing.
 """
 
 import random
@@ -17,50 +17,56 @@ from ..mutants.equivalent import EQUIVALENT
 from .mutation import linux_mutations, words
 from .trees import ROOT, Trees, changed, run
 
-ENVIRONMENT = "mutants-random"  # tests/skips.ini grants it none
-# Each in a run of its own: pytest makes one of two folders of which one is in the other, and then
-# leaves out what norecursedirs names.
+ENVIRONMENT = "mutants-random"  # more skips than tests/skips.ini grants it are a failure, too
+# Each in a run of its own: pytest would merge the two, as one is inside the other, and then leave
+# out what norecursedirs names.
 ALL = ["tests", "tests/faults"]
 RATE = 0.05
-# A word of a module's path: the tests for it, besides the one of the module's own name.
+# {word of a module's path: the tests for it, besides the one with the module's own name}
 NEAREST = {
-    "backends": "wait process waiting",
+    "backends": "process wait waiting",
     "checks": "probe",
-    "cli": "cli commands",
-    "commands": "cli commands",
+    "cli": "cli commands cli_values cli_streams cli_family cli_terminal",
+    "run": "run_as_gnu run_signals run_tree",
+    "job": "run_as_gnu run_signals run_tree cli_terminal",
+    "start": "run_as_gnu",
+    "tree": "run_tree run_signals",
     "config": "probe",
     "deadline": "wait",
-    "engine": "waiting waitset",
-    "exitcodes": "wait process",
+    "engine": "waitset waiting targets forks",
+    "errors": "process handlers",
+    "exitcodes": "process wait procfs pidfd",
     "ffi": "ffi posix_spawn",
     "fork": "waitset process",
     "highfds": "waitset",
     "main": "cli",
     "outcome": "wait",
-    "polled": "wait process",
-    "polling": "waiting",
+    "polled": "procfs wait process",
+    "polling": "waiting engine",
     "probe": "probe",
-    "procfs": "procfs",
-    "set": "waitset",
+    "procfs": "procfs process",
+    "set": "waitset later_policies engine",
     "sources": "wait process",
     "spawn": "posix_spawn spawn_failures",
     "spawning": "spawn spawn_failures posix_spawn",
     "subprocess": "posix_spawn",
-    "kinds": "owners",
-    "targets": "owners waitset",
-    "combined": "waiting waitset",
-    "waitset": "waiting",
+    "kinds": "raising_owners targets owners forks",
+    "linux": "run_tree",
+    "targets": "raising_owners owners waitset",
+    "combined": "polling_set later_policies engine waitset waiting forks",
+    "waitset": "waiting forks",
     "pidfd": "pidfd waitset",
-    "timers": "waitset",
+    "timers": "fd waitset",
+    "turn": "waitset",
     "waiting": "waitset",
 }
 
-# ``by``: the test, or why else it is red; None for a survivor.
+# ``by``: the test that failed, or another reason; None for a survivor.
 Result = namedtuple("Result", "mutation by")
 
 
 def nearest(file, root=ROOT):
-    """The files of tests to run first for a module."""
+    """The test files to run first for a module."""
     names = [PurePosixPath(file).stem.strip("_")]
     for word in words(file):
         names += NEAREST.get(word, "").split()
@@ -84,7 +90,7 @@ def killer(code, output):
 
 
 def first_red(tree, stages, limit=None):
-    """What failed first, and the output; (None, "") if nothing did."""
+    """The first failure, and the output; (None, "") if nothing fails."""
     for stage in stages:
         code, output = run(tree, stage, ENVIRONMENT, limit)
         if code != 0:
@@ -115,7 +121,7 @@ def run_all(mutations, trees, folders=ALL):
         took = time.monotonic() - started
     if by:
         sys.exit(output + "\nthe tests fail without a mutant, too")
-    # The others run at the same time.
+    # The time limit allows for the other mutants, which run at the same time.
     return list(trees.map(trial(folders, 60 + 5 * took), mutations))
 
 

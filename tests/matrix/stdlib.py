@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""CPython's own tests of subprocess, on the standard Popen as patch() leaves it.
+"""CPython's own tests of subprocess, with the standard Popen patched by patch().
 
-python -m tests.matrix.stdlib [TEST...]: in the interpreter that runs it. What fails must be listed
-below with its reason, or fail without patch(), too. So that the run is not vacuous, the starts that
-went through posix_spawn are counted, and each Python has its minimum.
+python -m tests.matrix.stdlib [TEST...]: in the interpreter that runs it. A test that fails must be
+listed below with its reason, or fail without patch(), too. To show that posix_spawn was tested at
+all, its starts are counted, and each Python has its minimum.
 """
 
 import importlib
@@ -21,11 +21,13 @@ from .. import pidwait
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("test.test_subprocess", "test.test_asyncio.test_subprocess")
 
-# The end of a test's name: why it can't pass where the start goes through posix_spawn.
-_ERRPIPE = "replaces os.read, by which a forked child tells why it did not start"
+# {end of a test's name: why it can't pass where the start goes through posix_spawn}
+_ERRPIPE = "replaces os.read, which reads from a forked child why it did not start"
 EXPECTED = {
     "test_exception_errpipe_normal": _ERRPIPE,
     "test_exception_errpipe_bad_data": _ERRPIPE,
+    # Python 3.6
+    "test_wait_endtime": "the warning names our method, which calls the standard one",
 }
 EXPECTED_FORCED = dict(EXPECTED, test__use_vfork="replaces the interpreter's own start by vfork")
 
@@ -36,7 +38,7 @@ MINIMUM_FORCED = {(3, 10): 250, (3, 11): 250, (3, 12): 250, (3, 13): 250}
 
 
 def run(way, tests):
-    """In a process of its own: run the tests, and print what became of them."""
+    """Run the tests, in a process that exists only for this, and print the outcome as JSON."""
     starts = []
     if way != "alone":
         core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
@@ -54,7 +56,7 @@ def run(way, tests):
             ours._would_fork = lambda: True
         ours.patch()
     loader = unittest.TestLoader()
-    # Their output belongs to them.
+    # The report needs an fd of its own: the tests may do with stdout what they like.
     report = os.fdopen(os.dup(1), "w")
     output = io.StringIO()
     result = unittest.TextTestRunner(stream=output, verbosity=0).run(
@@ -74,7 +76,7 @@ def run(way, tests):
 
 
 def outcome(way, tests):
-    # Several make a folder of one name in the current one.
+    # Several tests make a folder with the same name in the current one.
     folder = tempfile.TemporaryDirectory()
     with folder, tempfile.TemporaryFile("w+") as file, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", __spec__.name, "--run", way]
@@ -109,7 +111,7 @@ def check(way, tests, minimum):
         else:
             print("FAILS: {}\n{}".format(name, failed[name]))
     if answer["starts"] < minimum:
-        print("too few starts by posix_spawn: at least {} are due".format(minimum))
+        print("too few starts by posix_spawn: at least {} are required".format(minimum))
     return not set(failed) - set(own) and answer["starts"] >= minimum
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Of the tool that makes random mutants: run by the tox environment `mutants`."""
+"""Tests of the tool that makes random mutants, run by the tox environment `mutants`."""
 
 import fcntl
 import shutil
@@ -51,7 +51,7 @@ def ours():
 
 @pytest.fixture
 def toy(tmp_path):
-    """toy(source, tests) is a tree with a package and a module of tests like that."""
+    """toy(source, tests) makes a tree of a package and a test module with these texts."""
 
     def make(source, tests):
         for folder in "pidwait", "tests":
@@ -88,6 +88,13 @@ def toy(tmp_path):
         ("while a: b = c", {"while False: b = c"}),
         ("def f(): return a", {"def f(): return None"}),
         ("close(fd)", {"pass"}),
+        ("a.pop(b, None)", {"pass"}),
+        ("a = b.pop(c, None)", {"a = b.pop(c, 0)"}),
+        ("def f() -> bool: return False", {"def f() -> bool: return True"}),
+        (
+            "def f() -> 'bool | None': return False",
+            {"def f() -> 'bool | None': return True", "def f() -> 'bool | None': return None"},
+        ),
         ("é == b", {"é != b"}),
     ],
 )
@@ -116,6 +123,7 @@ def test_only_the_raise_of_an_except_body_is_dropped():
     [
         '"""A docstring with 1 == 1."""',
         "__all__ = ['a', 1][0]",
+        "TYPE_CHECKING = False",
         "class A:\n    __slots__ = (1,)[0]",
         "class A:\n    def __repr__(self):\n        return 1 == 1",
         "log('%d', 1)",
@@ -128,6 +136,11 @@ def test_only_the_raise_of_an_except_body_is_dropped():
         "a = b if os.name != 'nt' else 1",
         "if _WINDOWS and a == 1:\n    b()",
         "def f():\n    if os.name != 'nt':\n        return\n    a = 1",
+        "def _kqueue():\n    return 1",
+        "class KqueueTimer:\n    a = 1",
+        "_BSD = {'a': 1}",
+        "a = {'darwin': 1}",
+        "def f():\n    if bsd.system() is None:\n        return\n    a = 1",
         "if sys.platform == 'win32':\n    a = 1\nelif not sys.platform == 'linux':\n    a = 2",
     ],
 )
@@ -146,7 +159,8 @@ def test_every_mutant_compiles(ours):
 def test_only_linux(ours):
     files = {each.file for each in ours}
     others = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")} - files
-    for word in "kqueue", "win32", "toolhelp", "kernel32", "console", "bsd", "/ps.":
+    words = "kqueue /queue.py win32 toolhelp kernel32 console bsd /ps.".split()
+    for word in words:
         assert any(word in file for file in others), word
         assert not any(word in file for file in files), word
     for word in "pidfd", "polling", "procfs", "linux", "process":
@@ -221,7 +235,7 @@ def test_a_hang_is_ended_with_all_its_processes(toy, tmp_path):
         code, _ = run(copy, ["tests"], limit=3)
     assert code is None
     with lock.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until the time limit of pytest, if somebody has it
+        fcntl.flock(file, fcntl.LOCK_EX)  # pytest's time limit, if a process still has it
 
 
 def test_nobody_outside_can_be_signalled(toy):

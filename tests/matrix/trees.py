@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Copies of the tree to change, and runs of their tests, which can harm nobody else.
+"""Copies of the tree to change, and runs of their tests, which can't harm other processes.
 
-A mutant of what signals processes may signal every one that it sees: a run has a PID namespace of
-its own. Nothing survives the end of that, not even the forked child of a test.
+A mutant of code that sends signals may signal each process that it sees, so a run has a PID
+namespace of its own. No process survives the end of that, not even the forked child of a test.
 """
 
 import concurrent.futures
@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 3
 IGNORED = shutil.ignore_patterns(".*", "__pycache__")
-# By the hash of the source: a mutant may be as long as the original, and of the same second.
+# By the hash of the source: a mutant may have the original's length, and the same second as time.
 COMPILE = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode=checked-hash", "pidwait"]
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-# As process 1, pytest would be given the orphans.
+# Without it pytest would be process 1, which inherits orphans.
 INIT = ["sh", "-c", '"$@"; exit $?', "init"]
-# A guard that is missing may well mean a hang, which is red, too.
+# A missing guard may well mean a hang, which counts as a failure, too.
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20", "-p", "tests.skips"]
 
 _running = set()
@@ -32,7 +32,7 @@ _running = set()
 def run(tree, tests, environment="", limit=None):
     """The exit status of pytest, None if it was not over after ``limit`` seconds; its output.
 
-    The skips are counted of a tox environment that is named.
+    If ``environment`` names a tox environment, its skips are counted.
     """
     env = dict(os.environ, PYTHONPATH=str(tree), TOX_ENV_NAME=environment)
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
@@ -87,7 +87,7 @@ class Trees:
 
     def __exit__(self, kind, *error):
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if kind is not None:  # Ctrl-C does not reach them, and nobody waits for what they say
+        if kind is not None:  # Ctrl-C does not reach them, and their results are not needed
             for process in list(_running):
                 process.kill()
         self._pool.shutdown()
@@ -102,7 +102,7 @@ class Trees:
             self._free.put(tree)
 
     def map(self, function, values):
-        """What ``function(value, tree)`` returns for each, in their order; several at a time."""
+        """The results of ``function(value, tree)``, in the values' order; several run at a time."""
 
         def call(value):
             with self.one() as tree:

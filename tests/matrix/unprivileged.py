@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Run the suite without root's rights, as `nobody` if started by root, and with SIGHUP ignored.
 
-`nobody` need not be able to read this tree, this environment or its interpreter: the suite runs on
-copies, with an interpreter of the same version that serves everybody. Where there is none, it runs
-as root, or fails if the environment variable CI is set. SIGHUP is ignored as nohup(1) does it.
+`nobody` may be unable to read this tree, this environment or its interpreter, so the suite runs on
+copies, with an interpreter of the same version that everybody may run. Without one, it runs as
+root, or fails if the environment variable CI is set. SIGHUP is ignored, as under nohup(1).
 """
 
 import os
@@ -45,7 +45,7 @@ def public_interpreter():
 
 def main():
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which is inherited
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit that
     public = public_interpreter() if hasattr(os, "getuid") and os.getuid() == 0 else None
     if public is None:
         return subprocess.call([sys.executable] + PYTEST)

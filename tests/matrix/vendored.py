@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def build(tmp):
-    """Unpack the sdist and in it, as acme/_vendor, the wheel it builds; return the folder."""
+    """Unpack the sdist, and in it as acme/_vendor the wheel that it builds; return the folder."""
     os.chdir(str(ROOT))
     sdist = buildapi.build_sdist(str(tmp))
     shutil.unpack_archive(str(tmp / sdist), str(tmp))
@@ -37,7 +37,7 @@ def check_files(vendor):
 
     want, have = files(ROOT, ".py", ".typed"), files(vendor, "")
     for name in sorted(want ^ have):
-        print("the wheel", "lacks" if name in want else "has besides", name)
+        print("the wheel", "lacks" if name in want else "also has", name)
     if want != have:
         sys.exit(1)
 
@@ -47,7 +47,7 @@ def redirect(init):
         "(?m)^import pidwait$", "import acme._vendor.pidwait as pidwait", init.read_text()
     )
     if count != 1:
-        sys.exit("{}: `import pidwait` stands there {} times".format(init, count))
+        sys.exit("{} has `import pidwait` {} times".format(init, count))
     init.write_text(text)
 
 

@@ -2,9 +2,9 @@
 """Run the suite on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named. Needs wine64 and wine (Debian's do), and mvn for the first time: Maven Central carries the
-interpreters. They and the wheels of the tools are kept in a folder of the user's cache. Without
-Wine it is skipped, or fails if the environment variable CI is set.
+named. It needs wine64 and wine (Debian's work), and mvn at the first time, as the interpreters come
+from Maven Central. They and the wheels of the tools are kept in a folder of the user's cache.
+Without Wine it is skipped, or fails if the environment variable CI is set.
 """
 
 import argparse
@@ -36,12 +36,12 @@ VERSIONS = {
     "3.14": "3.14.3-1.5.13",
 }
 WHEELS = "pytest pytest-timeout cffi".split()
-# pip looks at the markers with its own interpreter's eyes.
+# pip evaluates environment markers for its own interpreter, so these are named here.
 MARKED = {"": "colorama tomli exceptiongroup typing_extensions", "3.7": "importlib_metadata zipp"}
 
 
 def check_tools():
-    """Skip where there is no Wine; but not silently, and not where a skip would go unseen."""
+    """Without Wine, skip and say so; in CI, where nobody would see that, fail."""
     missing = [name for name in ("wine", "wineboot", "wineserver", "mvn") if not shutil.which(name)]
     if missing:
         reason = "Windows can't be run here, there is no {}".format(" and no ".join(missing))
@@ -50,7 +50,7 @@ def check_tools():
 
 @contextlib.contextmanager
 def replacing(folder):
-    """An empty folder that takes the place of another one once all has gone well."""
+    """An empty folder that replaces another one if the block succeeds."""
     new = folder.with_name(folder.name + ".new")
     shutil.rmtree(str(new), ignore_errors=True)
     new.mkdir(parents=True)
@@ -60,7 +60,7 @@ def replacing(folder):
 
 
 def fetch_python(folder, version):
-    """Leave out what is large and not used, and _wmi, which crashes platform under Wine."""
+    """Fetch a CPython without large unused parts and _wmi, which crashes platform under Wine."""
     top = "org/bytedeco/cpython/windows-x86_64/"
     with replacing(folder) as new, tempfile.TemporaryDirectory() as tmp:
         artifact = "org.bytedeco:cpython:{}:jar:windows-x86_64".format(version)
@@ -105,13 +105,13 @@ def fetch(version):
 
 @contextlib.contextmanager
 def wine():
-    """The environment of a Windows of its own, which is thrown away."""
-    # It takes 700 MB, which is much for a /tmp in memory.
+    """The environment of a fresh Windows, which is deleted after the block."""
+    # It takes 700 MB, too much for a /tmp in memory.
     with tempfile.TemporaryDirectory(prefix="prefix-", dir=str(FOLDER)) as prefix:
         env = dict(os.environ, WINEPREFIX=prefix, WINEARCH="win64", WINEDEBUG="-all")
         env.pop("DISPLAY", None)
         try:
-            # Without a server that stays, each first process takes a second or two.
+            # Without a persistent server, each first process takes a second or two.
             subprocess.check_call(["wineserver", "-p"], env=env)
             null = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
             subprocess.check_call(["wineboot", "-i"], env=env, **null)
@@ -127,7 +127,7 @@ WAIT_FOR_A_SLEEPER = """if True:
     sys.exit(subprocess.call([sys.executable, "-m", "pidwait", "-v", str(sleeper.pid)]))
 """
 PROGRESS = r"waiting 0:\d\d for \d+ \(python.exe\)"
-EXITED = PROGRESS + r".*\r.*\d+ \(python.exe\): exited with 0 after"
+EXITED = PROGRESS + r".*\r.*\d+ \(python.exe\): exited with 0; waited"
 
 
 def windows_path(path):
@@ -135,9 +135,9 @@ def windows_path(path):
 
 
 def check_console(python, env, end):
-    """The progress line: the suite has no console to see it in, a terminal is one for Wine.
+    """Check the progress line in a terminal, which Wine uses as a console: the suite has none.
 
-    Who is waited for exits once there is a file ``end``.
+    The process that is waited for exits once the file ``end`` exists.
     """
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
@@ -146,7 +146,7 @@ def check_console(python, env, end):
     os.close(inside)
     screen = ""
     with process, open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):
-        # It ends with EIO: the other side is closed.
+        # Reading ends with EIO, when the other side is closed.
         while process.poll() is None or select.select([file], [], [], 0)[0]:
             if select.select([file], [], [], 0.1)[0]:
                 screen += file.read(1024).decode("utf-8", "replace")
@@ -161,7 +161,7 @@ def check_console(python, env, end):
 def run_suite(version, args):
     python, wheels = fetch(version)
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
-        # A copy, or Windows' .pyc files, with their own paths, get among ours.
+        # A copy, or Windows' .pyc files, with their own paths, would get among ours.
         tree = Path(tmp, "tree")
         shutil.copytree(str(ROOT), str(tree), ignore=shutil.ignore_patterns(".*", "__pycache__"))
         env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
@@ -172,7 +172,7 @@ def run_suite(version, args):
             cwd=str(tree),
             env=env,
             stdin=subprocess.DEVNULL,
-            # Not what is ours: Wine's python fails where it is a regular file.
+            # Not our own stdout: Wine's python fails if that is a regular file.
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -182,7 +182,7 @@ def run_suite(version, args):
                 sys.stdout.write(line.decode("utf-8", "replace"))
                 sys.stdout.flush()
                 last = line.strip() or last
-        # Only a byte of the exit code gets here, which may be 0 after a crash.
+        # Only one byte of the exit code arrives, which may be 0 after a crash.
         ended = re.search(rb"\d+ (passed|deselected|skipped).* in \d", last)
         return process.returncode or (0 if ended else 1)
 

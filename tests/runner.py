@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The suite for the interpreter that runs this: see tests/__main__.py."""
+
+import os
+import sys
+import time
+
+from . import venvs
+
+PACKAGES = ["pytest", "pytest-timeout", "pytest-xdist"]
+# Without them, tests are skipped. PyPy has its own cffi, and psutil has no wheels for it.
+EXTRAS = ["psutil", "cffi"] if sys.implementation.name == "cpython" else []
+# The tests wait for half of their time. More workers than 8 save nothing.
+WORKERS_PER_CORE = 3
+MOST_WORKERS = 8
+
+
+def cores():
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+def say(text, *args):
+    print(text.format(*args), flush=True)
+
+
+def main(args):
+    started = time.time()
+    name = "{}{}.{}.{}".format(sys.implementation.name, *sys.version_info)
+    venv = venvs.Venv("tests-" + name, PACKAGES, EXTRAS)
+    workers = min(cores() * WORKERS_PER_CORE, MOST_WORKERS)
+    say("{} ({})", venvs.interpreter(), sys.executable)
+    say("  venv    .tox/{}, with {}", venv.folder.name, ", ".join(PACKAGES + EXTRAS))
+    if not venv.is_made():
+        say("          made now, and only once: a few MB from the package registry")
+    say("  runs    {}, in {} processes", " ".join(["pytest"] + args), workers)
+    say("  not run other interpreters, faults, kqueue's stand-in: `python3 -m tests all`")
+    venv.make()
+    made = time.time() - started
+    for extra in venv.lacks():
+        say(
+            "  without {}, of which pip found no wheel: tests that need it are skipped",
+            extra,
+        )
+    env = dict(os.environ, PYTHONPATH=str(venvs.ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    pytest = [venv.python, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.skips"]
+    code = venvs.call(pytest + ["-p", "xdist", "-n", str(workers)] + args, env)
+    say("{:.0f} s in all, {:.0f} s of them to set up", time.time() - started, made)
+    return code
