@@ -5,7 +5,19 @@ import os
 import sys
 
 from .. import pidwait
-from . import contextswitch, core, fileno, imports, latency, leaks, many, spawn, startup, syscalls
+from . import (
+    contextswitch,
+    core,
+    fileno,
+    imports,
+    latency,
+    leaks,
+    many,
+    plots,
+    spawn,
+    startup,
+    syscalls,
+)
 
 BENCHES = {
     "contextswitch": contextswitch,
@@ -34,7 +46,12 @@ def positive(type_):
     return convert
 
 
+def parts(name):
+    return getattr(BENCHES[name], "PARTS", ())
+
+
 def parse(argv):
+    parted = ["{}: {}".format(name, ", ".join(parts(name))) for name in BENCHES if parts(name)]
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
         description="Measure against peers; 1 if a bound is exceeded or could not be measured.",
@@ -45,21 +62,56 @@ def parse(argv):
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=positive(int), help="instead of each bench's own number")
     parser.add_argument("--seconds", type=positive(float), help="of contextswitch (default: 10)")
-    parser.add_argument("--plot", metavar="FILE.svg", help="of many: draw the curve")
+    parser.add_argument(
+        "--part",
+        action="append",
+        help="only this part of the bench named; may be given again: " + "; ".join(parted),
+    )
+    pictures = [name for name in BENCHES if hasattr(BENCHES[name], "draw")]
+    parser.add_argument(
+        "--plot",
+        action="store_true",
+        help="instead, draw tests/bench/NAME.svg of: " + ", ".join(pictures),
+    )
     options = parser.parse_args(argv)
     unknown = [name for name in options.names if name not in BENCHES]
+    if options.plot and not set(options.names) <= set(pictures):
+        parser.error("--plot can draw only: " + ", ".join(pictures))
     if unknown:
         parser.error("unknown: {}; the benches:\n{}".format(", ".join(unknown), LIST))
+    if options.part:
+        if len(options.names) != 1:
+            parser.error("--part needs one bench")
+        known = parts(options.names[0])
+        for part in options.part:
+            if part not in known:
+                parser.error(
+                    "no part {} of {}; its parts: {}".format(
+                        part, options.names[0], ", ".join(known) or "none"
+                    )
+                )
     return options
 
 
 def measure(module, options):
-    """What json writes of a bench, and its rows; the rows are None where it can't run."""
+    """What --json writes of a bench, and its rows, or None where the bench can't run."""
     try:
         rows = module.run(options)
     except core.Unavailable as error:
         return {"unavailable": str(error), "ok": False}, None
     return {"rows": [row.record() for row in rows], "ok": all(row.ok for row in rows)}, rows
+
+
+def plot(names, options):
+    for name in names:
+        path = os.path.join(plots.FOLDER, name + ".svg")
+        try:
+            plots.save(BENCHES[name].draw(options), path)
+        except core.Unavailable as error:
+            print("{} can't be drawn: {}".format(name, error))
+            return 1
+        print("drawn:", os.path.relpath(path))
+    return 0
 
 
 def about():
@@ -78,6 +130,8 @@ def main(argv=None):
     if not options.names:
         print(LIST)
         return 0
+    if options.plot:
+        return plot(options.names, options)
     report = {"about": about(), "benches": {}}
     if not options.json:
         print(", ".join("{} {}".format(*item) for item in report["about"].items()), flush=True)

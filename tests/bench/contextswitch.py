@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A wait that lasts: voluntary context switches in 10 s of waiting for oneself
+"""A long wait: voluntary context switches in 10 s, in which a process waits for itself
 
-Each in a process of its own, all at the same time, after one short wait as a warm-up.
+Each way to wait has a process of its own, all at the same time, after a short wait as a warm-up.
 """
 
 import os
@@ -28,7 +28,7 @@ def psutil(seconds):
 
 
 def busy_loop(seconds):
-    """As in subprocess before Python 3.15."""
+    """The loop of subprocess before Python 3.15."""
     end = time.monotonic() + seconds
     delay = 0.0005
     while True:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the benches share: rows, the table, turns, processes."""
 
+import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+
+from ..matrix import interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,13 +25,16 @@ class Unavailable(Exception):
 
 
 class Row:
-    """One line of a table: our figure beside a peer's, and the bound, if any, of what comes of it.
+    """One line of a table: our number beside a peer's, the figure made of both, and its bound.
 
-    kind: "ratio" is ours / peer, "more" is ours - peer, "count" ours alone, whatever the peer's.
-    `lacks` says why a figure is missing; `notes` stand below the line.
+    kind: "ratio" is ours / peer, "more" is ours - peer, "count" is ours, whatever the peer's.
+    `ratio` replaces ours / peer if a better one is known, such as the median of rounds' ratios.
+    `lacks` says why a number is missing; `notes` stand below the line.
     """
 
-    def __init__(self, name, ours, peer=None, kind="ratio", bound=None, lacks=None, notes=()):
+    def __init__(
+        self, name, ours, peer=None, kind="ratio", bound=None, lacks=None, notes=(), ratio=None
+    ):
         self.name = name
         self.ours = ours
         self.peer = peer
@@ -39,8 +45,8 @@ class Row:
         if kind == "count" or ours is None or peer is None:
             self.figure = ours if kind == "count" else None
         else:
-            self.figure = ours - peer if kind == "more" else ours / peer
-        # Against a peer that is not there no bound is exceeded.
+            self.figure = ours - peer if kind == "more" else ratio or ours / peer
+        # Without the peer's number no bound is exceeded.
         self.ok = bound is None or self.figure is None or self.figure <= bound
 
     def record(self):
@@ -101,13 +107,29 @@ def median(numbers):
     return percentile(numbers, 50)
 
 
+def paired_row(title, ours, peer, bound=None, notes=()):
+    """A Row for two that were measured in the same rounds: the median of the rounds' ratios."""
+    ratio = median([one / other for one, other in zip(ours, peer)])
+    return Row(title, median(ours), median(peer), bound=bound, notes=notes, ratio=ratio)
+
+
 def script(module, *arguments):
     """The command that runs a module of this package in an interpreter of the same kind."""
     return [sys.executable, "-m", module] + [str(argument) for argument in arguments]
 
 
+def find(version):
+    """The interpreter of that version, or None."""
+    for folder in interpreters.search_path().split(os.pathsep):
+        path = os.path.join(folder, "python" + version)
+        # pyenv has shims even for versions that can't be run.
+        if os.access(path, os.X_OK) and "shims" not in folder:
+            return path
+    return None
+
+
 def output(command, **options):
-    """What a command prints; all of its errors if it fails."""
+    """What a command prints; if it fails, Unavailable with all of its stderr."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, **options
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A set in somebody's own poll(2) loop, where no event tells: exit to report, and turns while idle
+"""A set in a program's own poll(2) loop, without events: exit to report, and turns while idle
 
-The processes are not our children. From /proc nothing is read of them, so that only their reaping,
-which does not come, would tell the code; or they are polled, as where there is no pidfd.
+The processes are not our children. Either their code is hidden, so that only their reaping would
+tell it, which never comes; or they are polled, as where there is no pidfd.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from . import core
 BOUND = 1.2
 TURNS = 30
 IDLE = 3
-# Starts a process for each line, and ends it at the next one; never reaps it.
+# Starts a process for each line that it reads; never reaps one.
 PARENT = """if True:
     import os, signal, sys, time
 
@@ -62,7 +62,7 @@ class Strangers:
 
 
 def in_a_loop(waiting):
-    """Somebody's event loop, till it is told of an exit; how often it turned."""
+    """An event loop that runs until an exit is reported; return the number of its turns."""
     poll = select.poll()
     poll.register(waiting, select.POLLIN)
     turns = 0
@@ -79,12 +79,12 @@ def blocking(waiting):
 
 
 def exit_to_report(strangers, wait):
-    """Milliseconds from the signal that ends a process; it sleeps in the loop by then."""
+    """Milliseconds from the signal that ends a process, while we sleep in the loop."""
     pid = strangers.start()
     with pidwait.WaitSet([pid]) as waiting:
         if wait is in_a_loop:
             waiting.fileno()
-        # As long as it takes the interval of a polled one to be at its longest.
+        # Until the interval of a polled member is at its longest.
         end = time.monotonic() + 0.2
         while time.monotonic() < end:
             if waiting.wait(0.03):
@@ -102,7 +102,7 @@ ENDER = "import os, time; time.sleep(0.02); os.kill({}, 9); print(time.monotonic
 
 
 class Kind:
-    """In the block, all sets are of processes of one kind."""
+    """In the block all sets treat processes as of one kind: polled, or with a hidden code."""
 
     def __init__(self, backend):
         self._backend = backend
@@ -122,7 +122,7 @@ class Kind:
 
 
 def idle_turns(strangers):
-    """A second, while all that is in the set is polled, and runs."""
+    """Turns a second, while the set's only member is polled and runs."""
     pid = strangers.start()
     with pidwait.WaitSet([pid]) as waiting:
         poll = select.poll()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Thousands of processes: a small C program starts them, which share its memory."""
+"""Thousands of processes, started by a small C program whose memory they share."""
 
 import os
 import subprocess
 
-from . import core
+from . import core, limit
 
 STARTER = r"""
 #define _GNU_SOURCE
@@ -80,17 +80,11 @@ int main(int argc, char **argv)
 
 
 def compile_starter(folder):
-    path = os.path.join(folder, "starter")
-    command = ["cc", "-Os", "-static", "-w", "-x", "c", "-o", path, "-"]
-    try:
-        subprocess.run(command, input=STARTER.encode(), check=True, stderr=subprocess.PIPE)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise core.Unavailable("the starter is compiled by cc: {}".format(error)) from error
-    return path
+    return limit.build(STARTER.encode(), os.path.join(folder, "starter"), "-Os", "-static")
 
 
 class Herd:
-    """So many processes, which are not our children; code i % 256 of the i-th.
+    """``count`` processes that are not our children; the i-th exits with i % 256.
 
     Their parent reaps them at once, or keeps the zombies until the herd is closed.
     """
@@ -116,11 +110,11 @@ class Herd:
         self._parent.stdin.write("{} {} {}\n".format(first, last, step))
 
     def ended(self):
-        """When the last one was told, on the monotonic clock."""
+        """The time on the monotonic clock when the last one was signalled."""
         return float(self._parent.stdout.readline())
 
     def close(self):
-        self._parent.kill()  # and with it all of them
+        self._parent.kill()  # which ends all of them
         self._parent.wait()
         self._parent.stdin.close()
         self._parent.stdout.close()

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wake-up after a child's exit, and the CPU time of a wait, in microseconds
 
-The child is a small C program that reads from a pipe, tells the time, and exits: the larger it is,
-the more the kernel's end of it, which is the same for all, dilutes the ratios. A third process
-writes to the pipe 16 to 24 ms after the wait began, so that every waiter is asleep. Children are
-started in batches, since after a fork the first wait would pay for shared pages. What a waiter
-leaves unreaped is reaped afterwards, outside of the timing.
+"C" is a program (limit.c) that waits for its own children, which are started and ended as ours are.
+
+The child is a small C program that reads from a pipe, reports the time, and exits. It is small
+because the kernel's work to end it, the same for all, dilutes the ratios. A third process writes to
+the pipe 16 to 24 ms after the wait began, so that every waiter is asleep. Children are started in
+batches, since after a fork the first wait would pay for shared pages. A child that is not reaped by
+the wait is reaped afterwards, outside of the timing.
 """
 
 import os
@@ -18,7 +20,7 @@ import tempfile
 import time
 
 from .. import pidwait
-from . import core
+from . import core, limit, plots
 
 TIMEOUT = 30
 BATCH = 30
@@ -44,7 +46,7 @@ OPTIONS = 0x01000005  # WEXITED | WNOHANG | WNOWAIT
 
 
 def own_calls():
-    """pidfd_open and waitid by the interpreter, or by nothing but ctypes."""
+    """pidfd_open and waitid of the interpreter, or else by plain ctypes."""
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open, os.waitid
     import ctypes
@@ -92,7 +94,7 @@ def make_inline():
 
 
 def waiters():
-    """The variants, and why some are lacking."""
+    """The variants, and the reasons why some are missing."""
     found = {
         "wait(pid)": lambda popen: pidwait.wait(popen.pid, TIMEOUT),
         "wait(popen)": lambda popen: pidwait.wait(popen, TIMEOUT),
@@ -110,24 +112,17 @@ def waiters():
     return found, lacks
 
 
-def compile_child(folder):
-    path = os.path.join(folder, "child")
-    command = ["cc", "-Os", "-static", "-w", "-x", "c", "-o", path, "-"]
-    try:
-        subprocess.run(command, input=CHILD.encode(), check=True, stderr=subprocess.PIPE)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise core.Unavailable("the child is compiled by cc: {}".format(error)) from error
-    return path
-
-
 class Children:
-    """Children that end when they are told to, and say when that is."""
+    """Children that exit on order, and report when."""
 
     def __init__(self, folder):
-        self._child = compile_child(folder)
-        self._pipes = [os.pipe() for _ in range(BATCH)]
+        path = os.path.join(folder, "child")
+        self._child = limit.build(CHILD.encode(), path, "-Os", "-static")
+        # The last pipe is for the C program's children.
+        self._pipes = [os.pipe() for _ in range(BATCH + 1)]
         self._times, self._tell = os.pipe()
         self._ready = []
+        self._limit = None
         reads, self._orders = os.pipe()
         self._teller = os.fork()
         if self._teller == 0:
@@ -150,22 +145,43 @@ class Children:
         if not self._ready:
             self._ready = [
                 (number, subprocess.Popen([self._child], stdin=reads, stdout=self._tell))
-                for number, (reads, _) in enumerate(self._pipes)
+                for number, (reads, _) in enumerate(self._pipes[:BATCH])
             ]
         number, popen = self._ready.pop()
         with popen:
-            os.write(self._orders, struct.pack("=Bd", number, random.uniform(0.016, 0.024)))
+            self._end(number)
             cpu = time.process_time()
             wait(popen)
             woken = time.monotonic()
             cpu = time.process_time() - cpu
-        (exited,) = struct.unpack("d", os.read(self._times, 8))
-        return (woken - exited) * 1e6, cpu * 1e6
+        return (woken - self._exited()) * 1e6, cpu * 1e6
+
+    def _end(self, number):
+        os.write(self._orders, struct.pack("=Bd", number, random.uniform(0.016, 0.024)))
+
+    def _exited(self):
+        return struct.unpack("d", os.read(self._times, 8))[0]
+
+    def start_limit(self, path):
+        fds = (self._pipes[BATCH][0], self._tell)
+        self._limit = limit.Limit(path, "wait", self._child, *fds, pass_fds=fds)
+
+    def measure_limit(self):
+        """The same for the C program, which does the timing itself."""
+        self._limit.tell("")
+        self._end(BATCH)
+        woken, cpu, code = self._limit.answer()
+        exited = self._exited()
+        if int(code) != 7:
+            raise core.Unavailable("limit got the exit code " + code)
+        return (float(woken) - exited) * 1e6, float(cpu) * 1e6
 
     def close(self):
-        # Without the writer, whoever still reads from a pipe comes to its end.
+        # Without a writer, each child that still reads from a pipe finds its end, and exits.
         os.close(self._orders)
         os.waitpid(self._teller, 0)
+        if self._limit:
+            self._limit.close()
         for _, popen in self._ready:
             popen.wait()
         for fd in [reads for reads, _ in self._pipes] + [self._times, self._tell]:
@@ -182,23 +198,33 @@ def rows(results, lacks):
         ("wait(popen)", "inline, poll()", 1.15),
         ("wait(popen)", "psutil", None),
         ("wait(popen)", "Popen.wait", popen_bound),
+        ("wait(pid)", "C", None),
     )
+    cpu_bounds = {("wait(pid)", "inline"): 1.4}
     for title, column, percent in ("p50", 0, 50), ("p90", 0, 90), ("CPU", 1, 50):
         figures = {
             name: core.percentile([sample[column] for sample in samples], percent)
             for name, samples in results.items()
         }
         for ours, peer, bound in pairs:
+            ratio = None
+            if title == "CPU" and peer in results:
+                # A busy machine hits both waits of a round alike.
+                ratio = core.median(
+                    [one[1] / other[1] for one, other in zip(results[ours], results[peer])]
+                )
             yield core.Row(
                 "{} {} : {}".format(title, ours, peer),
                 figures[ours],
                 figures.get(peer),
-                bound=bound if title == "p50" else None,
+                bound={"p50": bound, "CPU": cpu_bounds.get((ours, peer))}.get(title),
                 lacks=lacks.get(peer),
+                ratio=ratio,
             )
 
 
-def run(options):
+def measure(rounds):
+    """{variant: [(wake-up, CPU time) of each wait]}, and the reasons why some are missing."""
     if not hasattr(os, "fork"):
         raise core.Unavailable("no os.fork")
     found, lacks = waiters()
@@ -208,7 +234,44 @@ def run(options):
             variants = {
                 name: lambda wait=wait: children.measure(wait) for name, wait in found.items()
             }
-            results = core.in_turns(variants, options.rounds or 300, warm_up=5)
+            path, lacks["C"] = limit.build_limit(folder)
+            if path:
+                children.start_limit(path)
+                variants["C"] = children.measure_limit
+            return core.in_turns(variants, rounds, warm_up=5), lacks
         finally:
             children.close()
-    return list(rows(results, lacks))
+
+
+def run(options):
+    return list(rows(*measure(options.rounds or 300)))
+
+
+def draw(options):
+    """The time from the exit to the return of the wait, p10 to p90, and p50 as a dot."""
+    names = {
+        "wait(pid)": "pidwait.wait(pid)",
+        "wait(popen)": "pidwait.wait(popen)",
+        "psutil": "psutil.Process(pid).wait",
+        "Popen.wait": "Popen.wait(timeout)",
+        "os.waitpid": "os.waitpid: no time-out",
+        "C": "pidfd and poll, in C",
+    }
+    results, _ = measure(options.rounds or 200)
+    picture, axes = plots.figure(2.6)
+    shown = [name for name in reversed(list(names)) if name in results]
+    for row, name in enumerate(shown):
+        low, middle, high = (
+            core.percentile([woken for woken, _ in results[name]], percent)
+            for percent in (10, 50, 90)
+        )
+        colour = plots.OURS if name.startswith("wait") else plots.THIRD
+        axes.plot((low, high), (row, row), color=colour, linewidth=5, alpha=0.4)
+        axes.plot(middle, row, "o", color=colour)
+        axes.annotate(plots.microseconds(middle), (high, row), (8, -4), textcoords="offset points")
+    axes.set(xscale="log", xlabel="from the exit to the return of the wait: p10, p50, p90")
+    axes.set_yticks(range(len(shown)), [names[name] for name in shown])
+    axes.set_xlim(right=axes.get_xlim()[1] * 2)
+    axes.grid(True, axis="x")
+    plots.in_time(axes.xaxis)
+    return picture

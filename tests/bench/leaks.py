@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What 10,000 waits for own children leave behind: fds, zombies; wrong exit codes
+"""What 10,000 waits for our own children leave behind: fds, zombies; wrong exit codes
 
-By pid, by Popen, by Process, with and without `reap`, with and without a time-out before it.
+By pid, by Popen, by Process, with and without `reap`, with and without a first look.
 """
 
 import itertools
@@ -62,7 +62,7 @@ def handle(proc, pid):
 
 
 def reap(proc):
-    """As the owner would; that it has been reaped already is fine."""
+    """Reap as the owner would; it may have been reaped already."""
     if not isinstance(proc, int):
         proc.wait()
         return
@@ -87,7 +87,7 @@ def reap_zombies():
 
 
 def waits(rounds):
-    """Wait for so many children; the number of wrong codes."""
+    """Wait for so many children; return the number of wrong codes."""
     starts = [by_popen, by_fork] + [by_spawn] * hasattr(os, "posix_spawn")
     combinations = itertools.cycle(
         itertools.product(CODES, (wait, wait_reap, look_first, handle), starts)
@@ -96,7 +96,7 @@ def waits(rounds):
     for code, way, start in itertools.islice(combinations, rounds):
         proc, pid = start(code)
         wrong += way(proc, pid) != code
-        # What reaps is not helped: a zombie that it left would be counted.
+        # A wait that reaps gets no help: a zombie that it left would be counted.
         if way is not wait_reap and not (way is wait and start is by_popen):
             reap(proc)
     return wrong

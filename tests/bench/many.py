@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Thousands of processes, not our children, at once: CPU per exit, idle CPU, memory, limits
 
-Each measurement has a herd of its own, one exit every 0.2 ms unless it says otherwise, and counts
-the process time from after the set-up on, in microseconds per exit. --plot FILE.svg draws the curve
-over the number of processes.
+Each measurement has a herd of its own, with one exit every 0.2 ms unless it says otherwise. It
+counts the CPU time after the set-up, in microseconds per exit. "C" is the loop as a C program
+(limit.c).
 """
 
 import fcntl
@@ -17,11 +17,12 @@ import time
 import tracemalloc
 
 from .. import pidwait
-from . import core, herd
+from . import core, herd, limit, plots
 
 STEP = 200
 IDLE = 10
 SIZES = (100, 300, 1000, 3000, 10000)
+PARTS = ("number", "psutil", "loop", "idle", "callbacks", "soft limit", "hard limit")
 CODE = struct.Struct("=Q8x3i32xi")
 GET_INFO = 0xC040FF0B
 REQUEST = CODE.pack(8, 0, 0, 0, 0)
@@ -79,17 +80,18 @@ def by_psutil(pids):
 
 
 def wrong(pids, exits):
-    """How many are not there once, with the right code."""
+    """The number of pids that are not reported exactly once, with the right code."""
     return sum(dict(exits).get(pid) != i % 256 for i, pid in enumerate(pids)) + abs(
         len(exits) - len(pids)
     )
 
 
 class Bench:
-    def __init__(self, starter, rounds):
-        self.starter = starter
+    def __init__(self, folder, rounds):
+        self.starter = herd.compile_starter(folder)
+        self.limit, self.no_limit = limit.build_limit(folder)
         self.rounds = rounds
-        self.wrong = 0
+        self.wrong = None
 
     def per_exit(self, prepare, count, step=STEP):
         with herd.Herd(self.starter, count) as processes:
@@ -99,34 +101,53 @@ class Bench:
             exits = run()
             cpu = time.process_time() - cpu
             if prepare in (by_set, by_wait_procs):
-                self.wrong += wrong(processes.pids, exits)
+                self.wrong = (self.wrong or 0) + wrong(processes.pids, exits)
         return cpu / count * 1e6
+
+    def per_exit_in_c(self, count, step):
+        """The loop as a C program: the same wait for a herd of the same kind."""
+        with herd.Herd(self.starter, count) as processes:
+            with limit.Limit(self.limit, "set", count) as waiting:
+                waiting.tell(" ".join(map(str, processes.pids)))
+                waiting.answer()
+                processes.end(0, count, step)
+                (cpu,) = waiting.answer()
+                exits = [tuple(map(int, waiting.answer())) for _ in range(count)]
+            if wrong(processes.pids, exits):
+                raise core.Unavailable("limit lost exits, or got wrong codes")
+        return float(cpu) / count * 1e6
 
     def compare(self, rounds=None, **variants):
         results = core.in_turns(variants, rounds or self.rounds, warm_up=0)
         return {name: core.median(figures) for name, figures in results.items()}
 
-    def over_number(self):
+    def number(self):
         figures = self.compare(
             large=lambda: self.per_exit(by_wait_procs, 10000),
-            # As long a run, so that it is as sure.
+            # Several runs, so that the figure is as sure as that of the large one.
             small=lambda: core.median([self.per_exit(by_wait_procs, 100) for _ in range(9)]),
         )
         yield core.Row("CPU, 10,000 : 100", figures["large"], figures["small"], bound=1.5)
 
-    def against_loop(self):
+    def loop(self):
         for pace, step in (("one in 0.2 ms", STEP), ("all at once", 0)):
-            figures = self.compare(
-                many=lambda step=step: self.per_exit(by_wait_procs, 4000, step),
-                waitset=lambda step=step: self.per_exit(by_set, 4000, step),
-                loop=lambda step=step: self.per_exit(by_epoll, 4000, step),
-            )
+            variants = {
+                "many": lambda step=step: self.per_exit(by_wait_procs, 4000, step),
+                "waitset": lambda step=step: self.per_exit(by_set, 4000, step),
+                "loop": lambda step=step: self.per_exit(by_epoll, 4000, step),
+            }
+            if self.limit:
+                variants["limit"] = lambda step=step: self.per_exit_in_c(4000, step)
+            figures = self.compare(**variants)
             for name, ours in (("wait_procs", "many"), ("WaitSet", "waitset")):
                 title = "CPU, 4,000, {} : loop, {}".format(name, pace)
                 yield core.Row(title, figures[ours], figures["loop"], bound=1.4)
+                title = "CPU, 4,000, {} : C, {}".format(name, pace)
+                peer = figures.get("limit")
+                yield core.Row(title, figures[ours], peer, lacks=self.no_limit)
 
-    def against_psutil(self):
-        # Once a millisecond: at a higher rate psutil finds several at each of its turns.
+    def psutil(self):
+        # One exit a millisecond: at a higher rate psutil finds several in each of its rounds.
         name = "CPU, 4,000, wait_procs : psutil, one a ms"
         if core.psutil is None:
             yield core.Row(name, None, bound=1 / 8, lacks=core.NO_PSUTIL)
@@ -153,7 +174,7 @@ class Bench:
         yield core.Row("bytes per process", memory, kind="count", bound=1024)
 
     def callbacks(self):
-        """From the order to end to the callback."""
+        """The time from the signal that ends a process to the callback."""
         delays = []
         with herd.Herd(self.starter, 1000) as processes:
             left = list(processes.pids)
@@ -204,7 +225,7 @@ class Bench:
         yield core.Row("changed limits, low fds, threads", sum(seen), kind="count", bound=0)
 
     def hard_limit(self):
-        """In a process of its own, since a hard limit can't be raised again but by root."""
+        """In a process of its own, since only root can raise a hard limit again."""
         command = core.script(__name__ + "_hard", self.starter)
         idle, lost = core.output(command).split()
         yield core.Row("CPU %, 5,000, hard limit 256", float(idle), kind="count", bound=5)
@@ -217,45 +238,48 @@ def lowest_free_fd():
     return fd
 
 
-def plot(bench, path):
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise core.Unavailable("--plot needs matplotlib: {}".format(error)) from error
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots()
-    curves = [("pidwait", by_wait_procs, 10000), ("epoll loop", by_epoll, 10000)]
+def draw(options):
+    """The CPU time of an exit, one a millisecond, over the number of processes."""
+    allow_all_fds()
+    curves = [
+        ("wait_procs", by_wait_procs, 10000, plots.OURS),
+        ("epoll, written out", by_epoll, 10000, plots.FOURTH),
+    ]
     if core.psutil:
-        curves.append(("psutil", by_psutil, 3000))
-    for name, prepare, most in curves:
-        sizes = [size for size in SIZES if size <= most]
-        axes.plot(sizes, [bench.per_exit(prepare, size) for size in sizes], "o-", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="CPU per exit, µs")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend()
-    figure.savefig(path)
+        curves.append(("psutil.wait_procs", by_psutil, 3000, plots.SECOND))
+    picture, axes = plots.figure(3)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(folder, options.rounds or 3)
+        for name, prepare, most, colour in curves:
+            sizes = [size for size in SIZES if size <= most]
+            figures = [
+                core.median([bench.per_exit(prepare, size, 1000) for _ in range(bench.rounds)])
+                for size in sizes
+            ]
+            axes.plot(sizes, figures, "o-", label=name, color=colour)
+    axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="CPU time per exit")
+    axes.set_ylim(10, 1500)
+    axes.set_xticks(SIZES, ["{:,}".format(size) for size in SIZES])
+    axes.grid(True)
+    axes.legend(frameon=False, loc="upper left")
+    plots.in_time(axes.yaxis)
+    return picture
 
 
-def run(options):
+def allow_all_fds():
+    """The loop to compare with takes a file descriptor for each process, below the soft limit."""
     if not hasattr(os, "pidfd_open"):
         raise core.Unavailable("the loop to compare with needs os.pidfd_open")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
+def run(options):
+    allow_all_fds()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(herd.compile_starter(folder), options.rounds or 5)
+        bench = Bench(folder, options.rounds or 5)
         rows = []
-        for part in (
-            bench.over_number,
-            bench.against_psutil,
-            bench.against_loop,
-            bench.idle,
-            bench.callbacks,
-            bench.soft_limit,
-            bench.hard_limit,
-        ):
-            rows += part()
-        if options.plot:
-            plot(bench, options.plot)
-    rows.append(core.Row("exit codes lost or wrong", bench.wrong, kind="count", bound=0))
+        for name in options.part or PARTS:
+            rows += getattr(bench, name.replace(" ", "_"))()
+    if bench.wrong is not None:
+        rows.append(core.Row("exit codes lost or wrong", bench.wrong, kind="count", bound=0))
     return rows

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m tests.bench.many_hard STARTER: 5,000 processes where no more than 256 fds can be had.
 
-Prints the CPU while none exits, in percent of a core, and how many got lost or a wrong code. The
-parent keeps the zombies: what is reaped between two looks takes its code along.
+Prints the CPU time while none exits, in percent of a core, and the number of exits that were lost
+or had a wrong code. The parent keeps the zombies: the code of a process that is reaped between two
+looks would be lost.
 """
 
 import resource
@@ -19,7 +20,7 @@ def main():
     with herd.Herd(sys.argv[1], 5000, keep=True) as processes:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
         with pidwait.WaitSet(processes.pids) as waiting:
-            waiting.wait(2)  # the interval grows
+            waiting.wait(2)  # the polling interval grows
             cpu = time.process_time()
             waiting.wait(SECONDS)
             idle = (time.process_time() - cpu) / SECONDS * 100

@@ -2,238 +2,186 @@
 """Starting /bin/true: spawn and our Popen against the standard one, by heap and by threads
 
 Each interpreter measures in processes of its own, the variants in turns; microseconds per start, to
-the end of its wait. CPU is that of the process that starts, without its children.
+the end of its wait. CPU is that of the starting process, without its children. Noise of the machine
+hits all variants of a round alike, so a figure is the median of the rounds' ratios. "C" is a C
+program (limit.c) that does what spawn does.
 """
 
-import importlib
 import json
 import os
-import subprocess
-import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+from functools import partial
 
-from .. import pidwait
-from ..matrix import interpreters
-from . import core
+from . import core, limit, plots, starts
 
 GIB = 2**30
-TRUE = ["/bin/true"]
-CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
+HEAPS = tuple(megabytes * 2**20 for megabytes in (16, 64, 256, 1024))
 THREADS = (1, 4, 16, 64, 256)
-STARTS = 1500  # of each variant, or five rounds if that is more
+OLD = ("3.6", "3.7", "3.8", "3.9")
+NEW = ("3.11", "3.12", "3.13", "3.14", "3.15")
+PARTS = ("heap", "256 threads", "64 threads", "closefrom", "stall") + OLD + NEW
+CPU, WALL = 0, 1
 
 
-def ours(**options):
-    popen = importlib.import_module(pidwait.__name__ + ".subprocess").Popen
-    return lambda: popen(TRUE, **options).wait()
-
-
-def standard(**options):
-    return lambda: subprocess.Popen(TRUE, **options).wait()
-
-
-def spawn():
-    child = pidwait.spawn(TRUE, process_group=0)
-    child.wait()
-    child.close()
-
-
-# name: what makes one start, once it is chosen.
-VARIANTS = {
-    "spawn": lambda: spawn,
-    "ours": ours,
-    "standard": standard,
-    "ours, group": lambda: ours(process_group=0),
-    "standard, group": lambda: standard(process_group=0),
-    "standard, preexec_fn": lambda: standard(preexec_fn=os.setpgrp),
-}
-
-
-def hide_closefrom():
-    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-
-    def missing(binding, name):
-        raise ImportError("hidden by the bench")
-
-    calls._CALLS[CLOSEFROM] = (None, missing)
-    import resource
-
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-
-
-def measure(names, heap, threads, count, hidden):
-    """{name: (CPU, wall)} in microseconds, the medians over rounds."""
-    if hidden:
-        hide_closefrom()
-    ballast = bytearray(heap)
-    ballast[::4096] = b"x" * len(ballast[::4096])  # pages that are there
-    with ThreadPoolExecutor(threads) as pool:
-
-        def rounds(start):
-            def one_round():
-                cpu, wall = time.process_time(), time.perf_counter()
-                list(pool.map(lambda _: start(), range(count)))
-                cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-                return cpu / count * 1e6, wall / count * 1e6
-
-            return one_round
-
-        variants = {name: rounds(VARIANTS[name]()) for name in names}
-        results = core.in_turns(variants, max(5, STARTS // count))
-    return {
-        name: [core.median(column) for column in zip(*result)] for name, result in results.items()
-    }
-
-
-def stall():
-    """The longest stop of another thread, in milliseconds, during a start that takes a second."""
-    actions_of = importlib.import_module(pidwait.__name__ + "._spawn_actions")
-    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-    build, fifo = actions_of.build_actions, "/tmp/pidwait-bench-%d" % os.getpid()
-
-    def with_fifo(*wanted):
-        actions = build(*wanted)
-        add = calls.get("posix_spawn_file_actions_addopen")
-        assert not add(actions.pointer, 0, os.fsencode(fifo), os.O_RDONLY, 0)
-        return actions
-
-    def own(path):
-        action = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY, 0)
-        os.waitpid(os.posix_spawn(TRUE[0], TRUE, os.environ, file_actions=[action]), 0)
-
-    ways = {"spawn": lambda: pidwait.spawn(TRUE).__exit__(None, None, None)}
-    if hasattr(os, "posix_spawn"):
-        ways["os.posix_spawn"] = lambda: own(fifo)
+def ask(python, processes=1, **options):
+    """The rounds of starts.measure(), from so many processes, one after the other."""
     found = {}
-    spawn()  # what is loaded once
-    actions_of.build_actions = with_fifo
-    importlib.import_module(pidwait.__name__ + "._probe").forget()
-    os.mkfifo(fifo)
-    try:
-        for name, start in ways.items():
-            opener = subprocess.Popen(["sh", "-c", 'sleep 1; : > "$0"', fifo])
-            found[name] = longest_stop(threading.Thread(target=start)) * 1000
-            opener.wait()
-    finally:
-        os.unlink(fifo)
+    for _ in range(processes):
+        command = [python, "-m", starts.__name__, json.dumps(options)]
+        for name, rounds in json.loads(core.output(command, cwd=str(core.ROOT))).items():
+            found.setdefault(name, []).extend(rounds)
     return found
 
 
-def longest_stop(worker):
-    """Run the thread; the longest time, in seconds, in which this one could do nothing."""
-    # From before the start: that returns only when the worker gives the GIL back.
-    longest, last, alive = 0.0, time.perf_counter(), True
-    worker.start()
-    while alive:
-        alive = worker.is_alive()
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-        time.sleep(0.001)
-    worker.join()
-    return longest
+def row(title, found, ours, peer, bound=None, column=CPU, notes=()):
+    mine, others = ([both[column] for both in found[name]] for name in (ours, peer))
+    return core.paired_row(title, mine, others, bound, notes)
 
 
-def find(version):
-    """The interpreter of that version, or None."""
-    for folder in interpreters.search_path().split(os.pathsep):
-        path = os.path.join(folder, "python" + version)
-        # pyenv's shims are there for versions that are not.
-        if os.access(path, os.X_OK) and "shims" not in folder:
-            return path
-    return None
+class Bench:
+    def __init__(self, processes, folder):
+        self.processes = processes
+        self.folder = folder
 
+    def measure(self, version, rows, **options):
+        """The rows of one interpreter: (title, ours, peer, bound)."""
+        rows = [("{}: {}".format(version, title), *rest) for title, *rest in rows]
+        python = core.find(version)
+        if python is None:
+            lacks = "no python" + version
+            return [core.Row(title, None, bound=bound, lacks=lacks) for title, *_, bound in rows]
+        names = sorted({name for _, *pair, _ in rows for name in pair})
+        lacks = None
+        if "C" in names:
+            options["program"], lacks = limit.build_limit(self.folder)
+            if lacks:
+                names.remove("C")
+        column = options.pop("column", CPU)
+        found = ask(python, options.pop("processes", self.processes), names=names, **options)
+        return [
+            row(title, found, ours, peer, bound, column)
+            if peer in found
+            else core.Row(title, core.median([both[column] for both in found[ours]]), lacks=lacks)
+            for title, ours, peer, bound in rows
+        ]
 
-def ask(python, *arguments):
-    command = [python, "-m", __name__, json.dumps(arguments)]
-    return json.loads(core.output(command, cwd=str(core.ROOT)))
+    def old(self, version):
+        return self.measure(version, [("Popen, CPU", "ours", "standard", 0.35)], rounds=100)
 
+    def new(self, version):
+        rows = [
+            ("Popen, CPU", "ours", "standard", 1.05),
+            ("Popen patched : standard, CPU", "patched", "standard", 1.03),
+            ("spawn : Popen(process_group=0), CPU", "spawn", "standard, group", 1.1),
+            ("spawn : C, CPU", "spawn", "C", None),
+        ]
+        return self.measure(version, rows)
 
-class Figures:
-    """What one interpreter measures, and why not."""
-
-    def __init__(self, version):
-        self.version = version
-        self.python = find(version)
-        self.lacks = None if self.python else "no python" + version
-
-    def row(self, name, ours, peer, bound, column=0, heap=0, threads=1, count=60, hidden=False):
-        name = "{}: {}".format(self.version, name)
-        if self.python is None:
-            return core.Row(name, None, None, bound=bound, lacks=self.lacks)
-        found = ask(self.python, [ours, peer], heap, threads, count, hidden)
-        return core.Row(name, found[ours][column], found[peer][column], bound=bound)
-
-
-def by_heap(version, rounds):
-    figures = Figures(version)
-    if figures.python is None:
-        return core.Row("spawn, heap of 1 GiB : none", None, bound=1.3, lacks=figures.lacks)
-    found = core.in_turns(
-        {
-            heap: lambda heap=heap: ask(figures.python, ["spawn"], heap, 1, 60, False)
+    def heap(self):
+        title = "3.11: spawn, CPU, heap of 1 GiB : none"
+        python = core.find("3.11")
+        if python is None:
+            return [core.Row(title, None, bound=1.3, lacks="no python3.11")]
+        options = {"names": ["spawn"], "count": 60, "rounds": 25}
+        found = core.in_turns(
+            {heap: partial(ask, python, heap=heap, **options) for heap in (0, GIB)},
+            self.processes,
+            warm_up=0,
+        )
+        small, large = (
+            core.median([both[CPU] for answer in found[heap] for both in answer["spawn"]])
             for heap in (0, GIB)
-        },
-        rounds,
-        warm_up=0,
-    )
-    small, large = (
-        core.median([answer["spawn"][0] for answer in found[heap]]) for heap in (0, GIB)
-    )
-    return core.Row("{}: spawn, CPU, heap of 1 GiB : none".format(version), large, small, bound=1.3)
+        )
+        return [core.Row(title, large, small, bound=1.3)]
+
+    def closefrom(self):
+        options = {"heap": GIB, "column": WALL, "count": 10, "rounds": 20, "processes": 1}
+        title = "standard : our Popen, 1 GiB, inverse"
+        rows = self.measure("3.8", [(title, "ours", "standard", 1 / 50)], **options)
+        title = "the same, without closefrom"
+        options["hidden"] = True
+        return rows + self.measure("3.8", [(title, "ours", "standard", 1 / 40)], **options)
+
+    def threads_64(self):
+        rows = [("64 threads, wall, spawn : Popen", "spawn", "standard", 1.0)]
+        return self.measure("3.11", rows, threads=[64], count=128, rounds=20, column=WALL)
+
+    def threads_256(self):
+        return [by_threads("3.11", 1.3, self.processes), by_threads("3.8", 1.5, self.processes)]
+
+    def stall(self):
+        found = ask_stall()
+        title = "stall of another thread, ms"
+        return [core.Row(title, found["spawn"], found.get("os.posix_spawn"), "count", 50)]
 
 
-def by_threads(version):
-    """The row of 256 threads against one, and under it the table of the article."""
-    figures = Figures(version)
-    name = "{}: spawn, CPU, 256 threads : 1".format(version)
-    if figures.python is None:
-        return core.Row(name, None, bound=1.5, lacks=figures.lacks)
+def by_threads(version, bound, processes):
+    """The row of 256 threads against one, and below it a table of all numbers of threads."""
+    title = "{}: spawn, CPU, 256 threads : 1".format(version)
+    python = core.find(version)
+    if python is None:
+        return core.Row(title, None, bound=bound, lacks="no python" + version)
+    pools = ask(python, processes, names=["spawn"], threads=[1, 256], count=256, rounds=10)
     names = ["standard, preexec_fn", "standard", "ours", "spawn"]
     notes = ["{:>7}  {}".format("threads", "".join("{:>23}".format(name) for name in names))]
-    cpu = {}
     for threads in THREADS:
-        found = ask(figures.python, names, 0, threads, 256, False)
-        cpu[threads] = found["spawn"][0]
-        cells = ("{:>10.0f} / {:>7.0f} us".format(*found[name]) for name in names)
+        found = ask(python, names=names, threads=[threads], count=256, rounds=5)
+        cells = [
+            "{:.0f} / {:>7.0f} us".format(*map(core.median, zip(*found[name]))) for name in names
+        ]
         notes.append("{:>7}  {}".format(threads, "".join("{:>23}".format(cell) for cell in cells)))
     notes.append("(CPU / wall)")
-    return core.Row(name, cpu[256], cpu[1], bound=1.5, notes=notes)
+    return row(title, pools, "spawn, 256", "spawn, 1", bound, notes=notes)
+
+
+def draw(options):
+    """The wall time of a start and its wait over the heap of the process that starts."""
+    curves = (
+        ("3.8", "standard", "Popen, Python 3.8", plots.SECOND, "o-"),
+        ("3.11", "standard, preexec_fn", "Popen(preexec_fn), Python 3.11", plots.THIRD, "o-"),
+        ("3.11", "standard", "Popen, Python 3.11", plots.FOURTH, "o-"),
+        ("3.8", "spawn", "spawn, Python 3.8", plots.OURS, "o:"),
+        ("3.11", "spawn", "spawn, Python 3.11", plots.OURS, "o-"),
+    )
+    found = {}
+    for version in ("3.8", "3.11"):
+        python = core.find(version)
+        if python is None:
+            raise core.Unavailable("no python" + version)
+        names = [name for other, name, *_ in curves if other == version]
+        for heap in HEAPS:
+            rounds = ask(python, names=names, heap=heap, rounds=options.rounds or 20)
+            for name in names:
+                wall = core.median([both[WALL] for both in rounds[name]])
+                found.setdefault((version, name), []).append(wall)
+    picture, axes = plots.figure(3)
+    for version, name, label, colour, form in curves:
+        axes.plot(HEAPS, found[version, name], form, label=label, color=colour)
+    axes.set(xscale="log", yscale="log", xlabel="heap", ylabel="start, exit and wait")
+    axes.set_xticks(HEAPS, ["{} MiB".format(heap // 2**20) for heap in HEAPS])
+    axes.minorticks_off()
+    axes.grid(True)
+    axes.legend(frameon=False)
+    plots.in_time(axes.yaxis)
+    return picture
+
+
+def ask_stall():
+    return json.loads(core.output(core.script(starts.__name__, "{}"), cwd=str(core.ROOT)))
 
 
 def run(options):
     if os.name != "posix":
         raise core.Unavailable("Windows has no posix_spawn")
-    rows = [by_heap("3.11", options.rounds or 3), by_threads("3.11"), by_threads("3.8")]
-    old = Figures("3.8")
-    heap = {"column": 1, "heap": GIB, "count": 10}
-    rows.append(old.row("standard : our Popen, 1 GiB, inverse", "ours", "standard", 1 / 50, **heap))
-    rows.append(
-        old.row("the same, without closefrom", "ours", "standard", 1 / 40, hidden=True, **heap)
-    )
-    for version in ("3.6", "3.7", "3.8", "3.9"):
-        rows.append(Figures(version).row("Popen, CPU", "ours", "standard", 0.35))
-    for version in ("3.11", "3.12", "3.13", "3.14", "3.15"):
-        figures = Figures(version)
-        rows.append(figures.row("Popen, CPU", "ours", "standard", 1.05))
-        name = "spawn : Popen(process_group=0), CPU"
-        rows.append(figures.row(name, "spawn", "standard, group", 0.85))
-    rows.append(
-        Figures("3.11").row(
-            "64 threads, wall, spawn : Popen", "spawn", "standard", 0.9, 1, 0, 64, 640
-        )
-    )
-    found = ask(sys.executable, "stall")
-    rows.append(
-        core.Row(
-            "stall of another thread, ms", found["spawn"], found.get("os.posix_spawn"), "count", 50
-        )
-    )
-    return rows
-
-
-if __name__ == "__main__":
-    arguments = json.loads(sys.argv[1])
-    print(json.dumps(stall() if arguments == ["stall"] else measure(*arguments)))
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options.rounds or 3, folder)
+        parts = {
+            "heap": bench.heap,
+            "256 threads": bench.threads_256,
+            "64 threads": bench.threads_64,
+            "closefrom": bench.closefrom,
+            "stall": bench.stall,
+        }
+        parts.update({version: partial(bench.old, version) for version in OLD})
+        parts.update({version: partial(bench.new, version) for version in NEW})
+        return [row for name in options.part or PARTS for row in parts[name]()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One test by its name: plugins chosen, as tox does, against autoload with hypothesis there
+"""The start of pytest for one test: plugins chosen, as in tox, against autoload with hypothesis
 
 Each start is a fresh process; the bytecode is cached.
 """

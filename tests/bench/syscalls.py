@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """System calls of one wait, after a warm-up, as strace sees them
 
-The traced process marks beginning and end of each wait by access(2) on paths that don't exist. The
-wait of the median number of calls counts, as one may chance upon malloc asking for memory. Of those
-for a stranger, whose parent races with us for the exit, the shortest and the longest.
+The traced process marks the beginning and the end of each wait by access(2) on paths that don't
+exist. Of several waits the one with the median number of calls counts, since malloc may ask for
+memory in one of them; where a stranger's parent races with us for the exit, the shortest and the
+longest.
 """
 
 import collections
@@ -25,12 +26,12 @@ RACES = 20
 MARK = "pidwait-bench/"
 RACE = "stranger, reaped at once"
 
-# What to wait for; the bound; who waits: how it gets at the process, and the call that counts.
+# What to wait for; the bound; for us and for the peer: how to get at the process, and the call.
 Case = collections.namedtuple("Case", "name start bound ours peer")
 
 
 class Stranger:
-    """A child of somebody else, who reaps it at once, or not before finish()."""
+    """A child of another process, which reaps it at once, or not before wait()."""
 
     def __init__(self, reaped):
         reads, self._writes = os.pipe()
@@ -76,7 +77,8 @@ def cases():
     ours, psutil = (pid, wait), core.psutil and (pid, psutil_wait)
     return [
         Case("child, by pid", own, 5, ours, psutil),
-        # One more than by pid and reap: a look whether its child is still ours.
+        # One more than by pid with reap: it checks that the child is still ours. Without a
+        # time-out this check takes the place of poll.
         Case("child, by Popen", own, 6, (popen, wait), (popen, method)),
         Case(
             "child, by Process, opened before",
@@ -91,7 +93,7 @@ def cases():
 
 
 def marked(name, call, subject):
-    """In the traced process: one call between its marks."""
+    """Make one call between its marks, in the traced process."""
     os.access(MARK + name, os.F_OK)
     try:
         call(subject)
@@ -102,7 +104,7 @@ def marked(name, call, subject):
 
 
 def trace_me():
-    pidwait.probe()  # asks once what some waits would ask at first
+    pidwait.probe()  # makes the checks that the first waits would make
     for case in cases():
         for who in "ours", "peer":
             if getattr(case, who) is None:
@@ -136,7 +138,7 @@ def parse(lines):
 
 
 def typical(waits, percent=50):
-    """The wait of the median number of calls, or another percentile, without the warm-up."""
+    """The wait with the median number of calls, or at another percentile, without the warm-up."""
     waits = sorted(waits[1:], key=len)
     return waits[min(len(waits) * percent // 100, len(waits) - 1)]
 

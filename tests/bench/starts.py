@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m tests.bench.starts JSON: the starts of /bin/true that one interpreter measures."""
+
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from .. import pidwait
+from . import core, limit
+
+TRUE = ["/bin/true"]
+CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
+
+
+def many(start):
+    """A function that starts ``count``, perhaps in a thread pool; it returns CPU and wall time."""
+
+    def run(count, pool):
+        cpu, wall = time.process_time(), time.perf_counter()
+        if pool:
+            list(pool.map(lambda _: start(), range(count)))
+        else:
+            for _ in range(count):
+                start()
+        return time.process_time() - cpu, time.perf_counter() - wall
+
+    return run
+
+
+def ours():
+    popen = importlib.import_module(pidwait.__name__ + ".subprocess").Popen
+    return many(lambda: popen(TRUE).wait())
+
+
+def standard(**options):
+    """The Popen of another copy of the standard module, which nobody patches.
+
+    To patch and unpatch the same class in turns would slow both down: each time the
+    interpreter would lose what it has cached of the class.
+    """
+    spec = importlib.util.find_spec("subprocess")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return many(lambda: module.Popen(TRUE, **options).wait())
+
+
+def patched():
+    importlib.import_module(pidwait.__name__ + ".subprocess").patch()
+    return many(lambda: subprocess.Popen(TRUE).wait())
+
+
+def spawn():
+    def start():
+        child = pidwait.spawn(TRUE, process_group=0)
+        child.wait()
+        child.close()
+
+    return many(start)
+
+
+def in_c(path):
+    program = limit.Limit(path, "start", TRUE[0])
+
+    def run(count, pool):
+        program.tell(str(count))
+        return [float(seconds) for seconds in program.answer()]
+
+    return run, program.close
+
+
+# name: the function that prepares a variant and returns its starter.
+VARIANTS = {
+    "spawn": spawn,
+    "ours": ours,
+    "standard": standard,
+    "patched": patched,
+    "standard, group": lambda: standard(process_group=0),
+    "standard, preexec_fn": lambda: standard(preexec_fn=os.setpgrp),
+}
+
+
+def hide_closefrom():
+    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+
+    def missing(binding, name):
+        raise ImportError("hidden by the bench")
+
+    calls._CALLS[CLOSEFROM] = (None, missing)
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+
+
+def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False, program=None):
+    """{name: [(CPU, wall) of each round]} in microseconds per start, the variants in turns.
+
+    threads: the sizes of the pools to measure with; 0 is without a pool, on one CPU. ``program`` is
+    limit.c compiled, for "C".
+    """
+    if hidden:
+        hide_closefrom()
+    if tuple(threads) == (0,) and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    ballast = bytearray(heap)
+    ballast[::4096] = b"x" * len(ballast[::4096])  # touch the pages, so that they exist
+    pools = {number: ThreadPoolExecutor(number) if number else None for number in threads}
+    close = None
+    variants = {}
+    for name in names:
+        if name == "C":
+            start, close = in_c(program)
+        else:
+            start = VARIANTS[name]()
+        for number, pool in pools.items():
+            key = "{}, {}".format(name, number) if len(pools) > 1 else name
+            variants[key] = lambda start=start, pool=pool: start(count, pool)
+    try:
+        results = core.in_turns(variants, rounds)
+    finally:
+        for pool in filter(None, pools.values()):
+            pool.shutdown()
+        if close:
+            close()
+    return {
+        name: [[seconds / count * 1e6 for seconds in both] for both in result]
+        for name, result in results.items()
+    }
+
+
+def stall():
+    """The longest stop of another thread, in milliseconds, during a start that takes a second."""
+    actions_of = importlib.import_module(pidwait.__name__ + "._spawn_actions")
+    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+    build, fifo = actions_of.build_actions, "/tmp/pidwait-bench-%d" % os.getpid()
+
+    def with_fifo(*wanted):
+        actions = build(*wanted)
+        add = calls.get("posix_spawn_file_actions_addopen")
+        assert not add(actions.pointer, 0, os.fsencode(fifo), os.O_RDONLY, 0)
+        return actions
+
+    def own(path):
+        action = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY, 0)
+        os.waitpid(os.posix_spawn(TRUE[0], TRUE, os.environ, file_actions=[action]), 0)
+
+    ways = {"spawn": lambda: pidwait.spawn(TRUE).__exit__(None, None, None)}
+    if hasattr(os, "posix_spawn"):
+        ways["os.posix_spawn"] = lambda: own(fifo)
+    found = {}
+    ways["spawn"]()  # loads what is loaded once
+    actions_of.build_actions = with_fifo
+    importlib.import_module(pidwait.__name__ + "._probe").forget()
+    os.mkfifo(fifo)
+    try:
+        for name, start in ways.items():
+            opener = subprocess.Popen(["sh", "-c", 'sleep 1; : > "$0"', fifo])
+            found[name] = longest_stop(threading.Thread(target=start)) * 1000
+            opener.wait()
+    finally:
+        os.unlink(fifo)
+    return found
+
+
+def longest_stop(worker):
+    """Run the thread; return the longest time, in seconds, in which this one could not run."""
+    # Count from before start(), which returns only when the worker gives the GIL back.
+    longest, last, alive = 0.0, time.perf_counter(), True
+    worker.start()
+    while alive:
+        alive = worker.is_alive()
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+        time.sleep(0.001)
+    worker.join()
+    return longest
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    print(json.dumps(measure(**options) if options else stall()))
