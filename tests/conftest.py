@@ -5,14 +5,13 @@ import importlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 
 import pytest
 
 try:
-    # Some builds of libffi keep a file open from the first import on, which is
-    # no leak of ours.
+    # Some builds of libffi keep a file open from the first import on. That is
+    # not our leak.
     import ctypes  # noqa: F401
 except ImportError:
     pass
@@ -32,19 +31,24 @@ from .processes import (
 if os.environ.get("KQUEUE_STANDIN"):
     from . import kqueue
 
-_probe = sys.modules[pidwait.__name__ + "._probe"]
+_probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
+libc_spawn = importlib.import_module(pidwait.__name__ + "._ffi.libc_spawn")
 
-# In the background of a shell it is ignored, which children inherit.
+# A shell has its background jobs ignore SIGINT and SIGQUIT, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if not WINDOWS:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # PyPy would not say that it is ignored
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
 NOT_ON_WINDOWS = (
-    "posix_spawn spawn_failures engine later_policies targets raising_owners forks highfds "
-    "handlers green interpreter_end watching_interrupted"
+    "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
+    "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
+    "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family "
+    "run_as_gnu run_signals run_tree"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
@@ -52,7 +56,7 @@ collect_ignore = (
     else ["test_windows.py", "test_win32_set.py"]
 )
 
-# How this kind of system waits, by which call, and the module with the interpreter's own.
+# This system's event backend, the call it needs, and the module in which Python may have it.
 EVENT, CALL, OWN = (
     ("win32", "WaitForMultipleObjects", "winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
 )
@@ -68,16 +72,17 @@ VARIANTS = {
 
 CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
 CHDIR = "posix_spawn_file_actions_addchdir_np"
-# What a library lacks: id: (names that it has not got, flags that it does not know)
+# C libraries: id: (functions that the library lacks, flags of posix_spawn that it refuses)
 LIBRARIES = {
     "new": ((), 0),
     "before closefrom": ((CLOSEFROM,), 0),
     "before chdir": ((CLOSEFROM, CHDIR), 0),
     "before setsid": ((CLOSEFROM, CHDIR), 0x80),
     "without posix_spawn": (("posix_spawn",), 0),
+    "as on macOS": ((CLOSEFROM,), 0),
 }
 
-# With this set, the suite runs on the stand-in for the kqueues of those systems: see kqueue.
+# Names of systems: the suite then runs on the stand-in for their kqueue, see tests/kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
 not_on_kqueue = pytest.mark.skipif(bool(STANDIN), reason="kqueue has no fd for each process")
 if STANDIN:
@@ -137,7 +142,7 @@ def variant(request, use_variant):
 
 @pytest.fixture(params=["pidfd-ctypes", "polling"])
 def either(request, use_variant):
-    """By events, and by looking again and again: Linux."""
+    """On Linux: the test runs once with pidfds and once with polling."""
     use_variant(request.param)
     return request.param.partition("-")[0]
 
@@ -148,14 +153,14 @@ def backend(variant):
 
 
 def open_fds():
-    # That of the folder itself is not open any more.
+    # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
 
 
 def open_handles():
-    """Those of the kinds that the package opens: each lock of Python's is a handle, too.
+    """The open handles of processes and events; Python's locks are handles, too.
 
-    They are asked one by one: Wine's GetProcessHandleCount says 0.
+    Every number is tried, as Wine's GetProcessHandleCount says 0.
     """
     found, last, handle = [], 0, 0
     while handle - last < 4 * 256:
@@ -177,18 +182,19 @@ def kind_of(handle):
 
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """No test leaves an open file descriptor, or a child."""
+    """Fail each test that leaves an open file descriptor or a child."""
     if WINDOWS:
-        # A Popen's handle is open until the Popen goes. Tests of ours look for themselves.
+        # A Popen keeps its handle until it is collected. Tests of handles check by themselves.
         yield
         return
     before = open_fds()
     yield
-    # The thread of watch() closes its set after it has told of the last exit.
+    # The thread of watch() closes its set after it has reported the last exit.
     name = pidwait.__name__ + ".watching"
     eventually(lambda: name not in [thread.name for thread in threading.enumerate()])
-    if open_fds() != before:
-        gc.collect()
+    for _ in range(3):  # PyPy collects some of them only in the second round
+        if open_fds() != before:
+            gc.collect()
     assert open_fds() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -239,7 +245,7 @@ def keeper():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The answers of posix_spawn: the pid, None for what it can't do, or the error's class."""
+    """What each try to use posix_spawn gave: a pid, None if it can't do it, or an error's class."""
     answers = []
     core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
     start = core.start
@@ -283,9 +289,9 @@ def binding(request, monkeypatch):
 
 @pytest.fixture
 def hide(monkeypatch):
-    """Make the system's library one that lacks some of its functions and flags.
+    """hide(names, flags) makes the C library look as if it lacked functions and flags.
 
-    The limit of file descriptors is what systems with such a library have.
+    The limit of file descriptors becomes the usual one of systems with such a library.
     """
     import resource
 
@@ -318,4 +324,16 @@ def hide(monkeypatch):
 @pytest.fixture(params=sorted(LIBRARIES))
 def library(request, binding, hide):
     hide(*LIBRARIES[request.param])
+    if request.param == "as on macOS":  # hides the same
+        request.getfixturevalue("cloexec_default")
     return request.param
+
+
+@pytest.fixture
+def cloexec_default(hide, monkeypatch):
+    from .cloexec_default import FLAG, StandIn
+
+    hide([CLOSEFROM])
+    monkeypatch.setattr(libc_spawn, "CLOEXEC_DEFAULT", FLAG)
+    functions = StandIn(calls.get).functions()
+    calls._resolved.update((name, (function, "a stand-in")) for name, function in functions.items())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Real processes for the tests."""
 
+import importlib.util
 import os
 import shlex
 import signal
@@ -23,6 +24,18 @@ def not_on_windows(reason):
     return pytest.mark.skipif(WINDOWS, reason="Windows has no " + reason)
 
 
+def skip_module_without(*names):
+    """Look for the packages without importing them: once imported, eventlet warns of forks."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(name + " is not installed", allow_module_level=True)
+
+
+# A command on a busy machine may not be ready when its time is up: it is tried again with the
+# times multiplied by these.
+FACTORS = 1, 4, 16
+
+
 def sleeping(seconds):
     if WINDOWS:
         return PYTHON + ("-c", "import time; time.sleep(%s)" % seconds)
@@ -39,13 +52,13 @@ def exiting(code, after=0.0):
 
 
 def exiting_when_told(code):
-    """As exiting(), at the end of its stdin."""
+    """A command that exits like that of exiting(), once its stdin is closed."""
     if WINDOWS:
         return PYTHON + ("-c", "import os; os.read(0, 1); os._exit(%d)" % code)
     return "sh", "-c", "read line; " + exiting(code)[2]
 
 
-# Its main thread is a zombie, the process runs on, till its stdin ends.
+# Its main thread becomes a zombie, while the process runs on until its stdin is closed.
 MAIN_THREAD_ENDS = """if True:
     import ctypes, os, threading
     def rest():
@@ -57,14 +70,14 @@ MAIN_THREAD_ENDS = """if True:
 
 
 def codes(*codes):
-    """Those of the exit codes that this system has: Windows none for signals."""
+    """Those of the exit codes that are possible here: Windows has none for signals."""
     return [code for code in codes if code >= 0 or not WINDOWS]
 
 
 def state(pid):
-    """The state letter in /proc, and None where there is no such process.
+    """The state letter in /proc, or None if there is no such process.
 
-    On Windows Z for who has exited but is still known, through somebody's handle.
+    On Windows: Z for a process that has exited, but to which somebody still has a handle.
     """
     if WINDOWS:
         return windows_state(pid)
@@ -89,7 +102,7 @@ def windows_state(pid):
 
 
 def eventually(condition):
-    """Wait for what is bound to come; pytest's time limit is the end of it."""
+    """Wait until the condition holds; if it never does, pytest's time limit ends the test."""
     while not condition():
         time.sleep(0.001)
 
@@ -99,7 +112,7 @@ def become_zombie(pid):
 
 
 def become_gone(pid):
-    # A moment after the last handle has been closed.
+    # On Windows: a moment after the last handle has been closed.
     eventually(lambda: state(pid) is None)
 
 
@@ -131,9 +144,9 @@ def held_by_a_thread_that_is_not_here():
 
 
 def patience_with_wine():
-    """Start a process again if it failed with ERROR_INTERNAL_ERROR: Wine 8 does, once in a while.
+    """Try CreateProcess again after ERROR_INTERNAL_ERROR, which Wine 8 returns now and then.
 
-    That is CreateProcess's own error, seen under load, whatever is started.
+    It was seen under load, whatever was started.
     """
     import _winapi
 
@@ -231,7 +244,7 @@ class Keeper:
         return self._ask("reap %d" % pid)
 
     def reap_soon(self, pid):
-        """Have it reaped as soon as it exits; reaped() takes the answer."""
+        """Have it reaped as soon as it exits; reaped() returns the answer."""
         self.tell("reap %d" % pid)
 
     def reaped(self):
@@ -262,7 +275,7 @@ HERD = 8 if WINDOWS else 30
 
 
 class Herd:
-    """Children that are forks: cheap, and they end when told, or by themselves."""
+    """Cheap children, made by fork(): each exits after a time, if nobody kills it before."""
 
     def __init__(self):
         self.pids = []

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A pytest plugin: fails the run that skips more tests than skips.ini grants its environment."""
+"""A pytest plugin: tells at the end what was skipped, and why, the most frequent reason first.
 
+In a tox environment it fails the run that skips more tests than skips.ini grants it.
+"""
+
+import collections
 import configparser
 import os
 from pathlib import Path
@@ -15,15 +19,12 @@ def granted(env):
 def reason(report):
     if hasattr(report, "wasxfail"):
         return "xfail: " + report.wasxfail
-    if isinstance(report.longrepr, tuple):
-        return report.longrepr[2]
-    return str(report.longrepr)
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text[len("Skipped: ") :] if text.startswith("Skipped: ") else text
 
 
-class Counter:
-    def __init__(self, env):
-        self.env = env
-        self.granted = granted(env)
+class Skips:
+    def __init__(self):
         self.reports = []
 
     def pytest_runtest_logreport(self, report):
@@ -31,6 +32,20 @@ class Counter:
             self.reports.append(report)
 
     pytest_collectreport = pytest_runtest_logreport
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.reports:
+            terminalreporter.section("skipped, and why")
+        # tests.matrix.everything reads these lines.
+        for text, count in collections.Counter(map(reason, self.reports)).most_common():
+            terminalreporter.line("SKIPPED [{}] {}".format(count, text))
+
+
+class Granted:
+    def __init__(self, env, skips):
+        self.env = env
+        self.granted = granted(env)
+        self.reports = skips.reports
 
     def pytest_sessionfinish(self, session):
         if len(self.reports) > self.granted and session.exitstatus == 0:
@@ -50,6 +65,10 @@ class Counter:
 
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        return
+    skips = Skips()
+    config.pluginmanager.register(skips)
     env = os.environ.get("TOX_ENV_NAME")
-    if env and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Counter(env))
+    if env:
+        config.pluginmanager.register(Granted(env, skips))

@@ -80,7 +80,7 @@ def test_polling_looks_after_the_deadline(clock):
 
     def look():
         looks.append(clock.now)
-        clock.now += 0.03  # a look that ends after the deadline may have begun before
+        clock.now += 0.03  # a look may begin before the deadline and end after it
         return False
 
     assert not polling.poll(look, deadline.Deadline(0.1))
@@ -95,7 +95,7 @@ def test_polling_looks_once_without_time(clock):
     assert len(looks) == 1 and clock.slept == []
 
 
-def test_polling_ends_when_it_sees(clock):
+def test_polling_ends_once_a_look_is_true(clock):
     answers = iter([False, False, True])
     assert polling.poll(lambda: next(answers), deadline.Deadline(None))
     assert clock.slept == [0.0001, 0.0002]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many at once: what comes between the exit of a process and its report."""
+"""Many at once: what can happen between the exit of a process and its report."""
 
 import errno
 import importlib
@@ -27,11 +27,11 @@ ROOMS = "_engine _combined _kinds _targets _waitset pidfd_set polling_set _highf
 FILES = tuple(name + ".py" for name in ROOMS.split())
 
 
-# An owner's code runs without a lock of ours
+# No lock of ours is held while an owner's code runs
 
 
 class Blocking:
-    """As a Popen; inside one of its names it blocks until it is let go."""
+    """Like a Popen, but one of its attributes blocks until the test releases it."""
 
     _waitpid_lock = threading.Lock()
 
@@ -93,7 +93,7 @@ def test_owner_that_blocks_while_it_is_added(either, start_told, sleeper):
 
 
 def test_child_that_a_thread_reaps_while_its_signal_handler_uses_the_set(either, sleeper):
-    """AB-BA: it holds the Child, and wants the set; who settles holds the set, wants the Child."""
+    """AB-BA: one thread holds the Child and wants the set, one holds the set, wants the Child."""
     child = pidwait.spawn(exiting(3))
     become_zombie(child.pid)
     with pidwait.WaitSet([child, sleeper]) as waiting:
@@ -113,7 +113,7 @@ def test_child_that_a_thread_reaps_while_its_signal_handler_uses_the_set(either,
 
 
 class Told:
-    """As a Process, which confirms and settles."""
+    """Like a Process, which the set asks whether it has exited."""
 
     backend = "other"
     exitcode = 7
@@ -127,16 +127,16 @@ class Told:
 
 @pytest.fixture
 def locks():
-    """Given back: a trace can raise where no signal handler does, at the end of a ``with``."""
+    """Make the lock new: a trace, unlike a handler, can raise at a ``with``'s end and keep it."""
     yield
     module("_highfds").raised._start()
 
 
-@pytest.mark.timeout(300)  # each line is another set
+@pytest.mark.timeout(300)  # a new set for each line
 @pytest.mark.parametrize("kind", [int, Told], ids=["pid", "object"])
 @pytest.mark.parametrize("method", ["add", "discard"])
 def test_interrupted_at_any_line(either, locks, start, kind, method):
-    """It has happened or not; doing it again works, and the exit is reported once."""
+    """The change has happened or not; it can be made again, and the exit is reported once."""
     child = start(*exiting(7))
     become_zombie(child.pid)
     proc = kind(child.pid)
@@ -160,12 +160,36 @@ def test_interrupted_at_any_line(either, locks, start, kind, method):
     assert number > 20
 
 
-# What only the reaping tells
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", [int, Told], ids=["pid", "object"])
+def test_wait_interrupted_at_any_line(either, locks, start, kind):
+    """The exit is reported by that wait or by the next one."""
+    child = start(*exiting(7))
+    become_zombie(child.pid)
+    proc = kind(child.pid)
+    number, reached = 0, True
+    while reached:
+        number += 1
+        with pidwait.WaitSet([proc]) as waiting:
+            exits = []
+            try:
+                with at_line(number, faults.interrupt, FILES) as line:
+                    exits += waiting.wait(20)
+            except KeyboardInterrupt:
+                assert list(waiting) == [proc], line.where
+                exits += waiting.wait(20)
+            assert exits == [(proc, 7)], line.where
+            assert waiting.wait(0) == [] and len(waiting) == 0, line.where
+        reached = line.reached
+    assert number > 20
+
+
+# Exit codes that only the reaping tells
 
 
 @pytest.fixture
 def hidden(use_variant, monkeypatch, keeper):
-    """A zombie, not our child, into which nobody may look; its code is 5."""
+    """A zombie that is not our child; its code, 5, can't be read in /proc."""
     use_variant("pidfd-ctypes")
     monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: None)
     pid = keeper.start(*exiting(5))
@@ -181,7 +205,7 @@ def test_time_is_up_before_the_reaping(hidden):
 
 
 def test_fileno_while_only_the_reaping_tells(hidden):
-    """It is told within the grace, by a timer, though nobody reaps."""
+    """A timer makes the fd readable at the end of the grace, though nobody reaps."""
     with pidwait.WaitSet([hidden.pid]) as waiting:
         waiting.fileno()
         assert turns_until(waiting, [(hidden.pid, None)]) < 10
@@ -202,7 +226,7 @@ def test_reaping_within_the_grace(hidden, monkeypatch):
 
 
 def test_reaping_within_the_grace_of_somebodys_loop(hidden, monkeypatch):
-    """Its wait(0) leaves the exit to the timer, which goes off when the time is up."""
+    """The loop's wait(0) leaves the exit to the timer, which goes off after the grace."""
     if not faults.kernel_tells():
         pytest.skip("before Linux 6.15 the reaping tells no code")
     monkeypatch.setattr(pidfd_set, "GRACE", 50.0)
@@ -225,7 +249,7 @@ def slow_looks(monkeypatch):
 
 
 def test_fileno_with_a_member_that_is_polled(use_variant, start_told, sleeper, slow_looks):
-    """Whoever polls it is not woken again before the next look."""
+    """A program that polls the fileno is not woken before the next look is due."""
     use_variant("polling")
     with pidwait.WaitSet([sleeper.pid]) as waiting:
         waiting.fileno()
@@ -236,7 +260,7 @@ def test_fileno_with_a_member_that_is_polled(use_variant, start_told, sleeper, s
 
 
 def refuse(monkeypatch, name, when=lambda *arguments: True, error=None):
-    """From now on a call of the system's is forbidden."""
+    """Forbid a system call from now on."""
     own, via = calls.resolve(name)
 
     def refused(*arguments, **keywords):
@@ -250,7 +274,7 @@ def refuse(monkeypatch, name, when=lambda *arguments: True, error=None):
 def test_fileno_with_a_later_member_that_is_polled(
     use_variant, start_told, slow_looks, monkeypatch
 ):
-    """There was no file descriptor for its pidfd; none is needed to have it looked at."""
+    """There is no file descriptor for its pidfd; to poll it needs none."""
     use_variant("pidfd-ctypes")
     child = start_told(3)
     with pidwait.WaitSet() as waiting:
@@ -283,12 +307,12 @@ def test_looks_while_idle_are_few(use_variant, sleeper, monkeypatch):
         assert looks <= 10 * 30
 
 
-# A pid that is given out again
+# A pid that the system gives out again
 
 
 @pytest.fixture
 def numbers(use_variant, monkeypatch):
-    """numbers[pid] is the process that has a pid by now."""
+    """numbers[pid] is the pid of the process that pidfd_open(pid) opens instead."""
     use_variant("pidfd-ctypes")
     numbers = {}
     own, via = calls.resolve("pidfd_open")
@@ -302,7 +326,7 @@ def numbers(use_variant, monkeypatch):
 
 @pytest.mark.parametrize("is_seen", [False, True], ids=["not seen", "seen"])
 def test_set_that_is_given_a_pid_again(numbers, start_told, is_seen):
-    """It waits for the new process, besides, and reports both."""
+    """It waits for the new process as well as for the old one, and reports both."""
     pid, first, second = gone_pid(), start_told(1), start_told(2)
     numbers[pid] = first.pid
     with pidwait.WaitSet([pid]) as waiting:
@@ -310,9 +334,9 @@ def test_set_that_is_given_a_pid_again(numbers, start_told, is_seen):
         assert len(waiting) == 1
         first.stdin.close()
         become_zombie(first.pid)
-        waiting.add(pid)  # it is still the same one, a zombie
+        waiting.add(pid)  # still the same process, a zombie
         assert len(waiting) == 1
-        if is_seen:  # another thread has seen the exit, and not taken it
+        if is_seen:  # another thread has seen the exit, but not reported it yet
             waiting._engine.sets.best.sleep(0)
         numbers[pid] = second.pid
         waiting.add(pid)
@@ -337,7 +361,7 @@ def test_discard_of_a_pid_that_two_processes_had(numbers, start_told):
 
 
 def test_watch_of_a_pid_that_is_given_out_again(numbers, start_told):
-    """While the thread is in a callback the exit of the first has not been reported."""
+    """While the thread runs a callback, the first process's exit has not been reported yet."""
     pid, first, second, other = gone_pid(), start_told(1), start_told(2), start_told(9)
     numbers[pid] = first.pid
     told, entered, released = queue.Queue(), threading.Event(), threading.Event()

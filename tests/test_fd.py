@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""File descriptors that have an owner from the first moment."""
+"""File descriptors that have an owner from the moment they are opened."""
 
+import ast
 import functools
 import importlib
 import itertools
@@ -13,8 +14,49 @@ import pytest
 
 from . import pidwait
 from .processes import not_on_windows
+from .test_waitset import is_readable
 
+timers = importlib.import_module(pidwait.__name__ + "._backends.timers")
 fd = importlib.import_module(pidwait.__name__ + "._fd")
+
+
+@not_on_windows("timers")
+def test_timer_of_a_set(use_variant):
+    use_variant("pidfd-ctypes")
+    timer = timers.open_timer()
+    try:
+        timer.set(50)
+        assert not is_readable(timer, 0) and left(timer) != (0, 0)
+        timer.set(None)
+        assert left(timer) == (0, 0)
+        for at_once in 0, -1, 1e-12:
+            timer.set(at_once)
+            assert is_readable(timer, 20)
+            timer.set(50)
+            assert not is_readable(timer, 0)
+    finally:
+        timer.close()
+
+
+def left(timer):
+    with open("/proc/self/fdinfo/%d" % timer.fileno()) as file:
+        return next(ast.literal_eval(line[10:]) for line in file if line.startswith("it_value:"))
+
+
+@not_on_windows("timers")
+def test_timer_that_does_not_go_off(monkeypatch):
+    monkeypatch.setattr(timers, "poll", lambda fd, mask, deadline: 0)
+    with pytest.raises(OSError, match="does not go off"):
+        timers.check()
+
+
+@not_on_windows("timers")
+def test_timer_that_goes_off_late(use_variant, monkeypatch):
+    """On a busy machine, say; the check waits for it."""
+    use_variant("pidfd-ctypes")
+    set_timer = timers.TimerFd.set
+    monkeypatch.setattr(timers.TimerFd, "set", lambda timer, seconds: set_timer(timer, 0.05))
+    timers.check()
 
 
 class Stop(Exception):
@@ -26,11 +68,11 @@ def stop(*args):
 
 
 def interrupted():
-    """What gives the fd of a file, after a signal whose handler can't run yet: all is C."""
+    """An iterator that opens a file, then has a signal come: all in C, so the handler waits."""
     steps = itertools.chain(
         map(os.open, [os.devnull], [os.O_RDONLY]),
         map(signal.setitimer, [signal.ITIMER_REAL], [1e-6]),
-        map(sum, [range(200000)]),  # takes its time
+        map(sum, [range(200000)]),  # long enough for the timer to go off
     )
     return filter(functools.partial(operator.contains, range(3, 1000)), steps)
 
@@ -38,7 +80,7 @@ def interrupted():
 @not_on_windows("setitimer")
 @pytest.mark.skipif(platform.python_implementation() == "PyPy", reason="PyPy interprets map")
 def test_interrupted():
-    """See conftest.nothing_left."""
+    """The file is closed: conftest.nothing_left checks that."""
     before = signal.signal(signal.SIGALRM, stop)
     try:
         with pytest.raises(Stop):

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables, and that both adapters make the same functions of them."""
+"""The tables of calls, and that both adapters make the same functions from them."""
 
+import ast
 import errno
 import importlib
 import os
+import runpy
 import signal
+import struct
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +20,8 @@ from .processes import exiting, not_on_windows, run_python
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+
+CLD_KILLED = 2
 
 
 @pytest.fixture(params=["ctypes", "cffi"])
@@ -56,7 +63,35 @@ def test_unknown_architecture_is_no_guess(machine, word):
         linux.offset(machine, "", word)
 
 
-def test_another_system_has_none(monkeypatch):
+@not_on_windows("numbers to compare them with")
+def test_numbers_are_the_interpreters():
+    names = "P_ALL P_PID P_PIDFD WNOHANG WEXITED WNOWAIT CLD_EXITED"
+    found = {name: getattr(os, name) for name in names.split() if hasattr(os, name)}
+    assert found == {name: getattr(linux, name) for name in found}
+    assert linux.CLOCK_MONOTONIC == time.CLOCK_MONOTONIC
+
+
+@not_on_windows("uname")
+@pytest.mark.parametrize(
+    "maxsize, machine, layout",
+    [
+        # offsets of code, pid, status: asm-generic/siginfo.h, and MIPS' own
+        (2**63 - 1, "x86_64", (8, 16, 24)),
+        (2**63 - 1, "mips64", (4, 16, 24)),
+        (2**31 - 1, "armv7l", (8, 12, 20)),
+        (2**31 - 1, "x86_64", (8, 12, 20)),  # on a 64-bit kernel
+        (2**31 - 1, "mips", (4, 12, 20)),
+    ],
+)
+def test_layout_of_siginfo(monkeypatch, maxsize, machine, layout):
+    monkeypatch.setattr(sys, "maxsize", maxsize)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
+    there = runpy.run_path(linux.__file__)
+    assert layout == tuple(there["SIGINFO_" + name] for name in ("CODE", "PID", "STATUS"))
+    assert maxsize.bit_length() == there["WORD"] * 8 - 1
+
+
+def test_system_call_numbers_are_for_linux_alone(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(LookupError, match="not Linux"):
         linux.number("pidfd_open")
@@ -87,10 +122,20 @@ def test_system_call_errors(adapter):
     assert caught.value.strerror == os.strerror(errno.EINVAL)
 
 
+@not_on_windows("system calls to call")
+def test_arguments_that_are_not_given_are_0(monkeypatch):
+    """Flags above all: pidfd_send_signal(2) refuses those it does not know, and obeys the rest."""
+    monkeypatch.setattr(linux, "number", lambda name: 434)
+    binding = SimpleNamespace(function=lambda name, prototype: lambda *arguments: arguments)
+    call = calls._syscall(binding, "pidfd_open")
+    assert call(5) == (434, 5, 0, 0, 0)
+    assert call(5, 6, 7, 8) == (434, 5, 6, 7, 8)
+
+
 @not_on_windows("waitid")
 @pytest.mark.parametrize(
     "code, expected",
-    [(0, (linux.CLD_EXITED, 0)), (7, (linux.CLD_EXITED, 7)), (-9, (linux.CLD_KILLED, 9))],
+    [(0, (linux.CLD_EXITED, 0)), (7, (linux.CLD_EXITED, 7)), (-9, (CLD_KILLED, 9))],
 )
 def test_waitid(adapter, start, code, expected):
     waitid = calls._waitid(adapter, "waitid")
@@ -108,6 +153,60 @@ def test_waitid_with_nothing_to_tell(adapter, sleeper):
     assert waitid(linux.P_PID, sleeper.pid, linux.WEXITED | linux.WNOHANG) is None
 
 
+@not_on_windows("timers")
+def test_timer(adapter):
+    create = calls._timerfd_create(adapter, "timerfd_create")
+    settime = calls._timerfd_settime(adapter, "timerfd_settime")
+    fd = create(linux.CLOCK_MONOTONIC)
+    try:
+        assert not os.get_inheritable(fd)
+        settime(fd, initial=50.5)
+        first, interval = timer(fd)
+        assert 50 < sum(first) <= 50.5 and interval == (0, 0)
+        settime(fd, initial=1.5e-7)
+        with open(fd, "rb", closefd=False) as file:
+            assert file.read(8) == struct.pack("=Q", 1)  # the timer has gone off once
+        settime(fd, initial=50)
+        settime(fd, initial=0)
+        assert timer(fd) == ((0, 0), (0, 0))
+    finally:
+        os.close(fd)
+
+
+def timer(fd):
+    """The time left and the interval, each as seconds and a fraction of a second."""
+    with open("/proc/self/fdinfo/%d" % fd) as file:
+        info = dict(line.split(": ", 1) for line in file if ": (" in line)
+    pairs = (ast.literal_eval(info[name]) for name in ("it_value", "it_interval"))
+    return tuple((seconds, rest / 1e9) for seconds, rest in pairs)
+
+
+def test_strings_end_with_null(adapter):
+    strings = memory = adapter.strings([b"a", b"b"])
+    if adapter.name == "cffi":  # a void * of cffi can't be indexed
+        strings = adapter._ffi.cast("char **", memory)
+    assert [bool(strings[number]) for number in range(3)] == [True, True, False]
+
+
+@not_on_windows("ioctl, nor epoll")
+@pytest.mark.parametrize("name", ["ioctl", "epoll"])
+def test_call_that_somebody_has_taken_away(monkeypatch, name):
+    """As gevent deletes select.epoll: no other module has it."""
+    module = importlib.import_module(calls._CALLS[name][0])
+    monkeypatch.delattr(module, name)
+    monkeypatch.setattr(calls, "_resolved", {})
+    with pytest.raises(OSError, match="the module %s has no %s" % (module.__name__, name)) as error:
+        calls.get(name)
+    assert error.value.errno == errno.ENOSYS
+
+
+def test_integers_of_a_structure():
+    buffer = bytearray(struct.pack("=bhiq", -1, -2, -3, -(2**40)))
+    for offset, size, value in ((0, 1, -1), (1, 2, -2), (3, 4, -3), (7, 8, -(2**40))):
+        assert calls.integer(buffer, offset, size) == value
+    assert calls.integer(buffer, 3) == -3
+
+
 def test_function_that_is_not_there(adapter):
     with pytest.raises(ImportError, match="no such_function"):
         adapter.function("such_function", ("int", "int"))
@@ -115,7 +214,7 @@ def test_function_that_is_not_there(adapter):
 
 @not_on_windows("system calls to call")
 def test_prototypes_stay_our_own():
-    """Another user of libc in this process sees nothing of ours."""
+    """Other users of libc in this process don't get our prototypes."""
     ctypes = pytest.importorskip("ctypes")
     calls._syscall(ffi.load("ctypes"), "pidfd_open")
     theirs = ctypes.CDLL(None).syscall
@@ -149,7 +248,7 @@ BROKEN = """if True:
 @not_on_windows("fork")
 @pytest.mark.parametrize("error", ["ImportError", "OSError", "MemoryError", "SystemError"])
 def test_ctypes_that_does_not_load(error):
-    """cffi takes over; without it, polling."""
+    """cffi takes over; without cffi, we poll."""
     code = BROKEN.format(error=error, package=pidwait.__name__)
     done = run_python(code, "-", "ctypes,_ctypes")
     if ffi.missing("cffi") is None:

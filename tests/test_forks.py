@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Copies in a forked child, whose locks are held by threads that only the parent has."""
+"""Copies in a forked child, whose locks are held by threads that exist only in the parent."""
 
 import importlib
 import os
+import signal
 import traceback
 
 import pytest
@@ -16,11 +17,13 @@ _targets = importlib.import_module(pidwait.__name__ + "._targets")
 
 
 def in_a_fork(function):
-    """Whether it returns, in a forked child."""
+    """Call the function in a forked child; return whether it ended without an exception."""
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(40)  # ends what would hang
             function()
             status = 0
         except BaseException:
@@ -41,12 +44,11 @@ def child():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_child_that_a_thread_was_reaping(either, child, way):
-    """Held is what nobody lets go of in the forked child."""
+    """The lock for the reaping stays held in the forked child, where no thread releases it."""
     become_zombie(child.pid)
-    child._reaper["is"] = None
+    child._reaper["is"] = (0,)
 
     def wait():
-        child._guard._lock = held_by_a_thread_that_is_not_here()
         assert way(child) == 3
         assert not child.reaped
         child.close()
@@ -65,14 +67,14 @@ def test_child_in_a_fork_is_not_waited_for_by_the_end_of_a_block_for_ever(either
 
 @pytest.mark.parametrize("way", WAYS)
 def test_popen_whose_lock_was_held(either, start, way, monkeypatch):
-    """Nobody in the forked child lets go of it, so there is no use in patience."""
+    """Nobody in the forked child releases it, so it is no use to wait for that."""
     monkeypatch.setattr(_targets, "_PATIENCE", 1000.0)
     popen = start(*exiting(3))
     become_zombie(popen.pid)
     popen._waitpid_lock.acquire()
 
     def wait():
-        # /proc shows the status only to those who may see it.
+        # Some users may not see the status in /proc.
         assert way(popen) in ((3,) if os.getuid() == 0 else (3, None))
 
     try:
@@ -81,8 +83,48 @@ def test_popen_whose_lock_was_held(either, start, way, monkeypatch):
         popen._waitpid_lock.release()
 
 
+@pytest.mark.parametrize("method", ["add", "discard"])
+def test_set_that_is_first_changed_in_a_fork(either, start_told, method):
+    """A thread of the parent holds its lock, and the parent's epoll has to stay unchanged."""
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+
+        def change():
+            waiting._engine._lock = held_by_a_thread_that_is_not_here()
+            getattr(waiting, method)(child.pid)
+            assert len(waiting) == (method == "add")
+            waiting.close()
+
+        assert in_a_fork(change)
+        child.stdin.close()
+        assert waiting.wait(20) == [(child.pid, 3)]
+
+
+def test_set_that_is_only_closed_in_a_fork(either, sleeper):
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+
+        def close():
+            waiting._engine._lock = held_by_a_thread_that_is_not_here()
+            waiting.close()
+
+        assert in_a_fork(close)
+        assert len(waiting) == 1
+
+
+@pytest.mark.parametrize("use", [lambda waiting: waiting.wait(0), lambda waiting: waiting.fileno()])
+def test_set_that_is_first_used_in_a_fork(either, sleeper, use):
+    """From then on the copy belongs to the forked child."""
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+
+        def in_the_child():
+            use(waiting)
+            assert waiting._pid == waiting._engine.pid == os.getpid()
+
+        assert in_a_fork(in_the_child)
+
+
 def test_popen_of_the_forked_child(either, start):
-    """It is the forked child's own, and reaped as ever."""
+    """A Popen that the forked child has started is reaped as usual."""
 
     def wait():
         popen = start(*exiting(4))

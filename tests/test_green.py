@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Interpreters whose select module has been cut down, as gevent and eventlet do."""
+"""Programs in which names of the select module are missing, as with gevent and eventlet."""
 
 import pytest
 
@@ -68,17 +68,3 @@ def test_names_that_are_missing(names):
 @pytest.mark.parametrize("names", NAMES, ids="-".join)
 def test_names_that_vanish_after_the_first_use(names):
     assert len(run(ALL + LATER + "used()\n", names)) == 2
-
-
-GEVENT = """import gevent.monkey
-gevent.monkey.patch_all({how})
-import subprocess
-Popen = subprocess.Popen
-"""
-
-
-def test_gevent():
-    pytest.importorskip("gevent", reason="gevent is not installed")
-    for how in "", "select=False":
-        (backend,) = run(GEVENT.replace("{how}", how) + ALL + "used()\n")
-        assert backend in ("pidfd", "polling")

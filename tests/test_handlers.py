@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Signal handlers that raise what a system call could, as an alarm's TimeoutError."""
+"""Signal handlers that raise what a system call could raise, such as an alarm's TimeoutError."""
 
 import errno
+import importlib
 import os
 import signal
 
 import pytest
 
-from . import pidwait
+from . import faults, pidwait
 from .faults import at_line
 from .processes import become_zombie, exiting, not_on_windows
+
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 
 pytestmark = not_on_windows("alarms")
 
 
 @pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
 def alarm(request):
-    """alarm() has SIGALRM's handler raise, again and again until stop()."""
+    """alarm() makes SIGALRM's handler raise once, a moment later."""
 
     def handler(*arguments):
+        stop()  # on a busy machine the next one could come before the test has caught this one
         alarm.calls += 1
-        raise request.param
+        # A new exception: its traceback, and all that the frames hold, must not outlive the test.
+        raise type(request.param)(*request.param.args)
 
     def alarm():
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
@@ -28,7 +34,7 @@ def alarm(request):
     alarm.calls = 0
 
     old = signal.signal(signal.SIGALRM, handler)
-    # Again, for an interpreter that misses the first one, just before the system call.
+    # The alarm repeats, in case the interpreter misses the first just before the system call.
     yield alarm
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, old)
@@ -46,6 +52,22 @@ def test_wait(variant, sleeper, alarm, timeout):
     stop()
     assert not isinstance(raised.value, pidwait.TimeoutExpired)
     assert alarm.calls == 1
+
+
+def test_wait_for_a_code_that_only_the_reaping_tells(use_variant, keeper, alarm, monkeypatch):
+    """The grace for the code is a sleep, too, which a handler can interrupt."""
+    use_variant("pidfd-ctypes")
+    if not faults.checks.works(pidfd.check_get_info):
+        pytest.skip("PIDFD_GET_INFO: %s" % faults.checks.ask(pidfd.check_get_info))
+    monkeypatch.setattr(pidfd, "GRACE", 60)
+    monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: None)
+    pid = keeper.start(*exiting(3))
+    become_zombie(pid)
+    alarm()
+    with pytest.raises(OSError, match="time is up|on purpose"):
+        pidwait.wait(pid, 60)
+    stop()
+    keeper.reap(pid)
 
 
 def test_wait_for_a_child(variant, alarm):
@@ -79,8 +101,9 @@ def test_set_goes_on(variant, backend, start, sleeper, alarm):
         assert waiting.wait() == [(child.pid, 3)]
 
 
+@pytest.mark.timeout(300)  # a new set for each line
 def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
-    """It waits on the set, and changes it, in the middle of another wait: each is told once."""
+    """It changes the set and waits on it amid another wait: each exit is reported once."""
     use_variant("pidfd-ctypes")
     number, reached = 0, True
     while reached:
@@ -109,3 +132,30 @@ def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
             os.waitpid(pid, 0)
             herd.pids.remove(pid)
     assert number > 50
+
+
+def test_error_while_a_child_is_reaped_without_waitid(herd):
+    """ECHILD of a signal handler does not mean that the child is gone."""
+    raised = None
+    exitcodes.without_waitid(PermissionError(), herd.fork(3, after=0), False)
+
+    def handler():
+        raise raised
+
+    number, reached = 0, True
+    while reached:
+        number += 1
+        raised, caught, code = ChildProcessError(errno.ECHILD, "on purpose"), None, None
+        pid = herd.fork(3, after=0)
+        become_zombie(pid)
+        try:
+            with at_line(number, handler, ["exitcodes.py"]) as line:
+                code = exitcodes.without_waitid(PermissionError(), pid, True)
+        except ChildProcessError as error:
+            caught = error
+        reached = line.reached
+        assert caught is (raised if reached else None), line.where
+        assert code == (None if reached else 3)
+        if caught is None:
+            herd.pids.remove(pid)
+    assert number > 5

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The soft limit of file descriptors, which is the whole process's."""
+"""The soft limit of file descriptors, which belongs to the whole process."""
 
+import errno
 import importlib
+import os
 import resource
+import sys
 
 import pytest
 
@@ -10,6 +13,7 @@ from . import pidwait
 from .processes import OnPurpose
 
 _highfds = importlib.import_module(pidwait.__name__ + "._highfds")
+_fd = importlib.import_module(pidwait.__name__ + "._fd")
 NOFILE = resource.RLIMIT_NOFILE
 
 
@@ -57,10 +61,71 @@ def test_limit_that_another_thread_sets_meanwhile(limits, soft):
     assert resource.getrlimit(NOFILE) == (soft, limits[1])
 
 
+def moved():
+    """The number to which a file descriptor is moved."""
+    file = _highfds.Raised()(lambda move: move(_fd.opened(os.open, os.devnull, os.O_RDONLY)))
+    try:
+        return file.fileno()
+    finally:
+        file.close()
+
+
+def test_those_below_the_soft_limit_are_left_free(limits):
+    assert moved() >= 100
+
+
+def test_half_of_the_fds_are_left_free_where_none_are_above_the_limit(limits):
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(NOFILE, (100, 100))
+        os._exit(moved())
+    assert 50 <= os.waitpid(pid, 0)[1] >> 8 < 100
+
+
+def test_limits_that_may_not_be_asked_for(limits, monkeypatch):
+    def forbidden(*arguments):
+        raise PermissionError(errno.EPERM, "a policy")
+
+    monkeypatch.setattr(resource, "getrlimit", forbidden)
+    assert moved() > 2
+
+
+def test_without_prlimit(limits, monkeypatch):
+    """As on PyPy."""
+    monkeypatch.delattr(resource, "prlimit", raising=False)
+    raised_while(lambda: None)
+    assert resource.getrlimit(NOFILE) == limits
+
+
+def test_fork_while_it_is_raised(limits):
+    """The first call in the child restores the limit, as a thread of the parent would have."""
+    raised, statuses = _highfds.Raised(), []
+
+    def inside(move):
+        pid = os.fork()
+        if pid == 0:
+            raised(lambda move: None)
+            os._exit(0 if resource.getrlimit(NOFILE) == limits else 1)
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    raised(inside)
+    assert statuses == [0]
+
+
+def test_import_that_fails_for_want_of_a_file_descriptor(limits, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    reader, writer = map(_fd.own, os.pipe())
+    writer.close()
+    with pytest.raises(OSError, match="fcntl") as caught:
+        _highfds.Raised()(lambda move: move(reader))
+    assert caught.value.errno == errno.EMFILE
+    assert reader.closed
+
+
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="PyPy has no prlimit(2)")
 @pytest.mark.parametrize("step", [1, 2])
 def test_limit_that_another_thread_sets_just_before_a_call(limits, monkeypatch, step):
-    """Before the first it is raised from there, before the second it is put back as it is."""
+    """Before the limit is raised, or before it is restored: the other thread's limit stays."""
     exchange, steps = _highfds._exchange, []
 
     def interposed(wanted):
@@ -76,7 +141,7 @@ def test_limit_that_another_thread_sets_just_before_a_call(limits, monkeypatch, 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="PyPy has no prlimit(2)")
 def test_limits_are_exchanged_in_one_call(limits, monkeypatch):
-    """Between getrlimit(2) and setrlimit(2) another thread's would be overwritten."""
+    """What another thread set between getrlimit(2) and setrlimit(2) would be overwritten."""
     monkeypatch.setattr(resource, "setrlimit", None)
     raised_while(lambda: None)
     monkeypatch.undo()

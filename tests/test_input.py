@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad input: an error of its own kind, which names the argument."""
+"""Bad input: an error of the right kind, which names the argument."""
 
 import decimal
 import fractions
@@ -103,7 +103,7 @@ def test_fd_that_is_no_pidfd():
     with open(os.devnull) as file:
         with pytest.raises(ValueError, match="^fd %d is not a pidfd" % file.fileno()):
             pidwait.Process.from_fd(file.fileno())
-        assert file.read() == ""  # it is still the caller's
+        assert file.read() == ""  # the file is still open, and the caller's
         fd = file.fileno()
     with pytest.raises(OSError):
         pidwait.Process.from_fd(fd)

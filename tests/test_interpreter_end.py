@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is still open when the interpreter ends: nothing is printed, but the warnings asked for."""
+"""Objects that are still open when the interpreter ends print only warnings that were asked for."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Policies that forbid a call after it has been used: all go on, by polling where need be."""
+"""Policies that forbid a call after it has been used: all waits go on, by polling if need be."""
 
 import errno
 import queue
@@ -7,13 +7,14 @@ import queue
 import pytest
 
 from . import pidwait
-from .processes import eventually, gone_pid
+from .conftest import open_fds
+from .processes import become_zombie, eventually, exiting, gone_pid
 from .test_engine import calls, module, refuse
 from .test_waitset import Waiter
 
 
 class Refusing:
-    """An epoll of which one call is forbidden by now."""
+    """An epoll with one forbidden method."""
 
     def __init__(self, epoll, name):
         self.epoll, self.name = epoll, name
@@ -90,8 +91,41 @@ def test_policy_that_comes_after_watch(use_variant, monkeypatch, start_told, nam
     assert told.get(timeout=20) == (second, 2)
 
 
+def test_pidfd_that_can_not_be_registered_is_closed(use_variant, monkeypatch, sleeper):
+    use_variant("pidfd-ctypes")
+    with pidwait.WaitSet() as waiting:
+        forbid(waiting, "register", monkeypatch)
+        before = open_fds()
+        waiting.add(sleeper.pid)
+        assert open_fds() == before
+
+
+def test_no_pidfd_is_left_open_for_those_that_are_polled(use_variant, monkeypatch, sleeper):
+    use_variant("pidfd-ctypes")
+    before = open_fds()
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        forbid(waiting, "poll", monkeypatch)
+        assert waiting.wait(0) == []
+        assert sleeper.pid in waiting and open_fds() == before
+
+
+def test_policy_that_comes_before_a_code_that_only_the_reaping_tells(
+    use_variant, monkeypatch, keeper
+):
+    """Then the set can't wait for the reaping any more."""
+    use_variant("pidfd-ctypes")
+    monkeypatch.setattr(module("_sources.exitcodes"), "from_zombie", lambda pid: None)
+    pid = keeper.start(*exiting(5))
+    become_zombie(pid)
+    with pidwait.WaitSet([pid]) as waiting:
+        forbid(waiting, "modify", monkeypatch)
+        ((found, code),) = waiting.wait(20)
+        assert found == pid and code in (5, None)
+    keeper.reap(pid)
+
+
 def test_policy_that_comes_before_an_interrupted_wait_goes_on(use_variant, monkeypatch, start_told):
-    """What an exception may have lost can't be armed again."""
+    """Events that an exception may have lost can't be armed again."""
     use_variant("pidfd-ctypes")
     child = start_told(1)
     with pidwait.WaitSet([child]) as waiting:

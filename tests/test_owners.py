@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who reaps: each kind of object ends with the code and its own bookkeeping right."""
+"""Owners: a wait for each kind ends with the right code and the owner's own bookkeeping right."""
 
 import multiprocessing
 import os
@@ -37,6 +37,18 @@ def test_popen_that_has_its_code(variant, start):
     assert pidwait.wait(child, 0) == 5
 
 
+@pytest.mark.parametrize("code", codes(0, 3, -9))
+def test_popen_that_has_exited(variant, start, code):
+    child = start(*exiting(code))
+    become_zombie(child.pid)
+    assert pidwait.wait(child) == code
+    assert child.returncode == code
+    other = start(*exiting(code))
+    become_zombie(other.pid)
+    assert pidwait.wait_procs([other]) == ([(other, code)], [])
+    assert other.returncode == code
+
+
 def test_popen_times_out(variant, sleeper):
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(sleeper, 0.01)
@@ -55,7 +67,7 @@ def test_popen_that_another_thread_waits_for(variant, start):
 
 @not_on_windows("lock that Popen.poll() takes")
 def test_popen_whose_lock_is_held(variant, start):
-    """poll() answers None while another thread is inside: not an answer yet."""
+    """poll() returns None while another thread is inside: that does not mean "running"."""
     child = start(*exiting(4))
     become_zombie(child.pid)
     child._waitpid_lock.acquire()
@@ -70,7 +82,7 @@ def test_popen_whose_lock_is_held(variant, start):
 
 
 def test_popen_that_another_thread_is_just_reaping(variant):
-    """Gone, but its code not there yet: it is about to be."""
+    """The process is gone, and the other thread is about to store its code."""
 
     class Popen:
         pid = gone_pid()
@@ -110,7 +122,7 @@ def test_object_with_a_pid(variant, start):
     assert state(job.pid) == "Z"
 
 
-# In an interpreter of its own: the helpers that multiprocessing keeps end with it.
+# In an interpreter of its own, with which the helper processes of multiprocessing end.
 MULTIPROCESSING = """if True:
     import multiprocessing.connection, os, sys, time
     import {package} as pidwait
@@ -142,7 +154,7 @@ MULTIPROCESSING = """if True:
         assert early not in multiprocessing.process._children
         if hasattr(os, "fork"):
             pid = os.fork()
-            if pid == 0:  # which may not join it
+            if pid == 0:  # the fork may not join it
                 os._exit(0 if pidwait.wait(early) == 8 else 1)
             assert os.waitpid(pid, 0)[1] == 0
         sleeper = context.Process(target=time.sleep, args=(60,))
@@ -151,7 +163,7 @@ MULTIPROCESSING = """if True:
         sleeper.terminate()
         code = pidwait.wait(sleeper, 30)
         assert code in eval(sys.argv[2]), code
-        assert pidwait.wait(sleeper) in eval(sys.argv[2])  # of one that has exited before
+        assert pidwait.wait(sleeper) in eval(sys.argv[2])  # it had exited before
         if hasattr(process, "close"):
             process.close()
             expect(ValueError, pidwait.wait, process)
@@ -168,12 +180,12 @@ def test_multiprocessing(variant, backend, method, tmp_path):
         from multiprocessing import forkserver
 
         if not hasattr(forkserver, "read_signed"):
-            codes.append(None)  # Python 3.6: it does not tell of signals, nor is it our child
+            codes.append(None)  # Python 3.6: the server hides signals, the process is not our child
     subprocess.check_call([sys.executable, str(script), method, repr(codes)], env=env)
 
 
 class Job:
-    """As multiprocessing.Process, of a fork server that can't tell."""
+    """Like a multiprocessing.Process, whose join() finds the given exit code."""
 
     def __init__(self, pid, exitcode):
         self.pid = pid
@@ -185,7 +197,7 @@ class Job:
 
 
 def test_fork_server_that_has_died(variant, start):
-    """It is told as 255."""
+    """Its processes then report 255."""
     child = start(*exiting(3))
     become_zombie(child.pid)
     jobs = Job(child.pid, 255), Job(gone_pid(), 255)
@@ -195,11 +207,8 @@ def test_fork_server_that_has_died(variant, start):
 
 
 @not_on_windows("fork server")
-def test_fork_server_that_tells_no_signal(variant, monkeypatch):
-    """That of Python 3.6 tells each as 255. Who has the number by now is not meant."""
-    from multiprocessing import forkserver
-
-    monkeypatch.setattr(forkserver, "read_unsigned", None, raising=False)
+def test_fork_server_that_could_not_tell(variant):
+    """Its 255 is no exit code. The pid now belongs to another process."""
     job = Job(os.getpid(), 255)
     job.exitcode = 255
     assert pidwait.wait(job, 0) == 255
@@ -208,7 +217,7 @@ def test_fork_server_that_tells_no_signal(variant, monkeypatch):
 
 
 def test_multiprocessing_that_exits_just_before_the_wait(variant, start):
-    """With 255, which is not taken for what a fork server says: it is no child of one."""
+    """Its 255 is real: it means "unknown" only for a fork server's child, which it is not."""
 
     class Exiting(Job):
         exitcode = property(lambda self: next(self.codes), lambda self, code: None)
@@ -217,7 +226,7 @@ def test_multiprocessing_that_exits_just_before_the_wait(variant, start):
     if not WINDOWS:
         become_zombie(child.pid)
     job = Exiting(child.pid, 255)
-    job.codes = iter([None] * 3 + [255] * 9)  # it is asked thrice before it has exited
+    job.codes = iter([None] * 3 + [255] * 9)  # it is asked three times before it has exited
     assert pidwait.wait(job, 30) == 255
 
 
@@ -226,7 +235,7 @@ def test_multiprocessing_that_knows_nothing(variant):
     job = Job(gone_pid(), None)
     assert pidwait.wait(job, 0) is None
     job._popen, job._parent_pid = types.SimpleNamespace(method="fork"), os.getpid()
-    with pytest.raises(pidwait.TimeoutExpired):  # another thread may be about to tell the code
+    with pytest.raises(pidwait.TimeoutExpired):  # another thread may be about to store the code
         pidwait.wait(job, 0)
     assert pidwait.wait(job, 30) is None
 

@@ -125,11 +125,11 @@ def test_version():
     assert set(pidwait.__all__) <= with_all
 
 
-# What imports what
+# Which module imports which
 
 
 def modules():
-    """name: source, of all the modules of the package, without its own name."""
+    """(name, path, source) of each module; names are relative to the package."""
     for path, text in SOURCES.items():
         parts = path[: -len(".py")].split(os.sep)
         yield ".".join(part for part in parts if part != "__init__"), path, text
@@ -145,7 +145,7 @@ def is_for_types(node):
 
 
 def nodes(tree):
-    """All that runs, inside functions, too."""
+    """All nodes that run, also those inside functions."""
     if not is_for_types(tree):
         yield tree
         for child in ast.iter_child_nodes(tree):
@@ -158,7 +158,7 @@ def nodes(tree):
 
 
 def imports(name):
-    """The modules of the package, by their names, and others, by their first names."""
+    """Two sets: modules of the package by their names, others by the first part of their names."""
     own, others = set(), set()
     for node in nodes(ast.parse(MODULES[name])):
         if isinstance(node, ast.Import):
@@ -179,7 +179,7 @@ IMPORTS = {name: imports(name) for name in MODULES}
 
 
 def test_imports_have_no_circle():
-    # The package itself has no code but what it shows of its modules.
+    # The package's __init__.py only shows names of its modules.
     left = {name: own - {"", name} for name, (own, _) in IMPORTS.items() if name}
     assert len(left) > 40
     while left:
@@ -191,13 +191,14 @@ def test_imports_have_no_circle():
 
 CORE = (
     "process waiting watching _engine _targets _checks _deadline _outcome _fork _fd _guard _errors "
-    "_config _highfds _combined _kinds _waitset _queue _handle _turn"
+    "_config _highfds _combined _kinds _waitset _queue _handle _turn _generic"
 ).split()
 CORE_FOLDERS = "_backends", "_sources", "_ffi"
 OUTSIDE = set(
-    "spawning _posix_spawn _spawn_actions subprocess cli aio listing _probe __main__".split()
+    "spawning _child _posix_spawn _spawn_actions _hooks _popen_start subprocess cli aio listing "
+    "_probe __main__".split()
 )
-# macOS and the BSDs have a program that tells of processes.
+# On macOS and the BSDs it runs ps(1), which needs subprocess.
 RUNS_PS = "_sources.ps"
 
 
@@ -223,8 +224,8 @@ def test_backends_know_nothing_of_what_uses_them():
         assert others & forbidden <= ({"subprocess"} if name == RUNS_PS else set()), name
 
 
-def test_nothing_is_called_as_its_module():
-    """`from . import name` would give the module or the thing, by what was loaded before."""
+def test_no_public_name_is_that_of_a_module():
+    """`from . import name` would give the module or the object, depending on what is loaded."""
     shown = {node.name for node in ast.parse(MODULES[""]).body if hasattr(node, "name")}
     for node in ast.parse(MODULES[""]).body:
         if isinstance(node, ast.ImportFrom):

@@ -27,7 +27,7 @@ EDGE_CASES = [
     ("a signal handler that raises", "faults.test_storms.stopped_by_a_storm"),
     ("reaped between open and wait", "faults.test_lost.reaped_at_any_line"),
     ("reaped between poll and waitid", "faults.test_lost.stolen_between_poll_and_waitid"),
-    ("told before it can be reaped", "faults.test_tracer.reaped"),
+    ("exit seen before it can be reaped", "faults.test_tracer.reaped"),
     ("SIGCHLD ignored", "faults.test_lost.ignored"),
     ("reaped by a SIGCHLD handler", "faults.test_storms.reaped_by_the_handler"),
     ("waitpid of a Popen elsewhere", "test_owners.test_popen_beside_a_handle"),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pidfds: what is left of them where a call is missing, and codes that come late."""
+"""pidfds: what still works where a call is missing, and exit codes that come late."""
 
 import errno
 import importlib
 import os
+import signal
 import threading
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from . import pidwait
 from .conftest import not_on_kqueue
 from .processes import become_zombie, eventually, exiting, not_on_windows, state
+from .test_engine import refuse
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 checks = importlib.import_module(pidwait.__name__ + "._checks")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
@@ -23,7 +26,7 @@ pytestmark = [not_on_windows("pidfds"), not_on_kqueue]
 
 @pytest.fixture
 def lacking(use_variant, monkeypatch):
-    """lacking(names...): calls that fail as on a system without them; "/proc" is one, too."""
+    """lacking(names...) makes calls fail as on a system without them; "/proc" can be a name."""
     use_variant("pidfd-ctypes")
     pidwait.probe()
 
@@ -56,7 +59,7 @@ def test_signal_that_goes_by_the_pid_reaps_nothing(lacking, start):
     assert child.wait() == 3
 
 
-def test_pidfd_from_elsewhere_of_which_nobody_tells_the_pid(lacking, start_told):
+def test_pidfd_from_elsewhere_whose_pid_is_unknown(lacking, start_told):
     child = start_told(4)
     file = pidfd.open_pidfd(child.pid)
     fd = os.dup(file.fileno())
@@ -69,8 +72,200 @@ def test_pidfd_from_elsewhere_of_which_nobody_tells_the_pid(lacking, start_told)
         assert process.wait(30) == 4
 
 
+def test_pidfd_from_elsewhere_that_is_stdin(use_variant, start_told):
+    """A pidfd may be fd 0, in a program that has closed its stdin."""
+    use_variant("pidfd-ctypes")
+    child, stdin = start_told(4), os.dup(0)
+    try:
+        file = pidfd.open_pidfd(child.pid)
+        os.dup2(file.fileno(), 0)
+        file.close()
+        with pidwait.Process.from_fd(0) as process:
+            assert (process.fileno(), process.pid) == (0, child.pid)
+            child.stdin.close()
+            assert process.wait(30) == 4
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+
+
+def test_pid_that_only_the_pidfd_tells(lacking, start_told):
+    child = start_told(4)
+    file = pidfd.open_pidfd(child.pid)
+    fd = os.dup(file.fileno())
+    file.close()
+    lacking("/proc")
+    with pidwait.Process.from_fd(fd) as process:
+        assert process.pid == (child.pid if checks.works(pidfd.check_get_info) else None)
+        child.stdin.close()
+        assert process.wait(30) == 4
+
+
+@pytest.mark.parametrize("pid", [0, -1], ids=["in another namespace", "reaped"])
+def test_pidfd_without_a_pid(use_variant, sleeper, monkeypatch, pid):
+    use_variant("pidfd-ctypes")
+    monkeypatch.setattr(procfs, "fd_info", lambda fd: {"Pid": str(pid), "flags": "02"})
+    file = pidfd.open_pidfd(sleeper.pid)
+    with pidwait.Process.from_fd(os.dup(file.fileno())) as process:
+        assert process.pid is None
+    file.close()
+
+
+@pytest.mark.parametrize("names", [("/proc",), ("/proc", "ioctl")])
+def test_other_files_are_no_pidfds(lacking, names):
+    lacking(*names)
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(ValueError, match="fd %d is not a pidfd" % reader):
+            pidwait.Process.from_fd(reader)
+    finally:
+        os.close(reader), os.close(writer)
+
+
+def test_signal_that_is_refused_does_not_go_by_the_pid(lacking, sleeper, monkeypatch):
+    """The process may be another user's, and by then the pid may belong to one of ours."""
+    lacking()
+    refuse(monkeypatch, "pidfd_send_signal", lambda fd, sig: sig != 0)
+    with pidwait.Process(sleeper.pid) as process:
+        with pytest.raises(PermissionError):
+            process.kill()
+        assert not process.has_exited()
+    assert sleeper.poll() is None
+
+
+def test_child_that_is_waited_for_is_not_polled(lacking, start_told, monkeypatch):
+    """waitid(2) sleeps by itself, which saves three calls."""
+    lacking()
+    child = start_told(5)
+    own, via = calls.resolve("waitid")
+    asked = []
+
+    def waitid(idtype, id_, options):
+        asked.append((idtype, options & linux.WNOHANG))
+        if len(asked) == 2:
+            child.stdin.close()
+        return own(idtype, id_, options)
+
+    monkeypatch.setitem(calls._resolved, "waitid", (waitid, via))
+    monkeypatch.setattr(pidfd, "poll", None)
+    assert pidwait.wait(child) == child.returncode == 5
+    assert asked[:2] == [(linux.P_PID, linux.WNOHANG), (linux.P_PIDFD, 0)]
+
+
+def test_what_the_kernel_lacks_is_asked_once(lacking, keeper, monkeypatch):
+    lacking("ioctl")
+    missing, asked = calls.get("ioctl"), []
+
+    def ioctl(*arguments):
+        asked.append(arguments)
+        missing()
+
+    monkeypatch.setitem(calls._resolved, "ioctl", (ioctl, "test"))
+    for code in 3, 4:
+        pid = keeper.start(*exiting(code))
+        assert pidwait.wait(pid) in (code, None)
+        keeper.reap(pid)
+    assert len(asked) == 1
+
+
+def test_identity_is_kept_by_the_pidfd(lacking, monkeypatch, sleeper):
+    """Then nothing is asked before somebody compares."""
+    lacking()
+    if not checks.works(pidfd.check_pidfs):
+        pytest.skip("pidfds have inodes of their own from Linux 6.9 on")
+    asked = []
+    monkeypatch.setattr(pidfd.PidfdHandle, "identify", lambda handle: asked.append(handle))
+    with pidwait.Process(sleeper.pid) as process:
+        assert asked == []
+        hash(process)
+    assert len(asked) == 1  # by the end of the block: later nobody can
+
+
+def test_identity_before_linux_6_9(lacking, start):
+    """The identity is the pid and the start time, until the process has been reaped."""
+    lacking()
+    checks._answers[pidfd.check_pidfs] = OSError(errno.EINVAL, "no inodes of their own")
+    child, other = start(*exiting(3)), start(*exiting(3))
+    one, same, another = map(pidwait.Process, (child.pid, child.pid, other.pid))
+    with one, same, another:
+        assert one == same and one != another
+    handles = pidfd.PidfdHandle(child.pid), pidfd.PidfdHandle(child.pid)
+    try:
+        assert [handle.identify()[:2] for handle in handles] == [("start", child.pid)] * 2
+        handles[1].pid = None  # in another PID namespace
+        assert handles[1].identify() is None
+        child.wait()
+        assert [handle.identify() for handle in handles] == [None, None]
+    finally:
+        for handle in handles:
+            handle.close()
+
+
+def test_wait_of_a_set_sleeps(use_variant, start_told):
+    """Without a time-out it sleeps until it is woken, and does not look in between."""
+    use_variant("pidfd-ctypes")
+    child, sleeps = start_told(3), []
+    with pidwait.WaitSet([child]) as waiting:
+        own = waiting._engine.sets.sleep
+
+        def sleep(seconds):
+            sleeps.append(seconds)
+            child.stdin.close()
+            own(seconds)
+
+        waiting._engine.sets.sleep = sleep
+        assert waiting.wait() == [(child, 3)]
+    assert sleeps == [None]
+
+
+def test_highest_pid():
+    assert pidwait.wait(2**31 - 1, 0) is None
+    assert not pidwait.pid_exists(2**31 - 1)
+
+
+@pytest.mark.parametrize("code", [0, 7, 255, -9])
+def test_look_at_a_child(start_told, code):
+    child = start_told(code)
+    assert exitcodes.look_at_child(child.pid) is exitcodes.RUNNING
+    child.stdin.close()
+    become_zombie(child.pid)
+    assert exitcodes.look_at_child(child.pid) == exitcodes.look_at_child(child.pid) == code
+    child.wait()
+    with pytest.raises(ChildProcessError):
+        exitcodes.look_at_child(child.pid)
+
+
+@pytest.mark.parametrize("look", ["is_found", "exists", "is_our_child", "is_our_sibling"])
+def test_looks_send_no_signal(look):
+    sent = []
+    old = signal.signal(signal.SIGHUP, lambda *arguments: sent.append(arguments))
+    try:
+        found = getattr(exitcodes, look)(os.getpid())
+    finally:
+        signal.signal(signal.SIGHUP, old)
+    assert sent == [] and found is (look != "is_our_child")
+
+
+def test_kernel_whose_pidfds_share_an_inode(use_variant, monkeypatch):
+    use_variant("pidfd-ctypes")
+    own = os.fstat
+    with calls.get("epoll")() as epoll:
+        monkeypatch.setattr(os, "fstat", lambda fd: own(epoll.fileno()))
+        checks.forget()
+        assert "no inodes" in checks.ask(pidfd.check_pidfs).strerror
+        monkeypatch.undo()
+
+
+def test_kernel_whose_poll_takes_a_running_process_for_an_exited_one(use_variant, monkeypatch):
+    use_variant("pidfd-ctypes")
+    assert checks.ask(pidfd.check) is None
+    monkeypatch.setattr(pidfd, "poll", lambda fd, mask, deadline: mask)
+    checks.forget()
+    assert "running process" in checks.ask(pidfd.check).strerror
+
+
 def test_links_of_a_process_that_goes_between_two_looks(monkeypatch):
-    """Its link count can't be asked any more: then the links tell nothing."""
+    """Its link count can't be read any more: then the links prove nothing."""
 
     def readlink(path, *arguments):
         if path.endswith("/cwd"):
@@ -83,7 +278,7 @@ def test_links_of_a_process_that_goes_between_two_looks(monkeypatch):
 
 
 def test_code_that_only_the_reaping_tells(use_variant, keeper, monkeypatch):
-    """A set waits for it, as /proc shows nothing of somebody else's zombie."""
+    """A set waits for the reaping, as /proc hides the code of somebody else's zombie."""
     use_variant("pidfd-ctypes")
     if not checks.works(pidfd.check_get_info):
         pytest.skip("PIDFD_GET_INFO: %s" % checks.ask(pidfd.check_get_info))
@@ -93,18 +288,38 @@ def test_code_that_only_the_reaping_tells(use_variant, keeper, monkeypatch):
     pid = keeper.start(*exiting(7))
     become_zombie(pid)
     told = []
-    with pidwait.WaitSet([pid]) as waiting:
+    with pidwait.WaitSet([pid, os.getpid()]) as waiting:
         pidfds = waiting._engine.sets.best
         thread = threading.Thread(target=lambda: told.extend(waiting.wait(30)))
         thread.start()
         eventually(lambda: pidfds._fading or told)
         keeper.reap(pid)
         thread.join()
-    assert told == [(pid, 7)]
+        assert told == [(pid, 7)]
+        assert waiting.wait(0) == []
+
+
+def test_last_moment_for_a_code_is_short(use_variant, keeper, monkeypatch):
+    use_variant("pidfd-ctypes")
+    if not checks.works(pidfd.check_get_info):
+        pytest.skip("PIDFD_GET_INFO: %s" % checks.ask(pidfd.check_get_info))
+    own, left = pidfd.poll, []
+
+    def poll(fd, mask, deadline):
+        left.append(deadline.remaining())
+        return own(fd, mask, deadline)
+
+    monkeypatch.setattr(pidfd, "poll", poll)
+    monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: None)
+    pid = keeper.start(*exiting(7))
+    become_zombie(pid)
+    assert pidwait.wait(pid) is None
+    assert left[-2] is None and 0 <= left[-1] <= 0.01
+    keeper.reap(pid)
 
 
 def test_code_that_nobody_tells_in_time(use_variant, keeper, monkeypatch):
-    """With the time up, the exit is reported without its code."""
+    """When the time is up, the exit is reported without its code."""
     use_variant("pidfd-ctypes")
     module = importlib.import_module(pidwait.__name__ + "._backends.pidfd_set")
     monkeypatch.setattr(module, "GRACE", 60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""spawn through posix_spawn: each feature, with whatever the system's library has not got."""
+"""spawn through posix_spawn: each feature, on C libraries that lack one thing or another."""
 
 import ast
 import errno
@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -23,7 +24,7 @@ calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
 
-# What a child finds.
+# The child prints what it finds.
 REPORT = """if True:
     import os, sys
     fds = []
@@ -46,7 +47,7 @@ REPORT = """if True:
 
 
 def report(*args, **options):
-    """Start a child that tells what it finds."""
+    """Start a child, and return what it finds."""
     reader, writer = os.pipe()
     try:
         child = pidwait.spawn(PYTHON + ("-c", REPORT) + args, stdout=writer, **options)
@@ -74,7 +75,7 @@ def test_default(library, starts):
 def test_cwd(library, starts, tmp_path):
     assert report(cwd=tmp_path)["cwd"] == str(tmp_path)
     assert report(cwd=os.fsencode(str(tmp_path)))["cwd"] == str(tmp_path)
-    assert starts() == 2 * (library in ("new", "before closefrom"))
+    assert starts() == 2 * (library in ("new", "before closefrom", "as on macOS"))
 
 
 def test_program_relative_to_cwd(library, tmp_path):
@@ -112,15 +113,26 @@ def test_files(library, tmp_path):
     assert found["fds"] == [0, 1, 2]
 
 
-def test_stderr_to_stdout(library):
+def test_spare_number_is_needed_only_for_an_exchange(binding, starts):
+    """A number is known to be free only if all other file descriptors are closed."""
+    with pidwait.spawn(["true"], stderr=1, close_fds=False) as child:
+        pass
+    assert (child.exitcode, starts()) == (0, 1)
+    with pidwait.spawn(["true"], stdout=2, stderr=1, close_fds=False) as child:
+        pass
+    assert (child.exitcode, starts()) == (0, 1)
+
+
+def test_stderr_to_stdout(library, starts):
     reader, writer = os.pipe()
     command = ["sh", "-c", "echo out; echo err >&2"]
     with open(reader) as pipe, pidwait.spawn(command, stdout=writer, stderr=subprocess.STDOUT):
         os.close(writer)
         assert pipe.read() == "out\nerr\n"
+    assert starts() == (library != "without posix_spawn")
 
 
-# In an interpreter of its own, whose 0, 1 and 2 can be anything.
+# In an interpreter of its own, where file descriptors 0, 1 and 2 can be anything.
 STANDARD_FDS = """if True:
     import os, subprocess, sys
     import {package} as pidwait
@@ -186,7 +198,7 @@ def inheritable():
 
 def test_close_fds(library, inheritable):
     assert report()["fds"] == [0, 1, 2]
-    # Whoever runs the tests may have let others through.
+    # The program that runs the tests may have left others inheritable.
     others = set(report(close_fds=False)["fds"]) - {0, 1, 2, inheritable}
     assert others == {fd for fd in others if os.get_inheritable(fd)}
 
@@ -214,9 +226,44 @@ def test_pass_stdin(library, inheritable):
         os.set_inheritable(0, before)
 
 
+def test_closed_by_the_kernel(binding, cloexec_default, starts, inheritable, tmp_path):
+    """As on macOS: whatever the limit is, and no temporary file descriptor stays open."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] <= 5000:
+        pytest.skip("the hard limit of file descriptors is %d" % limits[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (5000, limits[1]))
+    path = tmp_path / "file"
+    path.write_text("text")
+    try:
+        os.dup2(inheritable, 4999)
+        with path.open() as file:
+            found = report(stdin=file, stderr=0, pass_fds=[inheritable, 0])
+        assert found["fds"] == [0, 1, 2, inheritable]
+        assert is_file(found["stdin"], str(path))
+        assert starts() == 1
+    finally:
+        os.closerange(4999, 5000)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_closed_by_the_kernel_where_one_is_not_open(binding, cloexec_default, asked):
+    """A closed one can't be inherited, so the standard code starts the child."""
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        with pidwait.spawn(["true"]) as child:
+            assert child.wait() == 0
+        assert asked == [None]
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 @pytest.mark.parametrize("limit", ["fell", "is high"])
 def test_fd_above_the_limit(hide, starts, limit):
-    """Without closefrom, what can't be listed is not leaked: the standard code does it."""
+    """Without closefrom, if not all fds can be listed, the standard code starts the child."""
     import resource
 
     hide([CLOSEFROM])
@@ -239,6 +286,51 @@ def test_fd_above_the_limit(hide, starts, limit):
         os.closerange(900, 901)
         os.closerange(4999, 5000)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_high_limit(binding, starts):
+    """With closefrom a high limit does not matter."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] <= 5000:
+        pytest.skip("the hard limit of file descriptors is %d" % limits[1])
+    has_closefrom = pidwait.probe()["calls"]["addclosefrom_np"]["available"]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (5000, limits[1]))
+    fd = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(fd, 4999)
+        assert report()["fds"] == [0, 1, 2]
+        assert starts() == has_closefrom
+    finally:
+        os.close(fd)
+        os.closerange(4999, 5000)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_environment_is_built_once(binding, starts, monkeypatch):
+    core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
+    built = []
+
+    class Counted(core.Environment):
+        def __init__(self, snapshot):
+            built.append(snapshot)
+            super().__init__(snapshot)
+
+    monkeypatch.setattr(core, "Environment", Counted)
+    _probe.forget()
+    core._starters.clear()
+    for env in (None, None, {"SPAWN_A": "1"}, {"SPAWN_A": "1"}, None):
+        with pidwait.spawn(["true"], env=env) as child:
+            pass
+        assert child.exitcode == 0
+    assert (starts(), len(built)) == (5, 2)
+
+
+@pytest.mark.parametrize("group", [2**31, 2**32, 2**64])
+def test_number_that_no_group_can_have(binding, group):
+    with pytest.raises(actions.Unable, match="can't be a process group"):
+        actions.build_attributes(group, False, False)
 
 
 def test_signals_are_restored(library):
@@ -267,7 +359,7 @@ def test_environment(library, monkeypatch):
 
 
 class Changing(os.PathLike):
-    """Equal to itself, and another path each time."""
+    """An object that is equal to itself, but gives another path each time."""
 
     count = 0
 
@@ -282,7 +374,7 @@ def test_environment_that_changes_unseen(binding):
 
 
 def test_structures_are_destroyed_with_their_last_user(binding, monkeypatch, tmp_path):
-    """Those for 40 directories are built; those of a few are kept for the next start."""
+    """They are built for 40 directories, and kept for later starts only for a few."""
     alive = []
 
     def noted(name, note):
@@ -305,6 +397,24 @@ def test_structures_are_destroyed_with_their_last_user(binding, monkeypatch, tmp
     assert 1 < most <= 16
 
 
+UNMADE = """if True:
+    from {package} import _spawn_actions
+    from {package}._ffi import calls
+
+    calls._resolved["posix_spawnattr_init"] = lambda structure: 12, "a stand-in"
+    try:
+        _spawn_actions.Structure("posix_spawnattr")
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+def test_structure_that_can_not_be_made():
+    """Then it is not destroyed, either."""
+    done = run_python(UNMADE.format(package=pidwait.__name__))
+    assert (done.stdout, done.stderr) == ("12\n", "")
+
+
 def test_path_of_the_child(library, tmp_path, monkeypatch):
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
@@ -317,7 +427,7 @@ def test_path_of_the_child(library, tmp_path, monkeypatch):
     with pidwait.spawn(["program"], env={"PATH": path + ":" + str(tmp_path / "second")}) as child:
         pass
     assert child.exitcode == 0
-    # A directory that one may not search would make it a PermissionError.
+    # With a directory that may not be searched it would be a PermissionError.
     monkeypatch.setenv("PATH", os.defpath)
     with pytest.raises(FileNotFoundError):
         pidwait.spawn(["program"])
@@ -349,7 +459,7 @@ def test_another_thread_opens_inheritable_fds(library):
             child = pidwait.spawn(["ls", "/proc/self/fd"], stdout=writer)
             os.close(writer)
             with child, open(reader) as pipe:
-                assert pipe.read().split() == ["0", "1", "2", "3"]  # 3 is that of ls
+                assert pipe.read().split() == ["0", "1", "2", "3"]  # 3 is ls's own
     finally:
         stop.append(True)
         opener.join()
@@ -400,10 +510,8 @@ def test_other_threads_run_meanwhile(binding, tmp_path, monkeypatch):
 
 
 def test_forced_by_policy_goes_to_the_standard_library(binding, monkeypatch):
-    """posix_spawn that is forbidden."""
-    monkeypatch.setitem(
-        calls._resolved, "posix_spawn", (lambda *args: (errno.EPERM, 0), "a stand-in")
-    )
+    """The policy forbids posix_spawn."""
+    monkeypatch.setitem(calls._resolved, "posix_spawn", (lambda *args: errno.EPERM, "a stand-in"))
     with pidwait.spawn(exiting(3)) as child:
         pass
     assert child.exitcode == 3
@@ -411,7 +519,7 @@ def test_forced_by_policy_goes_to_the_standard_library(binding, monkeypatch):
 
 def test_what_posix_spawn_can_not_do_is_asked_once(binding, asked, monkeypatch):
     monkeypatch.setattr(ours, "_would_fork", lambda: True)
-    # Each of the two is where the other one is to go, and no number is known to be free.
+    # Each of the two is where the other one is to go, and no fd is known to be free.
     with pidwait.spawn(["true"], stdout=2, stderr=1, close_fds=False) as child:
         pass
     assert child.exitcode == 0
@@ -422,8 +530,24 @@ def test_probe_tells_what_the_library_has(library):
     rows = pidwait.probe()["calls"]
     hidden, flags = LIBRARIES[library]
     assert rows["addclosefrom_np"]["available"] is (CLOSEFROM not in hidden)
+    assert ("POSIX_SPAWN_CLOEXEC_DEFAULT" in rows) is (sys.platform == "darwin")
     assert rows["addchdir_np"]["available"] is (CHDIR not in hidden)
     assert rows["posix_spawn"]["available"] is ("posix_spawn" not in hidden)
     assert rows["POSIX_SPAWN_SETSID"]["available"] is (not flags)
     if CHDIR in hidden:
         assert "has no " + CHDIR in rows["addchdir_np"]["reason"]
+
+
+def test_library_without_signal_sets(binding, asked, monkeypatch):
+    """The check finds out before anything is started; the standard library starts the child."""
+
+    def missing(*arguments):
+        raise OSError(errno.ENOSYS, "sigemptyset")
+
+    monkeypatch.setitem(calls._resolved, "sigemptyset", (missing, "a stand-in"))
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    with ours.Popen(("true",)) as popen:
+        assert popen.wait() == 0
+    with pidwait.spawn(("true",)) as child:
+        assert child.wait() == 0
+    assert asked == [None, None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The probe: real calls, made once, remembered unless the failure passes."""
+"""The probe: real calls, made once, and remembered unless they fail for a passing reason."""
 
 import errno
 import importlib
@@ -66,7 +66,7 @@ def test_bad_choice(monkeypatch, variable, good):
 
 
 @pytest.mark.parametrize("choice", ["kqueue", "pidfd" if WINDOWS else "win32"])
-def test_choice_that_this_system_has_not(monkeypatch, choice):
+def test_choice_that_this_system_lacks(monkeypatch, choice):
     monkeypatch.setenv("PIDWAIT_BACKEND", choice)
     probe.forget()
     try:
@@ -96,6 +96,35 @@ def test_remembered(code):
     probe.forget()
 
 
+@not_on_windows("fork")
+@pytest.mark.parametrize("has_hook", [True, False], ids=["own", "3.6"])
+def test_a_forked_child_asks_again(monkeypatch, has_hook):
+    """It can be in another PID namespace."""
+    if not has_hook:
+        monkeypatch.delattr(os, "register_at_fork", raising=False)
+        monkeypatch.setattr(checks, "_asked_by", [])
+    check, calls = counting(None)
+    assert checks.works(check) and checks.works(check) and len(calls) == 1
+    pid = os.fork()
+    if pid == 0:
+        checks.works(check)
+        checks.works(check)
+        os._exit(len(calls))
+    assert os.waitpid(pid, 0)[1] == 2 << 8
+    assert checks.works(check) and len(calls) == 1
+    probe.forget()
+
+
+def test_one_hook_for_forks(monkeypatch):
+    hooks = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **hook: hooks.append(hook), raising=False)
+    monkeypatch.setattr(checks, "_asked_by", [])
+    check, _ = counting(None)
+    assert checks.works(check) and checks.works(check)
+    assert hooks == [{"after_in_child": checks._answers.clear}]
+    probe.forget()
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_passing_failure_is_not_remembered(code):
     check, calls = counting(OSError(code, "not now"))
@@ -105,7 +134,7 @@ def test_passing_failure_is_not_remembered(code):
 
 @not_on_windows("limit of file descriptors")
 def test_no_file_descriptor_left_while_probing(use_variant, start):
-    """The wait works by polling, and the next one by pidfd."""
+    """That wait works by polling, and the next one by a pidfd."""
     use_variant("pidfd-own" if hasattr(os, "pidfd_open") else "pidfd-ctypes")
     probe.forget()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -120,7 +149,7 @@ def test_no_file_descriptor_left_while_probing(use_variant, start):
         with pidwait.Process(child.pid) as process:
             assert process.backend == "polling"
             assert process.wait(30) == 3
-        assert pidfd.check not in checks._answers and backends._chosen == []
+        assert pidfd.check not in checks._answers and backends.chosen == []
         assert pidwait.wait(child.pid) == 3
     finally:
         for fd in fds:
@@ -128,34 +157,35 @@ def test_no_file_descriptor_left_while_probing(use_variant, start):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with pidwait.Process(child.pid) as process:
         assert process.backend == "pidfd"
+    assert backends.chosen == [backends.backend()]
 
 
 @not_on_windows("limit of file descriptors")
 def test_a_first_wait_without_file_descriptors(start):
-    """Not even an import can open a file then."""
+    """Then even an import can't open its file; only wait() was imported before."""
     child = start(*exiting(3, after=0.1))
     code = """if True:
         import os, resource, sys
-        import {package} as pidwait
+        from {package} import wait
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
         pid = os.fork()
         if pid == 0:
             os._exit(4)
-        print(pidwait.wait(pid), pidwait.wait(int(sys.argv[1])), pidwait.wait(pid, reap=True))
+        print(wait(pid), wait(int(sys.argv[1])), wait(pid, reap=True))
     """
     done = run_python(code.format(package=pidwait.__name__), str(child.pid))
     assert done.stderr == ""
     own, others, reaped = done.stdout.split()
-    # What has no waitid of its own can't load a binding for it now.
+    # An interpreter without os.waitid can't load a binding for it now.
     assert own == ("4" if hasattr(os, "waitid") else "None")
-    # That somebody else's has exited can be told, its exit code can't.
+    # We can see that somebody else's child has exited, but not its code.
     assert others == "None"
     assert reaped == "4"
 
 
 @not_on_windows("limit of file descriptors")
 def test_binding_that_can_not_be_loaded_for_now():
-    """It is for want of a file descriptor, not for good."""
+    """It fails for want of a file descriptor, so it is tried again later."""
     code = """if True:
         import errno, importlib, resource
         import {package} as pidwait

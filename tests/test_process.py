@@ -8,6 +8,7 @@ import os
 import pickle
 import select
 import signal
+import sys
 import threading
 import warnings
 
@@ -20,7 +21,6 @@ from .processes import (
     eventually,
     exiting,
     gone_pid,
-    held_by_a_thread_that_is_not_here,
     is_open,
     not_on_windows,
     sleeping,
@@ -114,7 +114,7 @@ def test_open_handle_needs_no_more_file_descriptors(variant, backend, keeper):
     import resource
 
     if backend == "polling" and "kqueue" in pidwait.probe()["backends"]:
-        pytest.skip("somebody else's zombie is told by ps, which needs file descriptors")
+        pytest.skip("only ps shows somebody else's zombie, and it needs file descriptors")
     pid = keeper.start(*sleeping(60))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with pidwait.Process(pid) as process:
@@ -125,7 +125,7 @@ def test_open_handle_needs_no_more_file_descriptors(variant, backend, keeper):
             with pytest.raises(pidwait.TimeoutExpired):
                 process.wait(0.01)
             process.kill()
-            # Whether a 0 in /proc is one can't be seen now, nor can a zombie's status.
+            # Now we can't check whether a status of 0 in /proc is real, nor read a zombie's.
             assert process.wait(30) in (-signal.SIGKILL, None)
             assert process.has_exited()
         finally:
@@ -156,7 +156,7 @@ def test_close_leaves_a_wait_intact(variant, start_told):
     codes = []
     waiter = threading.Thread(target=lambda: codes.append(process.wait()))
     waiter.start()
-    eventually(lambda: process._guard._users == 1)
+    eventually(lambda: len(process._guard._users) == 1)
     process.close()
     with pytest.raises(ValueError, match="closed"):
         process.wait()
@@ -165,11 +165,22 @@ def test_close_leaves_a_wait_intact(variant, start_told):
     assert codes == [4]
 
 
+def test_closed_handles_are_equal_as_before(variant, sleeper):
+    """They are compared for the first time when the system can't be asked any more."""
+    first, second = pidwait.Process(sleeper.pid), pidwait.Process(sleeper.pid)
+    other = pidwait.Process(os.getpid())
+    for process in (first, second, other):
+        process.close()
+    assert first == second and first != other
+
+
 def test_forgotten_close_warns(variant, sleeper):
     process = pidwait.Process(sleeper.pid)
-    with pytest.warns(ResourceWarning, match=str(sleeper.pid)):
+    with pytest.warns(ResourceWarning, match=str(sleeper.pid)) as caught:
         del process
         gc.collect()
+    if hasattr(sys, "getrefcount"):  # else the warning points to where the collector ran
+        assert caught[0].filename == __file__
 
 
 def test_failed_construction_does_not_warn(variant):
@@ -210,7 +221,7 @@ def test_forked_copy(variant, start):
         if pid == 0:
             status = 1
             try:
-                # Not its child, so that the code may be unknown.
+                # It is not this fork's child, so its code may be unknown.
                 status = 0 if process.wait(30) in (6, None) and process.has_exited() else 2
                 process.close()
             finally:
@@ -224,27 +235,25 @@ def test_fork_while_another_thread_waits(variant, sleeper):
     process = pidwait.Process(sleeper.pid)
     waiter = threading.Thread(target=lambda: process.wait())
     waiter.start()
-    eventually(lambda: process._guard._users == 1)
-    with process._guard._lock:
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                process._guard._lock = held_by_a_thread_that_is_not_here()
-                fd = process.fileno() if process.backend == "pidfd" else None
-                process.close()
-                status = 2 if fd is not None and is_open(fd) else 0
-            finally:
-                os._exit(status)
+    eventually(lambda: len(process._guard._users) == 1)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            fd = process.fileno() if process.backend == "pidfd" else None
+            process.close()
+            status = 2 if fd is not None and is_open(fd) else 0
+        finally:
+            os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
     sleeper.kill()
     waiter.join()
     process.close()
 
 
-@pytest.mark.parametrize("make", [pidwait.Process, pidwait.spawning.Child])
+@pytest.mark.parametrize("make", [pidwait.Process, pidwait.Child])
 def test_closed_with_a_known_code(variant, start_told, make):
-    """What it has seen it still tells; what it has not, it can't look for any more."""
+    """A closed handle still tells the code that it knows, but can't look for an unknown one."""
     child = start_told(3)
     process, unseen = make(child.pid), pidwait.Process(child.pid)
     unseen.close()

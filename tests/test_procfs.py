@@ -11,6 +11,7 @@ import pytest
 from . import pidwait
 from .processes import MAIN_THREAD_ENDS, become_zombie, exiting, gone_pid, not_on_windows
 
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
 STAT = b"%d (%s) %s 1 2 3 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 %d 0 %d 0 0" + b" 0" * 27 + b" %d\n"
@@ -45,6 +46,18 @@ def test_old_kernel_without_status():
 
 
 @not_on_windows("/proc")
+def test_status_that_is_always_0(monkeypatch):
+    """gVisor's: we recognise it by arg_start, which is 0 only there."""
+    fields = procfs.self_fields()
+    assert len(fields) == 50 and fields[45] != b"0"
+    monkeypatch.setattr(procfs, "self_fields", lambda: [b"0"] * 45 + fields[45:46] + [b"0"] * 4)
+    assert exitcodes.check_status() is None
+    monkeypatch.setattr(procfs, "self_fields", lambda: fields[:45] + [b"0"] + fields[46:])
+    with pytest.raises(OSError, match="does not tell the wait status"):
+        exitcodes.check_status()
+
+
+@not_on_windows("/proc")
 def test_real_processes(start):
     child = start(*exiting(7))
     become_zombie(child.pid)
@@ -56,6 +69,16 @@ def test_real_processes(start):
     gone = gone_pid()
     assert procfs.read_stat(gone) is None
     assert procfs.thread_group(gone) is None
+
+
+@not_on_windows("/proc")
+@pytest.mark.parametrize("code", [0, 7, -9])
+def test_zombie_that_is_not_our_child(either, keeper, code):
+    pid = keeper.start(*exiting(code))
+    become_zombie(pid)
+    assert procfs.shows_namespace(pid)
+    assert pidwait.wait(pid) == code
+    keeper.reap(pid)
 
 
 @not_on_windows("/proc")
@@ -71,7 +94,7 @@ def test_links(start, sleeper):
 
 
 @not_on_windows("/proc")
-def test_links_of_who_has_other_threads(start):
+def test_links_of_a_process_with_other_threads(start):
     child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     become_zombie(child.pid)
     assert not procfs.links_tell_exit(child.pid)
@@ -86,6 +109,19 @@ def test_process_with_an_evil_name(start, tmp_path):
     while stat.name != path.name:  # between fork and exec
         stat = procfs.read_stat(child.pid)
     assert not stat.exited
+
+
+@not_on_windows("/proc")
+def test_proc_of_another_pid_namespace_in_which_we_have_the_same_pid(monkeypatch):
+    lines = []
+    monkeypatch.setattr(procfs, "_read", lambda path: b"".join(lines))
+    for pids, is_foreign in ((b"7", False), (b"7\t7", True), (b"9\t8\t7", True)):
+        lines[:] = [b"Name:\ta b c\n", b"NSpid:\t" + pids + b"\n", b"NSpgid:\t1\t1\n"]
+        if is_foreign:
+            with pytest.raises(OSError, match="another PID namespace"):
+                procfs.check()
+        else:
+            procfs.check()
 
 
 FOREIGN = """if True:
@@ -116,4 +152,4 @@ def test_proc_of_another_pid_namespace(variant):
         pytest.skip("user namespaces are not allowed here")
     code = FOREIGN.format(package=pidwait.__name__)
     output = subprocess.check_output(unshare + [sys.executable, "-c", code])
-    assert output.decode().splitlines() == ["/proc is that of another PID namespace", "None", "5"]
+    assert output.decode().splitlines() == ["/proc shows another PID namespace", "None", "5"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Objects whose own code raises while it is asked for their process."""
+"""Objects whose own code raises while a wait asks it about their process."""
 
 import errno
 import functools
@@ -28,7 +28,7 @@ def zombie(start):
 
 
 class Owner:
-    """From arm() on each of the names raises."""
+    """An object whose attributes of these names raise after arm()."""
 
     def __init__(self, pid, error, *names):
         self.pid_, self.error, self.names = pid, error, names
@@ -110,7 +110,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("kind, names", FAULTY)
 def test_owner_that_raises(either, zombie, kind, names):
-    """It costs no more than its answer."""
+    """Only its answer is lost: the exit is reported all the same."""
     for error in ERRORS:
         owner = kind(zombie, error, *names.split())
         target = _kinds.find(owner, "key")
@@ -133,8 +133,8 @@ def test_owner_that_raises_at_the_exit(either, zombie, way, kind, names):
     assert way(kind(zombie, AssertionError("not a child"), *names.split()).arm()) == 3
 
 
-def test_owner_that_raises_once_it_is_there(either, start_told):
-    """close() of a multiprocessing.Process that has exited makes all of it a ValueError."""
+def test_owner_that_raises_once_it_is_in_a_set(either, start_told):
+    """After close(), all attributes of a multiprocessing.Process raise ValueError."""
     child, other = start_told(3), start_told(4)
     owner = LikeMultiprocessing(child.pid, ValueError("process object is closed"), "exitcode")
     told = queue.Queue()
@@ -165,7 +165,7 @@ def raises(number, frame):
 
 
 def puts_back(number, frame):
-    """As a time-out that is made by SIGALRM does."""
+    """A handler that first removes itself, as that of a time-out by SIGALRM does."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     raise OnPurpose
 
@@ -178,7 +178,7 @@ HANDLERS = [raises, Handler().method, Handler(), functools.partial(raises), puts
 )
 @pytest.mark.parametrize("name", ["poll", "returncode"])
 def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, name):
-    """It is not taken for the owner's, and loses nothing."""
+    """The exception is not taken for the owner's, and no exit is lost."""
 
     class Interrupted(LikePopen):
         def use(self, used, answer=None):
@@ -214,7 +214,7 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
     ids=["EMFILE", "ImportError", "ENOMEM"],
 )
 def test_owner_that_has_no_file_descriptor_left(either, way, zombie, error):
-    """It is asked again: what failed may have been an import in the middle of it."""
+    """It is asked again: perhaps only an import inside its code failed."""
 
     class Owner(LikeMultiprocessing):
         left = 3

@@ -18,6 +18,9 @@ def test_passes():
 def test_skipped():
     pass
 
+def test_skips_itself():
+    pytest.skip("not on this system")
+
 @pytest.mark.xfail(reason="not yet")
 def test_expected_to_fail():
     assert False
@@ -30,7 +33,7 @@ pytest.skip("not on this system", allow_module_level=True)
 RUN = """
 import os, pytest
 
-for env in "two", "three", "four", "unlisted", "":
+for env in "three", "four", "five", "unlisted", "":
     os.environ["TOX_ENV_NAME"] = env
     code = pytest.main(["-p", "skips"])
     print("exit {} {:d}".format(env, code))
@@ -39,10 +42,10 @@ for env in "two", "three", "four", "unlisted", "":
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Exit code and output of the toy suite, which skips three, in environments by that name."""
+    """(exit code, output) of the toy suite, which skips four tests, by environment."""
     tmp = tmp_path_factory.mktemp("skips")
     shutil.copy(str(Path(__file__).with_name("skips.py")), str(tmp))
-    tmp.joinpath("skips.ini").write_text("[skips]\ntwo = 2\nthree = 3\nfour = 4\n")
+    tmp.joinpath("skips.ini").write_text("[skips]\nthree = 3\nfour = 4\nfive = 5\n")
     tmp.joinpath("test_toy.py").write_text(TOY)
     tmp.joinpath("test_toy_module.py").write_text(TOY_MODULE)
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
@@ -55,33 +58,40 @@ def runs(tmp_path_factory):
 
 
 def test_more_than_granted_fails_and_lists_them(runs):
-    code, out = runs["two"]
+    code, out = runs["three"]
     assert code == 1
-    assert "two: 3 skipped, tests/skips.ini grants 2" in out
-    assert "test_skipped: Skipped: no such backend" in out
+    assert "three: 4 skipped, tests/skips.ini grants 3" in out
+    assert "test_skipped: no such backend" in out
     assert "test_expected_to_fail: xfail: not yet" in out
-    assert "test_toy_module.py: Skipped: not on this system" in out
+    assert "test_toy_module.py: not on this system" in out
 
 
 def test_as_many_as_granted_passes_silently(runs):
-    code, out = runs["three"]
+    code, out = runs["four"]
     assert code == 0
     assert "grants" not in out
 
 
 def test_fewer_than_granted_passes_and_says_so(runs):
-    code, out = runs["four"]
+    code, out = runs["five"]
     assert code == 0
-    assert "four: 3 skipped, tests/skips.ini grants 4" in out
+    assert "five: 4 skipped, tests/skips.ini grants 5" in out
 
 
 def test_an_environment_not_listed_is_granted_none(runs):
     code, out = runs["unlisted"]
     assert code == 1
-    assert "unlisted: 3 skipped, tests/skips.ini grants 0" in out
+    assert "unlisted: 4 skipped, tests/skips.ini grants 0" in out
 
 
 def test_outside_tox_nothing_is_counted(runs):
     code, out = runs[""]
     assert code == 0
     assert "grants" not in out
+
+
+def test_reasons_are_told_the_most_frequent_first(runs):
+    for _, out in runs.values():
+        told = re.findall(r"(?m)^SKIPPED \[(\d+)\] (.*)$", out)
+        assert told[0] == ("2", "not on this system")
+        assert sorted(told[1:]) == [("1", "no such backend"), ("1", "xfail: not yet")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""spawn and Child: who reaps, and when; bad input. What is POSIX's own: test_posix_spawn.py."""
+"""spawn and Child: what reaps the child, and when; bad input. POSIX alone: test_posix_spawn.py."""
 
 import functools
 import gc
@@ -25,7 +25,7 @@ from .processes import (
     state,
 )
 
-spawning = importlib.import_module(pidwait.__name__ + ".spawning")
+child_module = importlib.import_module(pidwait.__name__ + "._child")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
@@ -131,7 +131,7 @@ def test_threads_wait_for_one_child(variant):
 
 @not_on_windows("zombies, nor signals")
 def test_reaped_by_another_thread(variant):
-    """Reaped between this thread's look and its reaping: by then the number may be another's."""
+    """That thread reaps it between this one's look and reaping: the pid may be reused by then."""
     with pidwait.spawn(exiting(8)) as child:
         become_zombie(child.pid)
         resource = child._guard.resource
@@ -140,22 +140,22 @@ def test_reaped_by_another_thread(variant):
         def wait_and_be_overtaken(deadline, reap):
             waits.append(reap)
             if len(waits) == 1:
-                assert child.wait() == 8
+                assert child.wait(30) == 8
             return wait(deadline, reap)
 
         proxy = Proxy(resource)
         proxy.wait = wait_and_be_overtaken
         child._guard.resource = proxy
         try:
-            assert child.wait() == 8
+            assert child.wait(30) == 8
         finally:
             child._guard.resource = resource
-        assert waits == [False, False, True]  # the last two are the other's
+        assert waits == [False, False, True]  # the last two are the other thread's
 
 
 @not_on_windows("fork")
 def test_waited_for_in_a_fork(variant):
-    """There it is a brother, which waitid does not know: not an exit, and no need to poll."""
+    """To the fork the child is a sibling: waitid's ECHILD is no exit, and no reason to poll."""
     with pidwait.spawn(sleeping(60)) as child:
         backend = child.backend
         reader, writer = os.pipe()
@@ -219,7 +219,7 @@ def test_closed_while_running_is_reaped_later(variant):
     with pidwait.spawn(["true"]):
         pass
     assert state(child.pid) is None
-    assert spawning._left == []
+    assert child_module.left == []
 
 
 @not_on_windows("zombies, nor signals")
@@ -239,7 +239,7 @@ def test_forgotten(variant):
         del child
         gc.collect()
     if WINDOWS:
-        eventually(lambda: spawning._reap_left() or spawning._left == [])
+        eventually(lambda: child_module.reap_left() or child_module.left == [])
     else:
         assert state(pid) is None
 
@@ -250,12 +250,12 @@ def test_ctrl_c_ends_a_block_soon(variant):
         raise KeyboardInterrupt
     assert state(child.pid) == "S"
     os.kill(child.pid, signal.SIGKILL)
-    eventually(lambda: spawning._reap_left() or spawning._left == [])
+    eventually(lambda: child_module.reap_left() or child_module.left == [])
 
 
 @not_on_windows("zombies, nor signals")
 def test_sigchld_ignored():
-    """The system reaps: at once, or before there is a handle."""
+    """The system reaps the child at its exit, which may be before it has a handle."""
     code = """if True:
         import os, signal, time
         import {package} as pidwait

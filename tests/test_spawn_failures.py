@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""spawn that fails, as subprocess would: the same exceptions, errno and filename."""
+"""Where spawn fails, it raises what subprocess raises: the same class, errno and filename."""
 
 import errno
 import functools
@@ -16,11 +16,11 @@ from .processes import run_python
 
 
 def outcome(start, *args, **options):
-    """The exit code, or what the error tells."""
+    """The exit code, or the error's class, errno and filename."""
     try:
         child = start(*args, **options)
     except OSError as error:
-        # Python 3.13 tells a path as a str where it is by posix_spawn itself.
+        # Python 3.13 gives a path as a str if it uses posix_spawn itself.
         return type(error), error.errno, error.filename and os.fspath(error.filename)
     except (TypeError, ValueError) as error:
         return type(error)
@@ -93,7 +93,7 @@ FAILURES = {
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """original(name): the options of that failure, and what becomes of it without us."""
+    """original(name) returns the options of that failure, and its outcome with subprocess."""
 
     @functools.lru_cache(maxsize=None)
     def original(name):
@@ -114,7 +114,7 @@ def test_cwd_that_may_not_be_entered(binding):
     code = """if True:
         import os, subprocess, sys
         import {} as pidwait
-        subprocess.call(["true"])  # and with it what the other user could not import
+        subprocess.call(["true"])  # imports what the other user could not
         pidwait.spawn(["true"]).wait()
         if os.getuid() == 0:
             os.setuid(65534)
@@ -124,7 +124,7 @@ def test_cwd_that_may_not_be_entered(binding):
             except OSError as error:
                 print(error.errno, error.filename)
     """
-    folder = tempfile.mkdtemp()  # which others may enter, unlike pytest's
+    folder = tempfile.mkdtemp()  # other users may enter it, unlike pytest's
     try:
         os.chmod(folder, 0o755)
         locked = os.path.join(folder, "locked")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The drop-in subprocess: as the original, but for how it starts and how it waits."""
+"""The drop-in subprocess: like the original, but for how it starts and how it waits."""
 
 import importlib
 import inspect
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ FORKS = not WINDOWS and ours._would_fork()
 
 @pytest.fixture
 def no_sleep(monkeypatch):
-    """The standard code's busy loop fails."""
+    """Make the standard code's busy loop fail."""
 
     class Time:
         def __getattr__(self, name):
@@ -38,7 +39,7 @@ def no_sleep(monkeypatch):
     monkeypatch.setattr(subprocess, "time", Time())
 
 
-# What a child finds, and how it ends.
+# The child prints what it finds, and exits with 3.
 SCRIPT = r"""
 pwd; umask; echo "SPAWN=$SPAWN PATH=$PATH 0=$0"
 PATH=/bin:/usr/bin
@@ -53,7 +54,7 @@ exit 3
 
 
 def outcome(Popen, **options):
-    """What becomes of a start: all that can be seen from here, and from the child."""
+    """The outcome of a start: all that this process and the child can see of it."""
     with tempfile.TemporaryFile("w+") as file:
         options = dict({"args": ["/bin/sh", "-c", SCRIPT], "stdout": file}, **options)
         try:
@@ -70,7 +71,7 @@ IGNORED = re.compile(r"(?<=SigIgn:\\t)[0-9a-f]+")
 
 
 def without_those_of_glibc(match):
-    """It ignores its own signals, 32 and 33, in whom posix_spawn starts."""
+    """Leave out 32 and 33: children that posix_spawn starts ignore these signals of glibc's."""
     return "%x" % (int(match.group(), 16) & ~0x180000000)
 
 
@@ -83,15 +84,43 @@ def set_umask():
     os.umask(0o007)
 
 
-# Each alone, and with each other: those that this Python has.
+class Once:
+    """An iterable that can be read once."""
+
+    def __init__(self, *values):
+        self.values = values
+        self.left = iter(values)
+
+    def __iter__(self):
+        return self.left
+
+
+class Items:
+    """An environment that has items() and no PATH."""
+
+    def items(self):
+        return [("SPAWN", "4"), ("SPAWN", "5")]
+
+    def get(self, key, default=None):
+        return default
+
+    def __getitem__(self, key):
+        raise KeyError(key)
+
+
+PASSED = 150  # a file descriptor that is not in use
+
+# Each alone, and each with each other, as far as this Python has the arguments.
 VALUES = [
     ("args", "/bin/true"),
     ("args", ["sh", "-c", SCRIPT.encode()]),
     ("args", ["nonesuch"]),
-    ("args", iter(())),
+    ("args", Once()),
+    ("args", Once("sh", "-c", SCRIPT)),
     ("bufsize", 0),
     ("executable", "/bin/sh"),
     ("executable", "/nonesuch"),
+    ("executable", "/bin/sh\0"),
     ("stdin", subprocess.DEVNULL),
     ("stdin", subprocess.PIPE),
     ("stdout", subprocess.PIPE),
@@ -103,15 +132,21 @@ VALUES = [
     ("shell", True),
     ("cwd", "/"),
     ("cwd", Path("/nonesuch")),
+    ("cwd", ""),
+    ("cwd", b""),
     ("env", {"SPAWN": "1"}),
     ("env", {b"SPAWN": "2", "PATH": "/nonesuch"}),
     ("env", {"A=": ""}),
+    ("env", [("SPAWN", "6")]),
+    ("env", Items()),
     ("universal_newlines", True),
     ("startupinfo", 1),
     ("creationflags", 1),
     ("restore_signals", False),
     ("start_new_session", True),
     ("pass_fds", (0, 1)),
+    ("pass_fds", 0),
+    ("pass_fds", Once(PASSED)),
     ("user", 65534),
     ("group", 65534),
     ("extra_groups", [65534]),
@@ -123,7 +158,7 @@ VALUES = [
 ]
 
 
-# The last two are for Windows: an error.
+# The last two are for Windows, and errors elsewhere.
 FOR_THE_STANDARD_CODE = {
     "preexec_fn",
     "user",
@@ -135,14 +170,14 @@ FOR_THE_STANDARD_CODE = {
 }
 
 
-@not_on_windows("the shell and the /proc of these")
+@not_on_windows("POSIX shell, nor /proc")
 @pytest.mark.filterwarnings("ignore:pass_fds overriding close_fds:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:line buffering")
 @pytest.mark.parametrize("number", range(len(VALUES)))
-def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch):
+def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch, passed):
     if VALUES[number][0] not in PARAMETERS:
-        return  # see test_process_group for where the original has none
-    # So that it is compared on each Python.
+        return  # test_process_group tests ours where the original has none
+    # So that posix_spawn is compared on each Python.
     monkeypatch.setattr(ours, "_would_fork", lambda: True)
     for other, value in VALUES[number:]:
         if other not in PARAMETERS:
@@ -151,22 +186,59 @@ def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch):
         original = outcome(subprocess.Popen, **copy_of(options))
         assert asked == []
         assert outcome(ours.Popen, **copy_of(options)) == original, options
-        # Else it was the standard code that was compared, with itself.
+        # Else the standard code was compared with itself.
         assert len(asked) == is_for_posix_spawn(**options), options
         asked.clear()
 
 
-def is_for_posix_spawn(args=True, **options):
+def is_for_posix_spawn(args=True, env=None, pass_fds=(), **options):
     return not FOR_THE_STANDARD_CODE & set(options) and (
-        args is True or isinstance(args, (str, list))
+        (env is None or isinstance(env, dict))
+        and not (isinstance(args, Once) and not args.values)
+        and pass_fds != 0
     )
 
 
 def copy_of(options):
     return {
-        name: iter(()) if name == "args" and not isinstance(value, (str, list)) else value
+        name: Once(*value.values) if isinstance(value, Once) else value
         for name, value in options.items()
     }
+
+
+@pytest.fixture
+def passed():
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, PASSED, inheritable=False)
+    os.close(null)
+    yield PASSED
+    os.close(PASSED)
+
+
+@not_on_windows("posix_spawn")
+def test_iterators_get_whole_to_the_standard_code(hide, asked, monkeypatch, passed):
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    hide(["posix_spawn"])
+    args = "ls", "/proc/self/fd"
+    for output in (
+        ours.check_output(Once(*args), pass_fds=Once(PASSED)),
+        ours.check_output(map(str, args), pass_fds=iter([PASSED]), process_group=0),
+    ):
+        assert str(PASSED).encode() in output.split()
+    assert asked == [None, None]
+
+
+@not_on_windows("posix_spawn")
+def test_iterators_that_raise(monkeypatch):
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+
+    def raising():
+        yield "true"
+        raise ValueError("on purpose")
+
+    for options in {"args": raising()}, {"args": ["true"], "pass_fds": map(int, raising())}:
+        with pytest.raises(ValueError):
+            ours.Popen(**options)
 
 
 @not_on_windows("posix_spawn")
@@ -180,7 +252,7 @@ def test_is_started_by_posix_spawn_where_it_would_fork(starts, monkeypatch, forc
 
 
 def has_vfork():
-    """Whether the interpreter's own start calls vfork, by the names that its C code calls."""
+    """Whether the interpreter's own start calls vfork, judging by the names in its C code."""
     if sys.implementation.name != "cpython" or sys.platform != "linux":
         return False
     module = importlib.import_module("_posixsubprocess")
@@ -245,7 +317,7 @@ def test_process_group(options):
 @pytest.mark.parametrize(
     "options", [{"process_group": 1}, {"process_group": 0, "start_new_session": True}]
 )
-def test_process_group_that_can_not_be(options):
+def test_process_group_that_can_not_be_set(options):
     with pytest.raises(PermissionError):
         ours.Popen(["true"], **options)
 
@@ -256,7 +328,7 @@ def test_bad_process_group(value, error):
         ours.Popen(exiting(0), process_group=value).wait()
     except error:
         return
-    # The original of Python 3.12 cuts large numbers down.
+    # Python 3.12's own Popen truncates large numbers.
     assert ours._HAS_PROCESS_GROUP
     subprocess.Popen(exiting(0), process_group=value).wait()
 
@@ -265,6 +337,43 @@ def test_wait_with_a_time_out(variant, no_sleep):
     with ours.Popen(exiting(3, after=0.05)) as child:
         assert child.wait(30) == child.returncode == 3
         assert child.wait(0) == 3
+
+
+def test_wait_beside_a_hub_of_green_threads(monkeypatch):
+    """A replaced sleep() means a hub, which has to run while we wait: no blocking waitpid()."""
+    waited = []
+    wait = ours.process.wait
+    monkeypatch.setattr(ours.process, "wait", lambda *args: waited.append(args) or wait(*args))
+    assert ours.call(exiting(3)) == 3
+    assert len(waited) == WINDOWS
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(seconds))
+    assert ours.call(exiting(3)) == 3
+    # Python 3.15 has a wait of its own.
+    expected = [float("inf")] * (ours._WAIT in ours._METHODS)
+    assert [timeout for _, timeout in waited[WINDOWS:]] == expected
+
+
+@not_on_windows("os.close")
+def test_pipes_are_closed_without_a_hub(monkeypatch):
+    """gevent's os.close() closes in its hub, which does not run while a pipe is read."""
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    later = []
+    monkeypatch.setattr(os, "close", later.append)
+    with ours.Popen(["echo", "x"], stdout=subprocess.PIPE) as child:
+        assert child.stdout.read() == b"x\n"
+    monkeypatch.undo()
+    for fd in later:
+        os.close(fd)
+
+
+@not_on_windows("posix_spawn")
+def test_start_that_gevent_has_taken_away(monkeypatch, starts):
+    for name in "_fork_exec", "_posixsubprocess":  # Python 3.11, and before
+        if hasattr(subprocess, name):
+            monkeypatch.setattr(subprocess, name, None)
+    assert ours.call(["sh", "-c", "exit 3"]) == 3
+    assert starts() == 1
 
 
 def test_time_out(variant, no_sleep):
@@ -292,10 +401,25 @@ def test_communicate_with_a_time_out(variant, no_sleep):
 
 @not_on_windows("waitpid")
 def test_child_that_somebody_else_reaped(variant):
-    """As the original: 0."""
+    """The code is 0, as with the original."""
     with ours.Popen(exiting(3)) as child:
         os.waitpid(child.pid, 0)
         assert child.wait(30) == 0
+
+
+@not_on_windows("waitpid")
+def test_code_of_a_child_that_is_reaped_meanwhile(monkeypatch):
+    """The original reports 0; a pidfd that was opened before the exit has the code."""
+    wait = ours.process.wait
+
+    def wait_and_know(child, timeout):
+        os.waitpid(child.pid, 0)
+        wait(child, timeout)
+        return 3
+
+    monkeypatch.setattr(ours.process, "wait", wait_and_know)
+    with ours.Popen(exiting(3)) as child:
+        assert child.wait(30) == child.returncode == 3
 
 
 def test_is_the_original_in_all_else():
@@ -418,6 +542,16 @@ def test_subclass_of_the_original_is_patched_too(nothing_patched, starts):
     assert starts() == FORKS
 
 
+@not_on_windows("posix_spawn")
+def test_drop_in_under_patch(nothing_patched, hide, asked, monkeypatch):
+    """posix_spawn is asked only once, even if it can't start it."""
+    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    hide(["posix_spawn"])
+    with ours.patch():
+        assert ours.call(["true"], process_group=0) == 0
+    assert asked == [None]
+
+
 COPIES = """if True:
     import subprocess
     original = dict(vars(subprocess.Popen))
@@ -426,7 +560,7 @@ COPIES = """if True:
     from two import subprocess as two  # what it finds is patched
     two.patch()
     two.patch()
-    assert two._parameters(two._execute) == one._parameters(one._execute)
+    assert two._HAS_PROCESS_GROUP == one._HAS_PROCESS_GROUP
     one.unpatch()
     one.unpatch()  # not the other's
     assert subprocess.call(["true"], timeout=30) == 0
@@ -442,7 +576,7 @@ COPIES = """if True:
 """
 
 
-@not_on_windows("true")
+@not_on_windows("program called true")
 def test_two_copies(tmp_path):
     source = os.path.dirname(pidwait.__file__)
     for name in "one", "two":
@@ -475,7 +609,7 @@ ASYNCIO = """if True:
 """
 
 
-@not_on_windows("the shell")
+@not_on_windows("POSIX shell")
 def test_asyncio_starts_by_a_patched_popen_and_waits_itself():
     done = run_python(ASYNCIO.format(package=pidwait.__name__))
     missing = FORKS or "process_group" not in PARAMETERS

@@ -10,15 +10,17 @@ import threading
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, gone_pid, run_python, sleeping, state
+from .processes import become_zombie, eventually, exiting, gone_pid, run_python, sleeping, state
 from .ways import every_way
 
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+_kinds = importlib.import_module(pidwait.__name__ + "._kinds")
 _targets = importlib.import_module(pidwait.__name__ + "._targets")
 
 
 @pytest.fixture
 def patience(monkeypatch):
-    """Each time that an owner's patience is asked for takes a third of it."""
+    """Each look at the clock takes a third of the patience with an owner."""
     now = [0.0]
 
     def monotonic():
@@ -64,7 +66,7 @@ def test_multiprocessing_where_sigchld_is_ignored(either, way, forks, patience):
     try:
         process = forks(os.read, reader, 1)
         threading.Timer(0.01, os.write, (writer, b"x")).start()
-        assert way(process) in (None, 0)  # by pidfd, the system may have told the code
+        assert way(process) in (None, 0)  # with a pidfd, the system may have told the code
     finally:
         signal.signal(signal.SIGCHLD, old)
         os.close(reader)
@@ -98,7 +100,7 @@ PARENT = """if True:
 
 
 @pytest.mark.skipif(
-    not hasattr(multiprocessing, "parent_process"), reason="parent_process() is of Python 3.8"
+    not hasattr(multiprocessing, "parent_process"), reason="parent_process() is new in Python 3.8"
 )
 def test_parent_process(either):
     done = run_python(PARENT.format(package=pidwait.__name__))
@@ -107,7 +109,7 @@ def test_parent_process(either):
 
 @every_way
 def test_popen_whose_pid_is_a_strangers_now(either, way, keeper, start):
-    """Somebody else has reaped it, and its pid was given out again."""
+    """Somebody else has reaped its child, and the pid was given out again."""
     child = start(*exiting(3))
     os.waitpid(child.pid, 0)
     child.pid = keeper.start(*sleeping(60))
@@ -116,12 +118,12 @@ def test_popen_whose_pid_is_a_strangers_now(either, way, keeper, start):
         assert state(child.pid) not in (None, "Z")
     finally:
         os.kill(child.pid, signal.SIGKILL)
-        child.returncode = 0  # it is not to be killed by its fixture
+        child.returncode = 0  # so that the fixture does not kill it
 
 
 @every_way
 def test_psutil_popen(either, way):
-    """It is a psutil.Process, too, which reaps nothing."""
+    """It is a psutil.Process, too, but it also has to reap its child."""
     psutil = pytest.importorskip("psutil")
     child = psutil.Popen(exiting(3))
     assert way(child) == 3
@@ -130,7 +132,7 @@ def test_psutil_popen(either, way):
 
 @every_way
 def test_multiprocessing_that_exits_with_255(either, way, forks):
-    """It is told as it is: only of a fork server's child can it mean that nobody knows."""
+    """255 is reported as it is: only for a fork server's child can it mean "unknown"."""
     process = forks(os._exit, 255)
     become_zombie(process.pid)
     assert process.join() is None and process.exitcode == 255
@@ -142,7 +144,7 @@ def test_multiprocessing_that_exits_with_255(either, way, forks):
 @every_way
 @pytest.mark.parametrize("code", [5, 0])
 def test_popen_without_a_lock_keeps_its_code(either, way, code):
-    """As gevent's, whose loop has reaped the child, and tells the code when it is asked."""
+    """Like gevent's Popen: the loop has reaped the child, and poll() tells the code."""
 
     class Popen:
         returncode = None
@@ -154,6 +156,181 @@ def test_popen_without_a_lock_keeps_its_code(either, way, code):
     popen = Popen()
     popen.pid = gone_pid()
     assert way(popen) == code
+
+
+@every_way
+def test_popen_whose_code_only_its_own_poll_tells(either, way, start, monkeypatch):
+    """As on macOS for signals; it does not mean that somebody else has reaped our child."""
+    monkeypatch.setattr(exitcodes, "look_at_child", lambda pid: None)
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    assert way(child) == child.returncode == 3
+
+
+class Handle:
+    """Like a Process that is polled: it sees the exit, but not the code."""
+
+    backend = "polling"
+    exitcode = None
+    exited = False
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def has_exited(self):
+        return self.exited
+
+
+def test_handle_that_does_not_know_the_code():
+    handle = Handle(gone_pid())
+    target = _kinds.find(handle)
+    assert target.known() is exitcodes.RUNNING
+    handle.exited = True
+    assert target.known() is None
+    assert target.settle(3) == 3
+
+
+class LateMultiprocessing:
+    """It knows the code just after a join, which came too early."""
+
+    joins = 0
+    exitcode = property(lambda self: 3 if self.joins else None)
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def join(self, timeout):
+        self.joins += 1
+
+
+@every_way
+def test_multiprocessing_is_joined_once_it_knows(either, way, start):
+    """Else multiprocessing would keep it among its children."""
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    process = LateMultiprocessing(child.pid)
+    assert way(process) == 3
+    assert process.joins == 2
+
+
+class Slow:
+    """Like a Popen in which another thread is busy at the first poll()."""
+
+    returncode = None
+    asked = 0
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def poll(self):
+        self.asked += 1
+        if self.asked > 1:
+            self.returncode = 3
+        return self.returncode
+
+
+def test_owner_that_has_been_reported_is_not_asked_again(either, start, sleeper):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    slow = Slow(child.pid)
+    with pidwait.WaitSet([slow, sleeper.pid]) as waiting:
+        assert waiting.wait(20) == [(slow, 3)]
+        asked = slow.asked
+        assert asked > 1
+        assert waiting.wait(0) == waiting.wait(0) == []
+        assert slow.asked == asked
+
+
+class Overtaken(Slow):
+    """Like a Popen in which another thread has reaped the child, and is about to store the code."""
+
+    def poll(self):
+        if not self.asked:
+            os.waitpid(self.pid, 0)
+        return super().poll()
+
+
+@every_way
+def test_owner_that_is_about_to_have_the_code(either, way, start):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    owner = Overtaken(child.pid)
+    assert way(owner) == owner.returncode == 3
+
+
+class Stuck(Overtaken):
+    """The other thread never stores the code."""
+
+    def poll(self):
+        super().poll()
+        self.returncode = None
+
+
+def by_one_look(proc):
+    return pidwait.wait(proc, 0)
+
+
+def by_one_look_of_a_set(proc):
+    with pidwait.WaitSet([proc]) as waiting:
+        ((_, code),) = waiting.wait(0)
+        return code
+
+
+@pytest.mark.parametrize("way", [by_one_look, by_one_look_of_a_set])
+def test_code_is_told_once_the_time_is_up(either, way, start):
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    assert way(Stuck(child.pid)) == 3
+
+
+class Handing(Slow):
+    """At its first poll() it is not ready, and another thread already sleeps in the set."""
+
+    def poll(self):
+        if not self.asked:
+            eventually(lambda: self.waiting._sleeping)
+        return super().poll()
+
+
+def test_owner_is_asked_again_by_the_thread_that_sleeps(either, start_told):
+    child = start_told(3)
+    owner = Handing(child.pid)
+    found = []
+    with pidwait.WaitSet([owner]) as waiting:
+        owner.waiting = waiting
+        threads = [
+            threading.Thread(target=lambda: found.extend(waiting.wait()), daemon=True)
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(waiting._waiting) == 2)
+        child.stdin.close()
+        for thread in threads:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in threads)
+    assert found == [(owner, 3)]
+
+
+class Another:
+    """Like a psutil.Process whose pid belongs to another process by now."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def is_running(self):
+        return False
+
+    create_time = is_running
+
+
+def test_process_that_is_another_one_by_now_leaves_nothing_open(either, sleeper):
+    another = Another(sleeper.pid)
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        before = os.listdir("/proc/self/fd")
+        waiting.add(another)
+        assert waiting.wait(0) == [(another, None)]
+        assert os.listdir("/proc/self/fd") == before
 
 
 @pytest.mark.parametrize(

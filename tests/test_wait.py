@@ -29,7 +29,7 @@ from .processes import (
 
 CODES = codes(0, 1, 7, 255, -9, -signal.SIGTERM, -signal.SIGSEGV)
 if WINDOWS:
-    # STILL_ACTIVE, which is none; STATUS_ACCESS_VIOLATION
+    # STILL_ACTIVE, which can be a real exit code; STATUS_ACCESS_VIOLATION
     CODES += [259, 0xC0000005, 0xFFFFFFFF]
 
 
@@ -37,7 +37,7 @@ if WINDOWS:
 def test_exit_code_of_a_child(variant, start, code):
     child = start(*exiting(code, after=0.05))
     assert pidwait.wait(child.pid, 30) == code
-    # It was looked at, not reaped.
+    # The wait has looked at it, and not reaped it.
     assert state(child.pid) == "Z"
     assert child.wait() == code
 
@@ -70,7 +70,7 @@ def test_not_a_child(variant, keeper):
         pidwait.wait(pid, 0.01)
     threading.Timer(0.05, kill, (pid,)).start()
     pidwait.wait(pid)
-    assert state(pid) == "Z"  # a zombie that its parent leaves standing has exited
+    assert state(pid) == "Z"  # a zombie that its parent does not reap has exited
     pidwait.wait(pid, 0)
     assert keeper.reap(pid) == 9
     become_gone(pid)
@@ -121,7 +121,7 @@ def test_sleeps_interruptibly(variant, start, tmp_path):
     waiter = start(sys.executable, "-c", code, stdout=subprocess.PIPE)
     assert waiter.stdout.readline() == b"\n"
     eventually(lambda: state(waiter.pid) == "S")
-    # Looking comes in between only where it has to poll, and is quickly over.
+    # R only while it polls; never D, the sleep that no signal interrupts.
     seen = {state(waiter.pid) for _ in range(20)}
     assert seen <= {"S", "R"} and "D" not in seen
 
@@ -135,7 +135,7 @@ def test_thread_id_is_no_process(variant):
 
 
 class another_thread:
-    """The kernel's ID of a thread that is there during the block."""
+    """The kernel's ID of a thread that runs during the block."""
 
     def __enter__(self):
         before = set() if WINDOWS else set(os.listdir("/proc/self/task"))
@@ -203,7 +203,7 @@ def test_exception_of_a_signal_handler_comes_through(variant, sleeper):
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        # A second one for who misses the first, just before the system call.
+        # It repeats, in case the interpreter misses the first just before the system call.
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
         with pytest.raises(Stop):
             pidwait.wait(sleeper.pid)
@@ -233,7 +233,7 @@ def test_pid_exists(variant, start, sleeper):
     assert not pidwait.pid_exists(gone_pid())
 
 
-def test_number_like_pids(variant, start):
+def test_pid_of_a_type_with_an_index_method(variant, start):
     class Pid:
         def __init__(self, number):
             self.number = number

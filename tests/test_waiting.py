@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many at once: wait_procs, as_completed, and what each of them takes."""
+"""Many at once: wait_procs, as_completed, and the kinds of objects that they accept."""
 
 import gc
 import multiprocessing
@@ -45,7 +45,7 @@ def test_wait_procs(variant, start, sleeper):
 
 
 def test_in_the_order_of_exit(variant, herd):
-    """Each ends once the one before it has been told of."""
+    """Each process is ended once the exit of the one before it has been reported."""
     pids = [herd.fork(0) for _ in range(5)]
     left = pids[::-1]
 
@@ -59,7 +59,7 @@ def test_in_the_order_of_exit(variant, herd):
     assert alive == []
 
 
-def test_of_none(variant):
+def test_empty_list_of_processes(variant):
     assert pidwait.wait_procs([]) == ([], [])
     assert pidwait.wait_procs(iter(()), timeout=0) == ([], [])
     assert list(pidwait.as_completed([])) == []
@@ -98,7 +98,7 @@ def test_given_twice(variant, start, sleeper):
     assert list(pidwait.as_completed([child, child])) == [(child, 3)] * 2
 
 
-def test_each_number_as_it_was_given(variant, start):
+def test_each_pid_is_reported_as_it_was_given(variant, start):
     class Number(int):
         pass
 
@@ -141,11 +141,11 @@ def test_callback_that_raises_ends_the_call(variant, herd):
     [([0], ValueError), ([-1], ValueError), (["1"], TypeError), ([None], TypeError)]
     + [([True], TypeError), (1, TypeError), ([os.getpid(), object()], TypeError)],
 )
-def test_no_processes(procs, error):
+def test_bad_processes(procs, error):
     with pytest.raises(error):
         pidwait.wait_procs(procs, 0)
     with pytest.raises(error):
-        pidwait.as_completed(procs)  # at once, not at the first step
+        pidwait.as_completed(procs)  # at the call, not at the first next()
     with pytest.raises(error):
         pidwait.WaitSet(procs)
 
@@ -160,7 +160,7 @@ def test_bad_arguments():
 
 
 def test_herd(variant, herd):
-    """Some at once, some later, some never: nothing twice, nothing lost, the codes are right."""
+    """They exit at once, later or never: none is reported twice or lost, all codes are right."""
     codes = {herd.fork(number, after=number % 5 / 50.0): number for number in range(HERD)}
     alive = [herd.fork(0) for _ in range(3)]
     with pidwait.WaitSet(list(codes) + alive) as waiting:
@@ -172,7 +172,7 @@ def test_herd(variant, herd):
 
 
 def test_time_out_in_the_middle(variant, herd):
-    """Whatever had exited is in `exited`."""
+    """All that exited before a call are in its `exited`."""
     codes = {herd.fork(number % 256): number for number in range(HERD)}
     pids = list(codes)
     ended = set()
@@ -244,7 +244,7 @@ def test_process_handles(variant, start, sleeper):
         assert process.exitcode == 3
         child.wait()
         assert pidwait.wait_procs([process]) == ([(process, 3)], [])
-    assert pidwait.wait_procs([process]) == ([(process, 3)], [])  # closed, but it knows
+    assert pidwait.wait_procs([process]) == ([(process, 3)], [])  # closed, but it knows its code
 
 
 def test_handle_that_is_closed_while_it_is_waited_for(variant, start):
@@ -271,7 +271,7 @@ def test_child_that_is_closed_while_it_is_waited_for(variant):
         child.close()
         os.close(writer)
         assert waiting.wait() == [(child, 3)]
-    pidwait.spawn(exiting(0)).__exit__(None, None, None)  # which reaps it
+    pidwait.spawn(exiting(0)).__exit__(None, None, None)  # reaps the closed child
 
 
 @not_on_windows("pidfds")
@@ -385,7 +385,7 @@ def test_low_file_descriptors_are_left_alone(variant, backend, herd):
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, limits[1])
             new = set(open_fds()) - set(before)
             low = [fd for fd in new if fd < soft]
-            assert len(low) <= (2 if backend == "kqueue" else 0)  # for all of them
+            assert len(low) <= (2 if backend == "kqueue" else 0)  # for all members together
             assert not any(map(os.get_inheritable, new))
             if backend == "pidfd":
                 assert len(new) > HERD
@@ -400,7 +400,7 @@ def test_low_file_descriptors_are_left_alone(variant, backend, herd):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-# In an interpreter of its own, since a hard limit can't be raised again but by root.
+# In an interpreter of its own, since only root can raise a hard limit again.
 PAST_THE_LIMIT = """if True:
     import os, resource, signal, sys, time
     import {package} as pidwait

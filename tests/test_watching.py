@@ -28,14 +28,14 @@ def threads():
 @pytest.fixture(autouse=True)
 def no_thread_left(request):
     if "variant" in request.fixturenames:
-        request.getfixturevalue("variant")  # whose end comes after the thread's
+        request.getfixturevalue("variant")  # its teardown has to come after the thread's end
     yield
     eventually(lambda: not threads())
 
 
 @pytest.fixture
 def told():
-    """A callback, and what it was called with."""
+    """A queue of the arguments with which its callback was called."""
     told = queue.Queue()
     told.callback = lambda *exit: told.put(exit)
     return told
@@ -53,9 +53,23 @@ def test_watch(variant, start, sleeper, told):
     last.cancel()
     last.cancel()
     eventually(lambda: not threads())
-    # And again.
+    # The thread is started again.
     pidwait.watch(children[0], told.callback)
     assert told.get() == (children[0], 1)
+
+
+def test_one_thread_is_started(sleeper, told, monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def counted(self):
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    watches = [pidwait.watch(sleeper.pid, told.callback) for _ in range(20)]
+    assert [thread.name for thread in started] == [THREAD]
+    for watch in watches:
+        watch.cancel()
 
 
 def test_watched_twice(variant, start_told, told):
@@ -91,9 +105,10 @@ def test_cancelled(variant, start_told, told):
 @pytest.mark.parametrize(
     "error", [ValueError("on purpose"), KeyboardInterrupt("on purpose"), SystemExit()]
 )
-def test_callback_that_raises(variant, start_told, told, monkeypatch, error):
+@pytest.mark.parametrize("has_hook", [hasattr(threading, "excepthook"), False])
+def test_callback_that_raises(variant, start_told, told, monkeypatch, error, has_hook):
     raised = []
-    if hasattr(threading, "excepthook"):
+    if has_hook:
         monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_value))
     else:
         monkeypatch.setattr(sys, "excepthook", lambda type_, value, tb: raised.append(value))
@@ -102,6 +117,8 @@ def test_callback_that_raises(variant, start_told, told, monkeypatch, error):
 
     def callback(proc, code):
         children[1].stdin.close()
+        if not has_hook:  # before Python 3.8
+            monkeypatch.delattr(threading, "excepthook", raising=False)
         raise error
 
     pidwait.watch(children[0], callback)
@@ -172,7 +189,7 @@ def test_where_threads_are_forbidden(sleeper, monkeypatch):
         pidwait.watch(sleeper, print)
 
 
-# The recipe of the README.
+# The README's recipe.
 PARENT = """if True:
     import os, sys, threading
     import {package} as pidwait
@@ -197,7 +214,7 @@ PARENT = """if True:
 """
 
 
-@not_on_windows("getppid that tells of the parent's exit")
+@not_on_windows("getppid() that shows the parent's exit")
 @pytest.mark.parametrize("when", ["exits", "exited before"])
 def test_watching_the_parent(variant, when, start):
     code = PARENT.format(package=pidwait.__name__)

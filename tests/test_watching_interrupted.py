@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""watch() from a signal handler that comes in the middle of watch(), at any line."""
+"""A signal handler that runs at any line of watch(), and raises or calls watch() itself."""
 
 import importlib
 import linecache
@@ -19,9 +19,9 @@ FILES = ("watching.py", "waiting.py", "_engine.py", "_fork.py")
 
 
 def interrupt():
-    """Only where a signal handler could: not between a line with `with` and its block.
+    """Raise, but only where a signal handler could: not between a `with` and its block.
 
-    There a trace function can raise past the end of the block, so that a lock is kept.
+    An exception of a trace function there would skip the end of the block, and keep a lock.
     """
     frame = sys._getframe(1).f_locals["frame"]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
@@ -30,7 +30,7 @@ def interrupt():
 
 
 def watches_at_line(number, pid):
-    """The line at which a signal handler came, and the watches that were made."""
+    """Call watch() at a line of another watch(); return the line, and the watches made."""
     made = []
 
     def watch():
@@ -41,9 +41,9 @@ def watches_at_line(number, pid):
     return line, made
 
 
-@pytest.mark.timeout(300)  # each line is another thread
+@pytest.mark.timeout(300)  # a new thread for each line
 def test_watch_in_the_middle_of_a_watch(either, sleeper):
-    """One thread, that is told of both, and is gone after the last."""
+    """One thread serves both, and ends after the last."""
     number, reached = 0, True
     told = queue.Queue()
     while reached:
@@ -65,7 +65,7 @@ def test_watch_in_the_middle_of_a_watch(either, sleeper):
 
 @pytest.mark.timeout(300)
 def test_watch_that_an_exception_interrupts(either, sleeper):
-    """The next one works, and nothing is left of it."""
+    """The next watch works, and nothing is left of the interrupted one."""
     number, reached = 0, True
     told = queue.Queue()
     while reached:
@@ -80,9 +80,9 @@ def test_watch_that_an_exception_interrupts(either, sleeper):
         try:
             answer = told.get(timeout=5)
         except queue.Empty:
-            pytest.fail("nothing is told after " + str(line.where))
+            pytest.fail("nothing is reported after " + str(line.where))
         assert answer == (gone, None)
-        # Interrupted at its very end, watch() has happened.
+        # Interrupted at its very end, watch() has made the watch.
         for watches in list(_watching._watcher()._sets.values()):
             for target in watches._engine:
                 target.key.cancel()

@@ -26,7 +26,7 @@ def threads():
 
 @pytest.fixture
 def herd(start):
-    """herd(count) starts processes that do not run: they cost little, and exit when told."""
+    """herd(count) starts processes that stay suspended, which is cheap; end() ends them."""
     return lambda count: [start("cmd", creationflags=CREATE_SUSPENDED) for _ in range(count)]
 
 
@@ -64,9 +64,9 @@ def count_waits(monkeypatch):
     return seen
 
 
-@pytest.mark.timeout(300)  # to start them takes a while
+@pytest.mark.timeout(300)  # starting them takes a while
 def test_five_hundred(use_variant, herd, monkeypatch):
-    """In eight threads, this one among them, and none does anything before an exit."""
+    """Eight threads wait, this one among them, and none does anything before an exit."""
     use_variant("win32-own")
     before, waits = threads(), count_waits(monkeypatch)
     codes = {child.pid: (child, number) for number, child in enumerate(herd(500))}
@@ -77,7 +77,7 @@ def test_five_hundred(use_variant, herd, monkeypatch):
 
         def is_quiet():
             count = len(waits)
-            # This thread's, and a look at the end, or two, as the clocks differ.
+            # One wait of this thread, and at its end one or two looks, as the clocks differ.
             return waiting.wait(0.5) == [] and len(waits) - count <= 3
 
         eventually(is_quiet)  # once each thread knows all of its group
@@ -153,7 +153,7 @@ def test_closed_set_leaves_no_handle(variant, small, herd):
     gc.collect()  # what earlier tests left
     count = threads()
     kept = [use()]  # what is opened once and kept
-    eventually(lambda: threads() <= count)  # each keeps its handles until it has woken up
+    eventually(lambda: threads() <= count)  # each thread keeps its handles until it has woken up
     before = len(open_handles())
     kept += [use() for _ in range(10)]
     eventually(lambda: len(open_handles()) <= before)
@@ -197,9 +197,9 @@ def test_without_threads(use_variant, small, herd, monkeypatch):
 
 
 def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
-    """Of it nothing is known any more; of the others in its group, all."""
+    """Its exit can't be seen any more; those of the others in its group can."""
     use_variant("win32-own")
-    for place in (0, 2):  # in the first group, and in that of a thread
+    for place in (0, 2):  # in the first group, and in a thread's group
         children = herd(4)
         with pidwait.WaitSet(children) as waiting:
             owner = waiting._engine.members[key_of(children[place])]
@@ -299,7 +299,7 @@ def test_ctrl_c_interrupts_the_wait_for_another_threads_turn(use_variant, tmp_pa
 
 
 def between_look_and_hand_over(monkeypatch, do):
-    """Have ``do()`` called where a thread's wait has ended, and it has not handed over yet."""
+    """Call ``do()`` when a thread's wait has seen an exit, and it has not handed it over yet."""
     wait, via = calls.resolve("WaitForMultipleObjectsEx")
     done = []
 
@@ -356,7 +356,7 @@ def test_exit_that_no_thread_has_handed_over_at_the_deadline(use_variant, small,
 
 @pytest.mark.parametrize("timeout", [None, 3600])
 def test_no_call_of_a_set_is_long(use_variant, herd, monkeypatch, timeout):
-    """A Ctrl-C that the call has swallowed comes through when it ends."""
+    """A Ctrl-C that a call has swallowed is raised when the call ends."""
     use_variant("win32-own")
     waits = no_call_waits(monkeypatch)
     with pidwait.WaitSet(herd(1)) as waiting, pytest.raises(KeyboardInterrupt):
@@ -365,7 +365,7 @@ def test_no_call_of_a_set_is_long(use_variant, herd, monkeypatch, timeout):
 
 
 def test_wait_that_a_signal_handler_interrupts_with_another(use_variant, small, herd, monkeypatch):
-    """The inner one must not use up the event that was meant for the outer."""
+    """The inner wait must not use up the event that was meant for the outer one."""
     use_variant("win32-own")
     children = herd(2)
     wait, via = calls.resolve("WaitForMultipleObjects")
@@ -388,7 +388,7 @@ def test_wait_that_a_signal_handler_interrupts_with_another(use_variant, small, 
 
 
 def test_thread_that_can_not_go_on(use_variant, small, herd, monkeypatch):
-    """All are polled from then on."""
+    """All members are polled from then on."""
     use_variant("win32-own")
     wait, via = calls.resolve("WaitForMultipleObjectsEx")
 

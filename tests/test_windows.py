@@ -30,7 +30,7 @@ SYNCHRONIZE_ONLY = "D:P(A;;0x100000;;;WD)"
 
 
 def restrict(child):
-    """Leave everybody just the right to wait for the child."""
+    """Leave everybody only the right to wait for the child."""
     advapi32 = ctypes.WinDLL("advapi32", use_last_error=True)
     kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
     convert = advapi32.ConvertStringSecurityDescriptorToSecurityDescriptorW
@@ -67,7 +67,7 @@ def test_synchronize_alone_waits_without_a_code(start_told):
         assert process.wait() is None
         assert process.has_exited()
     assert pidwait.wait(child.pid) is None
-    assert pidwait.wait(child) == 7  # the Popen has a handle that may ask
+    assert pidwait.wait(child) == 7  # the Popen's own handle may read the code
 
 
 def denied(*args):
@@ -79,7 +79,7 @@ def gone(*args):
 
 
 def test_no_right_at_all_is_polled(start_told, monkeypatch):
-    """Wine grants SYNCHRONIZE to everybody, so that the denial is made up."""
+    """Wine grants SYNCHRONIZE to everybody, so the test makes the denial up."""
     child = start_told(7)
     pidwait.pid_exists(child.pid)
     monkeypatch.setitem(calls._resolved, "OpenProcess", (denied, "os"))
@@ -95,7 +95,7 @@ def test_no_right_at_all_is_polled(start_told, monkeypatch):
     assert pidwait.wait(child) == 7
 
 
-def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
+def test_polled_pid_that_was_reused(use_variant, sleeper, monkeypatch):
     use_variant("polling")
     with pidwait.Process(sleeper.pid) as process:
         assert not process.has_exited()
@@ -109,7 +109,7 @@ def test_polled_number_that_changed_hands(use_variant, sleeper, monkeypatch):
         assert process.wait(30) is None
 
 
-def test_neighbouring_numbers(variant, sleeper):
+def test_neighbouring_pids(variant, sleeper):
     assert pidwait.pid_exists(sleeper.pid)
     for pid in (sleeper.pid + 1, sleeper.pid + 2, sleeper.pid + 3):
         assert not pidwait.pid_exists(pid)
@@ -123,7 +123,7 @@ def test_handle_is_not_inherited(variant, sleeper):
             assert not os.get_handle_inheritable(resource.handle)
 
 
-def test_a_handle_keeps_number_and_code(variant, start):
+def test_handle_keeps_pid_and_code(variant, start):
     child = start(*exiting(5))
     with pidwait.Process(child.pid) as process:
         child.wait()
@@ -149,7 +149,7 @@ def test_terminate_as_popen_does(variant, start):
 
 
 def test_terminate_just_after_the_exit(start, monkeypatch):
-    """Wine does not mind, Windows denies it."""
+    """Windows denies it, Wine does not: the test makes the denial up."""
     child = start(*exiting(0))
     monkeypatch.setitem(calls._resolved, "TerminateProcess", (denied, "os"))
     handle = win32.Win32Handle(child.pid)
@@ -173,7 +173,7 @@ def test_console_events(sleeper, event, monkeypatch):
         monkeypatch.setitem(calls._resolved, "GenerateConsoleCtrlEvent", (denied, "os"))
         with pytest.raises(PermissionError, match="GenerateConsoleCtrlEvent, pid"):
             process.send_signal(event)
-        assert not process.has_exited()  # as it is after os.kill() in older Pythons
+        assert not process.has_exited()  # os.kill() of older Pythons would have ended it
 
 
 def test_console_event_arrives(tmp_path):
@@ -183,7 +183,7 @@ def test_console_event_arrives(tmp_path):
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGBREAK, 1, 9])
-def test_signals_that_windows_has_not(variant, sleeper, sig):
+def test_signals_that_windows_lacks(variant, sleeper, sig):
     with pidwait.Process(sleeper.pid) as process:
         with pytest.raises(ValueError, match="^sig must be SIGTERM or a CTRL_ event"):
             process.send_signal(sig)
@@ -255,7 +255,7 @@ BROKEN = """if True:
     [("ctypes,_ctypes", "cffi"), ("ctypes,_ctypes,cffi,_cffi_backend", "None")],
 )
 def test_without_a_binding(missing, via):
-    """What the interpreter has of its own is enough to wait."""
+    """The interpreter's own calls are enough to wait."""
     done = run_python(BROKEN.format(package=pidwait.__name__), missing)
     assert done.stdout.split() == ["3", "win32", via], done
 
@@ -271,7 +271,7 @@ def test_two_thousand_waits_leave_no_handle(variant, start):
                 pidwait.wait(alive.pid, 0)
 
     waits(10)  # what is opened once and kept
-    gc.collect()  # of earlier tests
+    gc.collect()  # garbage of earlier tests
     before = open_handles()
     waits(1000)
     assert set(open_handles()) <= set(before)
@@ -288,13 +288,13 @@ def test_waiting_takes_no_more_time_of_a_processor_than_sleeping(use_variant, sl
     for variant in ("win32-own", "win32-ctypes"):
         use_variant(variant)
         with pidwait.Process(sleeper.pid) as process:
-            process.has_exited()  # what the first call takes
+            process.has_exited()  # the first call costs more
 
             def wait(process=process):
                 with pytest.raises(pidwait.TimeoutExpired):
                     process.wait(5)
 
-            # Under Wine the clock goes in ticks of 10 ms, and one may be somebody else's.
+            # Under Wine the clock ticks every 10 ms, and a tick may be somebody else's.
             assert any(cpu_of(wait) <= sleeping + 0.005 for _ in range(4))
 
 
@@ -310,9 +310,9 @@ def test_other_threads_run_meanwhile(variant, start_told):
 
 
 def no_call_waits(monkeypatch):
-    """The milliseconds of each call, which returns at once; after the first, Ctrl-C comes.
+    """Have each call return at once, and Ctrl-C come in the second; return the milliseconds.
 
-    As _winapi does where Ctrl-C came just before the call: it is not interrupted.
+    So _winapi behaves if Ctrl-C came just before the first call: it is not interrupted.
     """
     waits = []
 
@@ -328,7 +328,7 @@ def no_call_waits(monkeypatch):
 
 @pytest.mark.parametrize("timeout", [None, 3600])
 def test_no_call_is_long(use_variant, sleeper, monkeypatch, timeout):
-    """A Ctrl-C that the call has swallowed comes through when it ends."""
+    """A Ctrl-C that the call has swallowed is raised when the call ends."""
     use_variant("win32-own")
     with pidwait.Process(sleeper.pid) as process:
         waits = no_call_waits(monkeypatch)
@@ -338,7 +338,7 @@ def test_no_call_is_long(use_variant, sleeper, monkeypatch, timeout):
 
 
 def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, monkeypatch):
-    """The clock goes on, the time of the call does not."""
+    """The clock goes on, but the call's time-out stands still."""
     use_variant("win32-own")
     slept = []
     clock = deadline.monotonic
@@ -358,7 +358,7 @@ def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, mon
 
 
 def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
-    """A generator that is left half-way closes it when it goes, which may be never on PyPy."""
+    """A generator left half-way would close it only when collected, on PyPy perhaps never."""
     opened = {}
     create, via = calls.resolve("CreateToolhelp32Snapshot")
     close, _ = calls.resolve("CloseHandle")
@@ -381,7 +381,7 @@ def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
 def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
     """A handler that raises at the first bytecode after OpenProcess has returned."""
     win32.Win32Handle(sleeper.pid).close()
-    gc.collect()  # of earlier tests
+    gc.collect()  # garbage of earlier tests
     before = open_handles()
     code = handles.Owned.__init__.__code__
 
@@ -428,7 +428,7 @@ def test_code_that_a_polled_process_has_told_is_kept(use_variant, start, monkeyp
     assert handle.collect(False) == 5
 
 
-# In a console of its own: Ctrl-C goes to all processes of one.
+# In a console of its own, since Ctrl-C goes to all processes of a console.
 INTERRUPTED = """if True:
     import ctypes, os, subprocess, sys, threading, time
     import {package} as pidwait
@@ -487,7 +487,7 @@ INTERRUPTED = """if True:
         print(*took, file=file)
         print(late, lasted, len(seen), file=file)
 """
-# CTRL_C_EVENT goes to a process group, in which it is off until somebody asks for it.
+# CTRL_C_EVENT goes to a process group, whose processes ignore it until they enable it.
 SEND_EVENT = """if True:
     import signal, subprocess, sys
     import {package} as pidwait
@@ -542,10 +542,12 @@ COMMAND_LINE = """if True:
 
     kernel32 = ctypes.WinDLL("kernel32")
     kernel32.SetConsoleCtrlHandler(None, False)
-    main = "import sys; from {package}.cli import main; print(flush=True); sys.exit(main())"
-    waiter = subprocess.Popen([sys.executable, "-c", main, sys.argv[2]], stdout=subprocess.PIPE)
-    waiter.stdout.readline()
-    time.sleep(1)
+    waiter = subprocess.Popen(
+        [sys.executable, "-m", "{package}", "-v"] + sys.argv[2:],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # no terminal: what a Ctrl-C cuts short there, exit can't flush
+    )
+    waiter.stdout.readline()  # the first has exited, and the second is waited for
     try:
         kernel32.GenerateConsoleCtrlEvent(0, 0)
         time.sleep(60)  # ours comes in its own time
@@ -556,9 +558,10 @@ COMMAND_LINE = """if True:
 """
 
 
-def test_command_line_interrupted(tmp_path, sleeper):
+def test_command_line_interrupted(tmp_path, start, sleeper):
     code = COMMAND_LINE.format(package=pidwait.__name__)
-    (status,) = in_a_console(code, tmp_path, str(sleeper.pid))
+    first = start(*sleeping(0))
+    (status,) = in_a_console(code, tmp_path, str(first.pid), str(sleeper.pid))
     assert int(status) == 0xC000013A  # STATUS_CONTROL_C_EXIT, as Python itself since 3.8
 
 
@@ -573,7 +576,7 @@ def test_command_line_without_a_terminal(start):
 def test_command_line_tells_a_status_in_hexadecimal(start):
     child = start(*exiting(0xC0000005, after=1))
     command = [sys.executable, "-m", pidwait.__name__, "-v", str(child.pid)]
-    assert b"exited with 0xC0000005 after" in subprocess.check_output(command)
+    assert b"exited with 0xC0000005; waited" in subprocess.check_output(command)
 
 
 @pytest.mark.parametrize("encoding", ["cp437", "cp1252", "utf-8"])
@@ -595,7 +598,7 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     shown = name.encode(encoding, "backslashreplace")
-    assert done.stdout.startswith(b"%d (%s): exited with 0 after" % (child.pid, shown))
+    assert done.stdout.startswith(b"%d (%s): exited with 0; waited" % (child.pid, shown))
 
 
 def test_process_group_of_spawn():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ways to wait for one process, each as a function of the object that returns the code."""
+"""The ways to wait for one process: each function takes its object and returns the exit code."""
 
 import queue
 
@@ -34,7 +34,7 @@ def by_watch(proc):
     pidwait.watch(proc, lambda *exit: told.put(exit))
     found, code = told.get(timeout=20)
     assert found is proc
-    # The thread is alive, and has more to tell.
+    # The watch thread is still alive and reports the next exit.
     pid = gone_pid()
     pidwait.watch(pid, lambda *exit: told.put(exit))
     assert told.get(timeout=20) == (pid, None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Faults, made for real: what these tests have in common.
+"""Real faults: what the tests of this folder share.
 
-Most run in a fresh interpreter, see run(): a policy stays for good, a namespace is
-entered by a new process. So nothing of pytest is in here.
+Most of them run in a fresh interpreter, see run(): a policy can't be taken back, and only a
+new process enters a namespace. So this module does not use pytest.
 """
 
 import ast
@@ -28,20 +28,24 @@ calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
-LONG = 30  # seconds for what comes at once
+# Load the names first, as `from pidwait import ...` does in a program that may run out of fds.
+for _name in pidwait.__all__:
+    getattr(pidwait, _name)
+
+LONG = 30  # seconds to wait for what should come at once
 BACKENDS = ("pidfd", "polling")
 
 
-# A function of a test, in an interpreter of its own
+# Running a test's function in an interpreter of its own
 
 
 def run(function, *args, within=()):
-    """Run a function of a test module in a fresh interpreter; what it raises is shown."""
+    """Run a function of a test module in a fresh interpreter; fail with what it prints."""
     _run_there("_run", function, args, within)
 
 
 def run_on_each_backend(function, *args, within=()):
-    """As run(); function(backend, ...) for each backend that works here, in a fork each."""
+    """Like run(), but call function(backend, ...) in a fork for each backend that works here."""
     _run_there("_run_on_each_backend", function, args, within)
 
 
@@ -88,7 +92,7 @@ def _on_backend(backend, function, *args):
 
 
 class _NoPytest(types.ModuleType):
-    """In its place, since it takes ten times as long to import as all the rest."""
+    """A stand-in for pytest, which takes ten times as long to import as all the rest."""
 
     def __getattr__(self, name):
         return self
@@ -98,7 +102,7 @@ class _NoPytest(types.ModuleType):
 
 
 class nothing_left:
-    """No open file descriptor and no child is left by the block. It does not need /proc."""
+    """Check that the block leaves no open file descriptor and no child. It needs no /proc."""
 
     def __enter__(self):
         self._before = open_fds()
@@ -106,7 +110,7 @@ class nothing_left:
     def __exit__(self, kind, value, trace):
         if kind is not None:
             return
-        for _ in range(3):  # PyPy finds some only at the second time
+        for _ in range(3):  # PyPy collects some of them only in the second round
             if open_fds() != self._before:
                 gc.collect()
         assert open_fds() == self._before, (self._before, open_fds())
@@ -126,7 +130,7 @@ def raises(kind, function, *args, **kwargs):
 
 
 def times_out(function, timeout):
-    """It raises TimeoutExpired, and not too early."""
+    """Check that the function raises TimeoutExpired, and not too early."""
     start = time.monotonic()
     error = raises(pidwait.TimeoutExpired, function, timeout)
     assert time.monotonic() - start >= timeout
@@ -139,7 +143,7 @@ def times_out(function, timeout):
 def fork(function, *args):
     """Run a function in a forked child, which dies with us; return its pid.
 
-    What it returns is the exit code, -n to die of signal n.
+    The function returns the child's exit code, or -n to have signal n kill it.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -148,7 +152,7 @@ def fork(function, *args):
     try:
         if system.libc is not None:
             system.libc.prctl(system.PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() in (parent, 0):  # 0 is of another PID namespace
+        if os.getppid() in (parent, 0):  # 0: the parent is in another PID namespace
             _end(function(*args) or 0)
     except BaseException:
         traceback.print_exc()
@@ -158,7 +162,7 @@ def fork(function, *args):
 
 
 def forked(function, *args):
-    """Run a function in a forked child: what it asserts holds there, and it leaves nothing."""
+    """Run a function in a forked child; check that it raises nothing and leaves nothing open."""
 
     def run():
         with nothing_left():
@@ -181,7 +185,7 @@ def exit_code(status):
 
 
 class Child:
-    """A fork that lives until it is told how to end."""
+    """A forked child that lives until end() says how it has to exit."""
 
     def __init__(self, prepare=None):
         orders, self._orders = os.pipe()
@@ -201,7 +205,7 @@ class Child:
         return struct.unpack("=h", os.read(orders, 2))[0]
 
     def end(self, code):
-        """It exits with a code, or dies of signal -code."""
+        """Have it exit with a code, or die of signal -code."""
         os.write(self._orders, struct.pack("=h", code))
 
     def become_zombie(self, code):
@@ -211,7 +215,7 @@ class Child:
     def stand(self):
         """Wait until it is a zombie."""
         try:
-            info = system.ctypes.create_string_buffer(linux.SIGINFO_SIZE)
+            info = system.ctypes.create_string_buffer(128)
             system.call("waitid", linux.P_PID, self.pid, info, linux.WEXITED | linux.WNOWAIT)
         except OSError:  # a policy
             eventually(lambda: state(self.pid) == "Z")
@@ -223,12 +227,12 @@ class Child:
         return code
 
     def forget(self):
-        """It has been reaped by somebody else."""
+        """Call this if somebody else has reaped it."""
         os.close(self._orders)
 
 
 class Stranger:
-    """A process like Child, but not our child. Its parent is."""
+    """A process like Child, but its parent is another child of ours."""
 
     def __init__(self, prepare=None, make=Child):
         orders, self._orders = os.pipe()
@@ -274,13 +278,13 @@ class Stranger:
         return self._tell(b"r")
 
     def reap(self):
-        """As leave(), and the parent exits, too."""
+        """Like leave(), but its parent exits, too."""
         code = self._tell(b"r")
         self.forget()
         return code
 
     def forget(self):
-        """It has been reaped; its parent exits, too."""
+        """Call this once it has been reaped: its parent exits, too."""
         os.write(self._orders, struct.pack("=ch", b"q", 0))
         os.close(self._orders)
         os.close(self._answers)
@@ -295,7 +299,7 @@ def why_no_pidfd():
 
 
 def kernel_tells():
-    """Whether it tells the exit code of whoever has been reaped: Linux 6.15."""
+    """Whether the kernel tells the exit code of a process that has been reaped: Linux 6.15."""
     child = Child()
     fd = system.pidfd_open(child.pid)
     try:
@@ -309,15 +313,15 @@ def kernel_tells():
         os.close(fd)
 
 
-# Between two of our steps
+# Acting between two lines of pidwait
 
 
-# The files that make system calls: what others do in between counts there.
+# The files that make system calls, between which others may interfere.
 LOOKING = ("pidfd.py", "polled.py", "polled_procfs.py", "exitcodes.py", "procfs.py", "_fd.py")
 
 
 class at_line:
-    """In the block, do something right before the n-th line that pidwait's code runs.
+    """In the block, do something right before the n-th line that runs of pidwait's code.
 
     ``reached`` tells whether there was such a line, ``where`` which it was.
     """
@@ -340,7 +344,7 @@ class at_line:
 
     def _trace(self, frame, event, argument):
         code = frame.f_code
-        if event == "call" and in_del(frame):  # what is raised there is only printed
+        if event == "call" and in_del(frame):  # an exception there is only printed
             return None
         if not code.co_filename.startswith(self._FOLDER):
             return None

@@ -15,13 +15,13 @@ try:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-except ImportError:  # who needs it skips
+except ImportError:  # tests that need it are skipped
     ctypes = libc = None
 
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 
 
-# System calls that Python has no function for, or not everywhere
+# System calls for which not every Python has a function
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -31,7 +31,7 @@ PR_SET_PTRACER = 0x59616D61
 
 
 def call(name, *args):
-    """A function of the C library, which sets errno."""
+    """Call a function of the C library; raise OSError if it fails."""
     result = getattr(libc, name)(*args)
     if result == -1:
         code = ctypes.get_errno()
@@ -59,7 +59,7 @@ def pidfd_info(fd):
 
 # A policy
 
-# machine: (AUDIT_ARCH, numbers of the system calls that are not the same everywhere)
+# machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
 _ARCHITECTURES = {
     "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16}),
     "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29}),
@@ -79,9 +79,9 @@ def why_no_policy():
 
 
 def forbid(rules):
-    """From now on, system calls answer with an error: {"pidfd_open": errno.EPERM}.
+    """Have system calls fail from now on: {"pidfd_open": errno.EPERM}.
 
-    Of ioctl only PIDFD_GET_INFO. For good, and for all children, too: seccomp(2).
+    Of ioctl only PIDFD_GET_INFO fails. This is for good, and for children, too: seccomp(2).
     """
     arch, numbers = _ARCHITECTURES[os.uname().machine]
     program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]
@@ -111,7 +111,7 @@ def forbid(rules):
 
 
 class limit_is_zero:
-    """In the block, none can be opened, and poll(2) answers EINVAL."""
+    """In the block no file descriptor can be opened, and poll(2) fails with EINVAL."""
 
     def __enter__(self):
         self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -125,7 +125,7 @@ class limit_is_zero:
 
 
 class limit_becomes_zero(limit_is_zero):
-    """It is zero from a call of start() on, to the end of the block."""
+    """The limit is zero from the call of start() to the end of the block."""
 
     def __enter__(self):
         self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -136,9 +136,9 @@ class limit_becomes_zero(limit_is_zero):
 
 
 def namespaces():
-    """What starts a command in user, PID and mount namespaces of its own, as their root.
+    """The command that runs another as root of its own user, PID and mount namespaces.
 
-    OSError with the reason where that is not allowed.
+    Raise OSError with the reason if that is not allowed.
     """
     if not _namespaces:
         _namespaces.append(_find_namespaces())
@@ -178,26 +178,26 @@ def mount(kind, target, options=""):
 
 
 def become(uid):
-    """Root gives up everything, to be that user; others stay who they are."""
+    """If we are root, become that user for good; else do nothing."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it was cleared by that
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
 
 
 def not_dumpable():
-    """Nobody may look into this process from now on, not even the same user."""
+    """From now on nobody may look into this process, not even the same user."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def drop_capabilities():
-    """What root may do by them is over; it still owns its files and processes."""
+    """Give up root's capabilities; it still owns its files and processes."""
     version_3 = 0x20080522
     call("capset", struct.pack("=Ii", version_3, 0), bytes(24))
 
 
 def next_pid(pid):
-    """The next process that is made in this PID namespace gets that number."""
+    """Have the next process in this PID namespace get that pid."""
     with open("/proc/sys/kernel/ns_last_pid", "w") as file:
         file.write(str(pid - 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes that become other programs, from whichever thread, or are just about to."""
+"""Processes that exec, from any thread, or are just about to."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from ..processes import eventually, state
 
 pytest.importorskip("ctypes")
 
-# It becomes itself again, so many times, and exits with 7.
+# A program that execs itself so many times, then exits with 7.
 AGAIN = """if True:
     import os, sys, threading, time
     thread, left = sys.argv[1], int(sys.argv[2])
@@ -33,7 +33,7 @@ AGAIN = """if True:
 
 
 class Forked(faults.Child):
-    """It becomes others once it is told to end."""
+    """A child that execs again and again, once end() is called."""
 
     def __init__(self, thread):
         self._thread = thread
@@ -46,7 +46,7 @@ class Forked(faults.Child):
 
 
 def exec_again(backend, thread):
-    """No exec looks like an exit, and the handle stays with it."""
+    """No exec looks like an exit, and the handle stays valid."""
     for process in (Forked(thread), Stranger(thread, Forked)):
         with pidwait.Process(process.pid) as handle:
             process.end(0)
@@ -62,7 +62,7 @@ def test_exec(thread):
 
 
 def about_to_exec(backend):
-    """vfork(2): it still is in its parent's memory, and its parent stands still."""
+    """vfork(2): the child is still in its parent's memory, and the parent is suspended."""
     fifo = "fifo"
     os.mkfifo(fifo)
     try:
@@ -73,11 +73,11 @@ def about_to_exec(backend):
         with pidwait.Process(pid) as child, pidwait.Process(parent) as handle:
             faults.times_out(child.wait, 0.01)
             faults.times_out(handle.wait, 0.01)
-            os.kill(parent, signal.SIGSTOP)  # which waits, as the parent does
+            os.kill(parent, signal.SIGSTOP)  # which stays pending, as the parent is suspended
             faults.times_out(handle.wait, 0.01)
             os.kill(parent, signal.SIGCONT)
             with open(fifo, "w"):
-                pass  # now it goes on
+                pass  # now the child goes on
             assert child.wait(LONG) in (3, None)
             assert handle.wait(LONG) == 3
         assert os.waitpid(parent, 0)[1] == 3 << 8
@@ -92,7 +92,7 @@ def read(path):
 
 
 def spawn_slowly(fifo):
-    """posix_spawn(3) of what exits with 3, after opening a FIFO that nobody writes to."""
+    """posix_spawn(3) a shell that exits with 3; the child first opens a FIFO, which blocks."""
     actions = ctypes.create_string_buffer(1024)
     assert libc.posix_spawn_file_actions_init(actions) == 0
     action = libc.posix_spawn_file_actions_addopen

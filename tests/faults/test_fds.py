@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""No file descriptor left: while probing, before and in the middle of a wait; or ours is closed."""
+"""No file descriptor left while probing, before or during a wait; or somebody closes ours."""
 
 import os
 import resource
@@ -25,7 +25,7 @@ def possible():
 
 
 class fds_left:
-    """In the block, only so many more can be opened."""
+    """In the block only so many more file descriptors can be opened."""
 
     def __init__(self, number):
         self._number = number
@@ -52,7 +52,7 @@ class fds_left:
 
 
 def first_waits():
-    """Each in a fork, in which nothing has been asked yet."""
+    """Each runs in a fork, in which no check has been made yet."""
     for number in range(6):
         faults.forked(first_wait, number)
 
@@ -65,14 +65,14 @@ def first_wait(number):
         with pidwait.Process(child.pid) as one, pidwait.Process(zombie.pid) as other:
             assert one != other
         child.end(5)
-        # A binding can't be loaded now, where one is needed to look.
+        # If a binding is needed to look, it can't be loaded now.
         assert pidwait.wait(child.pid, LONG) in ((5,) if hasattr(os, "waitid") else (5, None))
         assert pidwait.wait(zombie.pid, LONG, reap=True) == 3
         assert pidwait.wait(stranger.pid, LONG) in (4, None)
         assert pidwait.pid_exists(stranger.pid)
     stranger.reap()
     zombie.forget()
-    answer = pidwait.probe()  # nothing of it was remembered
+    answer = pidwait.probe()  # no failure was remembered
     assert answer["backend"] == "pidfd"
     assert answer["calls"]["pidfd_send_signal"]["available"]
     assert answer["calls"]["waitid"]["available"]
@@ -86,10 +86,12 @@ def test_while_probing():
     faults.run(first_waits)
 
 
-# In an interpreter that has not loaded anything yet: not even fcntl.
+# Run in an interpreter that has loaded the names, and nothing else: not even fcntl.
 LOADING = """if True:
     import os, resource, sys
     import {package} as pidwait
+
+    pidwait.Process, pidwait.probe  # the names are there
 
     def use(left):
         go, start = os.pipe()
@@ -177,7 +179,7 @@ def test_received():
     faults.run(received)
 
 
-# In the middle
+# During a wait
 
 
 def limit_falls():
@@ -230,7 +232,7 @@ def test_limit_falls_at_any_line():
     faults.run(at_any_line)
 
 
-# Ours is closed by somebody else
+# Somebody else closes our file descriptor
 
 
 def closed_under_a_handle():
@@ -248,7 +250,7 @@ def closed_under_a_handle():
 
 
 def closed_under_a_wait():
-    """Right after it was opened, and between poll(2) and waitid(2)."""
+    """It is closed right after it was opened, or between poll(2) and waitid(2)."""
     for name in ("pidfd_open", "waitid"):
         real, via = calls.resolve(name)
         opened, _ = calls.resolve("pidfd_open")

@@ -14,7 +14,7 @@ from ..faults import LONG, Child, at_line
 
 pytest.importorskip("ctypes")
 
-# Not the bindings: an fd that the system has just given is theirs for two lines.
+# Not the bindings: for two lines, only they know an fd that was just opened.
 FILES = tuple(
     name
     for folder in ("", "_backends", "_sources")
@@ -23,7 +23,7 @@ FILES = tuple(
 )
 
 
-def by_number(pid):
+def by_pid(pid):
     pidwait.wait(pid, LONG)
 
 
@@ -49,7 +49,7 @@ def in_a_set(pid):
 
 
 def limited():
-    """With a soft limit of file descriptors that is not the hard one."""
+    """Set a soft limit of file descriptors below the hard one; return both."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
     return hard // 2, hard
@@ -59,7 +59,7 @@ def at_any_line(backend, name):
     use, limits = globals()[name], limited()
     child = Child()
     child.become_zombie(7)
-    use(child.pid)  # what is asked once, and kept
+    use(child.pid)  # makes the checks whose answers are kept
     before = faults.open_fds()
     number, reached = 0, True
     while reached:
@@ -72,7 +72,7 @@ def at_any_line(backend, name):
             except KeyboardInterrupt:
                 pass
             if faults.open_fds() != before:
-                for _ in range(3):  # PyPy: what refers to the handle goes before it
+                for _ in range(3):  # PyPy collects the handle only after what refers to it
                     gc.collect()
         reached = line.reached
         assert faults.open_fds() == before, line.where
@@ -83,18 +83,18 @@ def at_any_line(backend, name):
     child.forget()
 
 
-@pytest.mark.timeout(300)  # each line of a wait is another wait
+@pytest.mark.timeout(300)  # a new wait for each line of one
 @pytest.mark.parametrize(
-    "name", ["by_number", "by_handle", "by_handle_twice", "among_many", "in_a_set"]
+    "name", ["by_pid", "by_handle", "by_handle_twice", "among_many", "in_a_set"]
 )
 def test_at_any_line(name):
     faults.run_on_each_backend(at_any_line, name)
 
 
 def waited_for_again(backend, by_another_thread, has_exited):
-    """Whenever a wait is interrupted, the next one of the same set is right."""
-    # Not the rest for another thread: a ``with`` that is left can be traced before it gives the
-    # lock back, where no signal is handled.
+    """Wherever a wait is interrupted, the next wait on the same set is right."""
+    # Only these if another thread waits next: a trace, unlike a signal handler, can raise at
+    # the end of a ``with``, which then keeps its lock.
     files = ("_waitset.py", "_turn.py") if by_another_thread else FILES
     number, reached = 0, True
     while reached:
@@ -153,7 +153,7 @@ def test_reaped_again():
 
 
 def handled_at_any_line(backend):
-    """By a signal handler that waits, too."""
+    """At each line of a wait, a signal handler waits for the same process."""
     limits = limited()
     child = Child()
     child.become_zombie(7)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Children that somebody else reaps, and strangers that are reaped at the worst moment.
 
-The code is certain from Linux 6.15 on, else None: never a made up 0.
+The code is certain from Linux 6.15 on, else it may be None, but never a made-up 0.
 """
 
 import errno
@@ -22,7 +22,7 @@ pytest.importorskip("ctypes")
 
 
 def certain_here(backend, has_info=True):
-    """Whether a code is always known; PIDFD_GET_INFO can be taken away."""
+    """Whether a code is always known here; without has_info, PIDFD_GET_INFO is forbidden first."""
     pidwait.probe()
     if not has_info:
         system.forbid({"ioctl": errno.ENOTTY})
@@ -31,7 +31,7 @@ def certain_here(backend, has_info=True):
 
 
 class Popen(subprocess.Popen):
-    """Ends when it is told."""
+    """A child that exits when end() is called."""
 
     def __init__(self, code):
         super().__init__(["sh", "-c", "read end; exit %d" % code], stdin=subprocess.PIPE)
@@ -66,24 +66,24 @@ def ignored(backend, has_info):
         child.forget()
     popen = Popen(7)
     times_out(lambda timeout: pidwait.wait(popen, timeout), 0)
-    fd = system.pidfd_open(popen.pid)  # to see its end, which poll() would reap
+    fd = system.pidfd_open(popen.pid)  # shows its exit, while poll() would reap it
     popen.end()
     select.select([fd], [], [], LONG)
     os.close(fd)
     # It was gone before we could open it.
     assert pidwait.wait(popen, LONG) is None
-    assert popen.returncode == 0  # by its own means
+    assert popen.returncode == 0  # set by Popen itself
     popen = Popen(7)
-    real, via = calls.resolve("pidfd_open")
+    kinds = importlib.import_module(pidwait.__name__ + "._kinds")
+    confirm = kinds.PopenTarget._confirm
 
-    def end_after_opening(*args):
-        fd = real(*args)
-        if popen.stdin and not popen.stdin.closed:
-            popen.end()
-        return fd
+    def end_after_the_look(target):
+        code = confirm(target)
+        popen.end()
+        return code
 
     if backend == "pidfd":
-        calls._resolved["pidfd_open"] = end_after_opening, via
+        kinds.PopenTarget._confirm = end_after_the_look
         assert pidwait.wait(popen, LONG) == (7 if certain else None)
     else:
         popen.end()
@@ -112,7 +112,7 @@ def multiprocessing_ignored(backend):
         assert handle.wait(LONG) in right
     assert pidwait.wait(process) is None
     assert pidwait.wait(process, LONG) is None
-    multiprocessing.process._children.clear()  # it would keep it, and its fds
+    multiprocessing.process._children.clear()  # it would keep the process, and its fds
 
 
 def test_sigchld_is_ignored_under_multiprocessing():
@@ -120,7 +120,7 @@ def test_sigchld_is_ignored_under_multiprocessing():
 
 
 class Job:
-    """As multiprocessing.Process; another thread has it reap right after known()."""
+    """Like a multiprocessing.Process that another thread makes reap right after known()."""
 
     def __init__(self, child):
         self.pid = child.pid
@@ -132,7 +132,7 @@ class Job:
     def exitcode(self):
         code = self._code
         self._looks += 1
-        if self._looks == 2:  # the first is for what kind of object it is
+        if self._looks == 2:  # the first finds out the kind of object
             self._code = self._child.reap()
         return code
 
@@ -199,7 +199,7 @@ def stolen_between_poll_and_waitid(backend, has_info):
                 child.reap()
             except ChildProcessError:
                 child.forget()
-            else:  # polling had no need to ask
+            else:  # polling did not need waitid
                 assert backend == "polling" and not reap
         # The first call asks whether it is our child, and may find that it has exited.
         for late, right_then in ((True, right), (False, (None,))):
@@ -213,7 +213,7 @@ def stolen_between_poll_and_waitid(backend, has_info):
 
 
 def stolen_at_any_line(backend, has_info):
-    """By a thief that waits for any child."""
+    """Another part of the program waits for any child, and reaps ours."""
     certain = certain_here(backend, has_info)
 
     def steal():
@@ -245,7 +245,7 @@ def steal_quietly():
 
 
 class Owner:
-    """Reaps as subprocess.Popen does, and takes a child that is no more for one of code 0."""
+    """Reaps like subprocess.Popen: if the child is gone, it takes the code for 0."""
 
     def __init__(self, pid):
         self._waitpid_lock = threading.Lock()
@@ -306,7 +306,7 @@ def test_reaped_at_any_line(has_info):
 
 
 def in_the_middle_of_being_reaped():
-    """PIDFD_GET_INFO finds neither the process nor its status, and then the status."""
+    """PIDFD_GET_INFO first finds neither the process nor its status, then the status."""
     certain = certain_here("pidfd")
     real, via = calls.resolve("ioctl")
     failures = []
@@ -330,7 +330,7 @@ def in_the_middle_of_being_reaped():
 
 
 def reaped_in_the_window():
-    """A zombie that we may not look into is reaped while the wait gives it a last moment."""
+    """A zombie that we may not look into is reaped during the grace of the wait."""
     certain = certain_here("pidfd")
     real, via = calls.resolve("ioctl")
     importlib.import_module(pidwait.__name__ + "._backends.pidfd").GRACE = LONG

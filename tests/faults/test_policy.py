@@ -16,6 +16,7 @@ from ..faults import LONG, Child, Stranger, raises, times_out
 from ..processes import is_open
 from . import system
 
+TRANSIENT = (errno.ENFILE,)
 ERRORS = {
     "pidfd_open": ("EPERM", "EACCES", "ENOSYS", "EINVAL", "ENODEV", "ENFILE"),
     "ioctl": ("EPERM", "EACCES", "ENOSYS", "EINVAL", "ENOTTY"),
@@ -32,7 +33,7 @@ def possible():
 
 
 def under_policy(rules, ffi="auto", backend=""):
-    """In two forks: the probe has not been asked before, and has been."""
+    """Run everything() in two forks: in the second the probe is asked before the policy comes."""
     os.environ["PIDWAIT_FFI"] = ffi
     os.environ["PIDWAIT_BACKEND"] = backend
     expected = backend or ("polling" if "pidfd_open" in rules else "pidfd")
@@ -51,6 +52,10 @@ def everything(rules, asked, expected, certain):
     child_of_others(6 if asked else 0, certain)
     handles(expected)
     received(child, fd)
+    several()
+    if asked:
+        faults.probe.forget()
+    it_is_probed(rules)
 
 
 def child_of_ours(code):
@@ -107,6 +112,34 @@ def received(child, fd):
         assert process.wait(LONG) == 8
         assert child.reap() == 8
     assert not is_open(fd)
+
+
+def several():
+    first, second, stranger = Child(), Child(), Stranger()
+    with pidwait.WaitSet([first.pid, second.pid, stranger.pid]) as waiting:
+        assert waiting.wait(0) == []
+        first.become_zombie(3)
+        assert waiting.wait(LONG) == [(first.pid, 3)]
+        stranger.become_zombie(4)
+        ((pid, code),) = waiting.wait(LONG)
+        assert pid == stranger.pid and code in (4, None)
+        second.end(5)
+        assert waiting.wait(LONG) == [(second.pid, 5)]
+    for process in first, second, stranger:
+        process.reap()
+
+
+PROBED = {"ioctl": "PIDFD_GET_INFO"}
+
+
+def it_is_probed(rules):
+    answer = pidwait.probe()["calls"]
+    for call, code in rules.items():
+        row = answer[PROBED.get(call, call)]
+        if code in TRANSIENT:
+            assert row["available"], row
+        else:
+            assert not row["available"] and os.strerror(code) in row["reason"], row
 
 
 def each_error(call, backend):
@@ -185,5 +218,5 @@ def told(asked):
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_it_is_told(asked):
+def test_it_is_logged(asked):
     faults.run(told, asked)

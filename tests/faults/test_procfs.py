@@ -28,12 +28,12 @@ def hide(how):
         system.mount("tmpfs", "/proc")
     else:
         system.mount("proc", "/proc", how)
-    # With them, nothing is hidden; and who has them can't be hidden from.
+    # /proc hides nothing from a process that has capabilities.
     system.drop_capabilities()
 
 
 def hidden(backend, how):
-    """In two forks: /proc is hidden before the probe is asked, and after."""
+    """Run processes() in two forks: /proc is hidden before the probe is asked, or after it."""
     for asked in (False, True):
         faults.forked(processes, how, asked, backend == "pidfd")
 
@@ -106,7 +106,7 @@ def test_hidden(namespaces, how):
 
 
 def foreign(backend):
-    """In two forks: the namespace is new before the probe is asked, and after."""
+    """In two forks: the namespace is entered before the probe is asked, or after it."""
     for asked in (False, True):
         faults.forked(in_another_namespace, asked, backend == "pidfd")
 
@@ -131,7 +131,7 @@ def under_the_old_proc(has_handle):
 
 
 def twins(backend):
-    """A process has the same number in both namespaces, so that /proc/self looks right."""
+    """Our process has the same pid in both namespaces, so that /proc/self looks right."""
     system.next_pid(5000)
     other = Child()
     assert other.pid == 5000
@@ -156,7 +156,7 @@ def is_its_own_twin():
     system.next_pid(5000)
     child = Child()
     assert child.pid == 5000
-    # In /proc, that is another one: a zombie.
+    # In this /proc the pid is another process's, a zombie's.
     times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0.005)
     with pidwait.Process(child.pid) as process:
         assert not process.has_exited()

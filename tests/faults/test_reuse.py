@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A pid that another process gets, made at will in a PID namespace.
+"""Reused pids, made at will in a PID namespace.
 
-Never the wrong process, never the wrong code.
+A wait is never for the wrong process, and never tells a wrong code.
 """
 
 import errno
@@ -20,7 +20,7 @@ from . import system
 
 pytest.importorskip("ctypes")
 
-CLOCK_BOOTTIME = 7  # time has it from Python 3.7 on
+CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
 OLD, NEW = 3, 9  # exit codes
 
 
@@ -40,13 +40,13 @@ def pidfd():
 
 
 def started(pid):
-    """In ticks since boot, ten milliseconds each."""
+    """The start time of a process, in ticks of ten milliseconds since boot."""
     with open("/proc/%d/stat" % pid) as file:
         return int(file.read().rpartition(")")[2].split()[19])
 
 
 class Number:
-    """A pid, and who has it: ``old``, and after pass_on() ``new``, a child of ours."""
+    """A pid and the process that has it: ``old``, and after pass_on() ``new``, our child."""
 
     def __init__(self, make=Child):
         self.old = make()
@@ -58,13 +58,13 @@ class Number:
         self.old.become_zombie(OLD)
 
     def pass_on(self, zombie=False):
-        """The old process is reaped, and another gets its number."""
+        """Have the old process reaped, and start a new one with its pid."""
         self.old.reap()
         self.give(zombie)
 
     def give(self, zombie=False):
         self.old = None
-        # Without a handle, processes are told apart by these ticks.
+        # Without a handle, only the ticks of their start times tell the two apart.
         eventually(lambda: int(time.clock_gettime(CLOCK_BOOTTIME) * 100) > self._started)
         system.next_pid(self.pid)
         self.new = Child()
@@ -73,13 +73,13 @@ class Number:
             self.new.become_zombie(NEW)
 
     def finish(self):
-        """The new process was let alone."""
+        """Check that nobody touched the new process, and reap it."""
         if state(self.pid) != "Z":
             self.new.end(NEW)
         assert self.new.reap() == NEW
 
     def drop(self):
-        """It was not passed on."""
+        """Reap the old process, if the pid was not passed on."""
         if self.old is not None:
             if state(self.pid) != "Z":
                 self.old.end(OLD)
@@ -114,7 +114,7 @@ def handle(backend):
 
 
 def received(backend):
-    """A pidfd from elsewhere, of a process that has left its number to another."""
+    """A pidfd from elsewhere, of a process whose pid another one has by now."""
     certain = use(backend)
     for asked in (False, True):
         number = Number()
@@ -135,9 +135,9 @@ def received(backend):
 
 
 def at_every_line(make, action, check, files=faults.LOOKING):
-    """For each line of a use of a process: check(number, line), in which action(number) is done.
+    """Call check(number, line) for each line of a use, before which action(number) is called.
 
-    They are made in advance, so that the ticks differ without waiting for them.
+    The Numbers are made in advance, so that the ticks differ without a wait for the clock.
     """
     step, reached, made = 0, True, []
     while reached:
@@ -161,7 +161,7 @@ BEFORE = faults.LOOKING + ("process.py", "_targets.py", "_kinds.py")
 
 
 def during_a_wait(backend, rules=()):
-    """It exits, and its number goes to a zombie of another code."""
+    """The process exits, and a zombie with another code gets its pid."""
     certain = use(backend)
     if rules:
         certain = False
@@ -180,7 +180,7 @@ def during_a_wait(backend, rules=()):
 
 
 def during_a_look(backend):
-    """It lives, and its number goes to another that lives."""
+    """The process runs, and then another running process gets its pid."""
     use(backend)
 
     def check(number, line):
@@ -197,7 +197,7 @@ def during_a_look(backend):
 
 
 def during_a_signal(backend):
-    """Through a pidfd. Without one there is a window, which the documentation names."""
+    """A pidfd never signals the new process. Without one there is a window, as documented."""
     use(backend)
 
     def check(number, line):
@@ -223,7 +223,7 @@ def leave_to_another(number):
 
 
 def popen_reaps_meanwhile(backend):
-    """In another thread, as it seems, before each line of our wait."""
+    """It reaps before each line of our wait, as another thread could."""
     if backend == "polling":
         return  # the lines that matter are the same
     use(backend)
@@ -239,7 +239,7 @@ def popen_reaps_meanwhile(backend):
 
 
 class Popen:
-    """As subprocess.Popen, and what another thread does with it."""
+    """Like subprocess.Popen; leave() is what another thread does with it."""
 
     latest = None
 
@@ -264,10 +264,10 @@ class Popen:
         self._number.give()
 
 
-def who_knows_meanwhile(backend):
+def object_that_remembers_meanwhile(backend):
     """An object that remembers when its process started."""
     if backend == "pidfd":
-        return  # what polls has more lines
+        return  # polling has more lines
     use(backend)
 
     def check(number, line):
@@ -280,7 +280,7 @@ def who_knows_meanwhile(backend):
 
 
 class Known:
-    """As psutil.Process."""
+    """Like psutil.Process."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -293,7 +293,7 @@ class Known:
         return os.path.exists("/proc/%d" % self.pid) and started(self.pid) == self._started
 
 
-def who_knows(backend):
+def object_that_remembers(backend):
     use(backend)
     objects = [Known]
     try:
@@ -326,7 +326,7 @@ def popen_that_has_its_code(backend):
 
 
 def without_fds(rules):
-    """The fall back to the number notices that it has passed on."""
+    """The fall-back to the pid notices that another process has it."""
     certain = use("pidfd") and not rules
     system.forbid(rules)
     for make in (Child, Stranger):
@@ -345,12 +345,12 @@ def without_fds(rules):
     "scenario",
     [
         handle,
-        who_knows,
+        object_that_remembers,
         popen_that_has_its_code,
         during_a_wait,
         during_a_look,
         popen_reaps_meanwhile,
-        who_knows_meanwhile,
+        object_that_remembers_meanwhile,
     ],
 )
 def test_reuse(namespaces, scenario):

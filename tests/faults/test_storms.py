@@ -32,7 +32,7 @@ class on_signal:
 
 
 class storm(on_signal):
-    """In the block, a signal comes every half a millisecond, to whatever is under way."""
+    """In the block a signal comes every half millisecond, whatever is running."""
 
     def __init__(self, handler):
         super().__init__(signal.SIGALRM, handler)
@@ -47,7 +47,7 @@ class storm(on_signal):
 
 
 def end_soon(process, code):
-    """Another process tells it to; return that one's pid."""
+    """Have another process end it in a moment; return that process's pid."""
 
     def tell():
         time.sleep(0.03)
@@ -58,12 +58,12 @@ def end_soon(process, code):
 
 
 def last(count, action):
-    """Steps of which the last is the action; next() gives it once, to nested handlers, too."""
+    """An iterator over count steps: None, and at last the action, once even in nested handlers."""
     return iter([None] * (count - 1) + [action])
 
 
 def in_a_storm(backend):
-    """Each wait goes on with what is left, and ends with the right code."""
+    """Each wait goes on with the time that is left, and ends with the right code."""
     steps = iter(())
 
     def go_on(*args):
@@ -88,7 +88,7 @@ class Stop(Exception):
 
 
 def stopped_by_a_storm(backend):
-    """Every signal ends the wait, and the last wait is right."""
+    """Each signal ends a wait, and the last wait is right."""
 
     def stop(*args):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -100,16 +100,16 @@ def stopped_by_a_storm(backend):
     for _ in range(200):
         try:
             with on_signal(signal.SIGALRM, stop):
-                # The interpreter misses the first one between its last look and the
-                # system call; a second one wakes it.
+                # The interpreter misses a signal that comes between its last check and
+                # the system call; a second one wakes it.
                 signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.05)
                 pidwait.wait(child.pid)
         except Stop:
             stops += 1
     assert stops == 200
-    for _ in range(3):  # PyPy: what refers to the handle goes before it
+    for _ in range(3):  # PyPy collects the handle only after what refers to it
         gc.collect()
-    # The bindings have bytecodes between the system call and who keeps the fd.
+    # A binding runs bytecodes between the system call and the storing of the fd.
     bound = backend == "pidfd" and faults.calls.resolve("pidfd_open")[1] != "os"
     lost = set(faults.open_fds()) - set(opened)
     assert len(lost) <= (stops / 10 if bound else 0)
@@ -121,7 +121,7 @@ def stopped_by_a_storm(backend):
 
 
 def used_by_the_handler(backend):
-    """It waits for the same process, by the same handle and by its number."""
+    """The handler waits for the same process, by the same handle and by its pid."""
     child = Child()
     seen = []
     steps = last(20, functools.partial(child.end, 7))
@@ -145,7 +145,7 @@ def used_by_the_handler(backend):
 
 
 def closed_by_the_handler(backend):
-    """Which leaves the wait that it has interrupted intact."""
+    """The close leaves the interrupted wait intact."""
     child = Child()
     process = pidwait.Process(child.pid)
 
@@ -162,13 +162,13 @@ def closed_by_the_handler(backend):
 
     with storm(close_the_used):
         assert process.wait() == 7
-    assert process.wait() == 7  # it has seen the exit
+    assert process.wait() == 7  # it knows the code
     faults.raises(ValueError, process.kill)
     assert child.reap() == 7
 
 
 def reaped_by_the_handler(backend):
-    """A SIGCHLD handler that reaps whoever has exited, as many programs have."""
+    """A SIGCHLD handler that reaps every exited child, as in many programs."""
     statuses = {}
 
     def reap(*args):
@@ -199,7 +199,7 @@ def reaped_by_the_handler(backend):
 
 
 def stopped_waiter(backend):
-    """Who waits can be stopped for longer than its time: it still gets the code."""
+    """A process that is stopped beyond the deadline of its wait still gets the code."""
     child = Child()
     while True:
         waiter = faults.fork(wait_shortly, child.pid)
@@ -218,7 +218,7 @@ def stopped_waiter(backend):
 
 def wait_shortly(pid):
     try:
-        # It looks once more after the deadline; not its child, whose code may be hidden.
+        # It looks once more after the deadline. It is not the parent: the code may be hidden.
         assert pidwait.wait(pid, 0.25) in (7, None)
     except pidwait.TimeoutExpired:
         sys.stderr.write("no look after the deadline\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several threads and one handle: who waits, reaps, closes and forks at the same time."""
+"""Several threads that wait, reap, close and fork at the same time with one handle."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ def in_threads(functions):
 
 
 def all_wait(backend):
-    """Each for a time of its own, and one closes the handle under them."""
+    """They wait with different time-outs, and one thread closes the handle meanwhile."""
     child = Child()
     process = pidwait.Process(child.pid)
     timed_out = []
@@ -46,7 +46,7 @@ def all_wait(backend):
         return "timed out"
 
     def close():
-        eventually(lambda: len(timed_out) == process._guard._users == THREADS // 2)
+        eventually(lambda: len(timed_out) == len(process._guard._users) == THREADS // 2)
         process.close()
         faults.raises(ValueError, process.wait, 0)
         child.end(7)
@@ -57,7 +57,7 @@ def all_wait(backend):
 
 
 def all_reap(backend):
-    """Just one can; the others get the right code, too."""
+    """Only one can; the others get the right code, too."""
     for _ in range(20):
         child = Child()
         with pidwait.Process(child.pid) as process:
@@ -84,7 +84,7 @@ def has_just_reaped(backend):
     with pidwait.Process(child.pid) as process:
         child.become_zombie(7)
         calls._resolved["waitid"] = waitid, via
-        # What the kernel tells of the reaped would hide that nothing was looked at.
+        # The kernel's own answer for a reaped process would hide a wrong look.
         calls._resolved["ioctl"] = refuse, ""
 
         def second():
@@ -157,7 +157,7 @@ class Forker:
             self._done.set()
 
     def fork(self):
-        """Return once the child has come to its end."""
+        """Have the thread fork; return once its child has ended."""
         self._done.clear()
         self._asked.set()
         self._done.wait()
@@ -169,7 +169,7 @@ class Forker:
 
 
 def fork_at_any_line(backend, of_ours):
-    """Both go on: the parent with its wait, the child with what it has got."""
+    """Both go on: the parent with its wait, the forked child with its copies."""
     process = Child() if of_ours else Stranger()
     process.become_zombie(7)
     handles = []
@@ -177,7 +177,7 @@ def fork_at_any_line(backend, of_ours):
     def use():
         others = [handle.fileno() for handle in handles if backend == "pidfd"]
         for handle in handles:
-            assert handle.wait(LONG) in (7, None)  # not the child's child
+            assert handle.wait(LONG) in (7, None)  # it is not the forked child's own child
             assert handle.has_exited()
             handle.close()
         assert not any(map(is_open, others))
@@ -216,7 +216,7 @@ def test_fork_at_any_line(of_ours):
 
 
 def forked_copies(backend):
-    """Of an open, a used and a closed handle; the parent's stay as they are."""
+    """Copies of a fresh, a used and a closed handle; the parent's own stay as they are."""
     child = Child()
     fresh, used, closed = [pidwait.Process(child.pid) for _ in range(3)]
     faults.times_out(used.wait, 0)
@@ -227,12 +227,12 @@ def forked_copies(backend):
         for process in (fresh, used):
             faults.times_out(process.wait, 0.01)
         faults.raises(ValueError, closed.has_exited)
-        fd = os.open(os.devnull, os.O_RDONLY)  # gets the number that was closed's
+        fd = os.open(os.devnull, os.O_RDONLY)  # gets the number that ``closed`` had
         closed.close()
         assert is_open(fd)
         os.close(fd)
         used.send_signal(9)
-        # A zombie of somebody else's, whose code may be hidden.
+        # It is somebody else's zombie, so its code may be hidden.
         assert used.wait(LONG) in (-9, None)
         fresh.close()
         used.close()
@@ -246,7 +246,7 @@ def forked_copies(backend):
 
 
 def forgotten_copies(backend):
-    """The parent's open handle is no forgotten one of the child's."""
+    """In the forked child, the parent's open handle does not count as forgotten."""
     child = Child()
     process = pidwait.Process(child.pid)
 

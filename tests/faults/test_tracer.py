@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tracer, as a debugger is: it is told first, and holds our child as long as it likes."""
+"""A tracer such as a debugger: it learns of the exit first, and holds our child while it likes."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ class Tracer:
             os.write(answers, b".")
 
     def _answer(self):
-        assert os.read(self._answers, 1) == b".", "it may not trace"
+        assert os.read(self._answers, 1) == b".", "the tracer may not trace"
 
     def _tell(self, order):
         os.write(self._orders, order)
@@ -65,7 +65,7 @@ class Tracer:
         self._tell(b"c")
 
     def let_go(self):
-        """It takes note of the exit, as a debugger does in the end."""
+        """Have it wait for the exit, as a debugger does in the end."""
         self._tell(b"w")
 
     def exit(self):
@@ -83,7 +83,7 @@ def let_be_traced():
 
 
 def held(code):
-    """A child that has exited, and its tracer, which has not looked yet."""
+    """A child that has exited, and its tracer, which has not waited for the exit yet."""
     child = Child(let_be_traced)
     tracer = Tracer(child.pid)
     child.end(code)
@@ -110,7 +110,7 @@ def traces():
 def observed(backend):
     for code in (0, 7, -signal.SIGKILL):
         child, tracer = held(code)
-        assert os.waitpid(child.pid, os.WNOHANG) == (0, 0)  # so it is held
+        assert os.waitpid(child.pid, os.WNOHANG) == (0, 0)  # the tracer holds it
         with pidwait.Process(child.pid) as process:
             assert pidwait.wait(child.pid, LONG) == code
             assert pidwait.wait(child.pid, 0) == code
@@ -153,7 +153,7 @@ def in_a_set(backend):
 
 
 def lets_go_meanwhile(backend):
-    """During a wait without a deadline."""
+    """The tracer lets go during a wait without a deadline."""
     child, tracer = held(7)
     real, via = calls.resolve("waitid")
     looks = []
@@ -173,7 +173,7 @@ def lets_go_meanwhile(backend):
 
 
 class Owner:
-    """As subprocess.Popen, of a child that is traced."""
+    """Like subprocess.Popen, of a traced child."""
 
     def __init__(self, child):
         self.pid = child.pid
@@ -218,7 +218,7 @@ def owner(backend):
 
 
 def stopped_at_its_end(backend):
-    """As gdb's `catch exit`: it was told to end, but has not exited."""
+    """As with gdb's `catch exit`: the process is about to exit, but has not exited."""
     for make in (Child, Stranger):
         target = make(let_be_traced)
         tracer = Tracer(target.pid, PTRACE_O_TRACEEXIT)
@@ -252,7 +252,7 @@ def stopped(backend):
 
 
 def we_are_the_tracer(backend):
-    """What we trace is, to waitid(2), as our child: looking takes nothing away."""
+    """For waitid(2), a process that we trace is like our child: looking takes nothing away."""
     for code in (0, 7):
         stranger = Stranger(let_be_traced)
         with pidwait.Process(stranger.pid) as process:
@@ -282,4 +282,4 @@ def we_are_the_tracer(backend):
 def test_tracer(tracing, scenario):
     start = time.monotonic()
     faults.run_on_each_backend(scenario)
-    assert time.monotonic() - start < LONG  # nothing waited blocking
+    assert time.monotonic() - start < LONG  # no call blocked

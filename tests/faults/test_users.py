@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes that we may not look into, or not send a signal: other users', or not dumpable."""
+"""Processes that we may not look into or signal: those of other users, or not dumpable ones."""
 
 import os
 import signal
@@ -26,14 +26,14 @@ def of_another_user(backend, how=None):
         system.mount("proc", "/proc", how)
     strangers = [Stranger(become_them) for _ in range(3)]
     give_up_root()
-    # Hidden is that a zombie is one: then only its reaping ends a wait that polls.
+    # If /proc is hidden, polling can't see that it is a zombie: only the reaping ends the wait.
     notices = backend == "pidfd" or how is None
     for code, stranger in zip((7, 0, -signal.SIGKILL), strangers):
         not_ours(stranger, code, notices, PermissionError)
 
 
 def give_up_root():
-    pidwait.probe()  # loads modules, which another user may not be allowed to
+    pidwait.probe()  # loads modules that another user may not be allowed to read
     faults.kernel_tells()
     system.become(US)
 
@@ -49,7 +49,7 @@ def not_ours(stranger, code, notices, refused=None):
         times_out(process.wait, 0.005)
         stranger.become_zombie(code)
         if notices:
-            # Not a 0 that stands for "you may not know".
+            # Never the 0 that /proc shows to users without the right to see the code.
             assert pidwait.wait(stranger.pid, LONG) in (code, None)
             assert pidwait.wait(stranger.pid, LONG, reap=True) in (code, None)
             assert process.wait(LONG) in (code, None)
@@ -86,8 +86,8 @@ def test_not_dumpable():
     faults.run_on_each_backend(not_dumpable)
 
 
-def own_children_of_who_gave_up_root(backend):
-    """Since the setuid() without an exec, it and its forks are not dumpable."""
+def own_children_after_giving_up_root(backend):
+    """After a setuid() without an exec, a process and its forks are not dumpable."""
     give_up_root()
     for code in (7, 0):
         child = faults.Child()
@@ -104,5 +104,5 @@ def own_children_of_who_gave_up_root(backend):
 
 
 @needs_root
-def test_own_children_of_who_gave_up_root():
-    faults.run_on_each_backend(own_children_of_who_gave_up_root)
+def test_own_children_after_giving_up_root():
+    faults.run_on_each_backend(own_children_after_giving_up_root)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A stand-in for the kqueues of macOS and the BSDs, over pidfd and epoll, on Linux.
 
-It has each system's struct kevent, siginfo_t and numbers, spelled out as their headers do,
-and their quirks. What runs on it shows that pidwait's code agrees with what is written
-here; whether the systems do, only they can show. The layouts are compared with the true
-headers by tests/matrix/headers.py.
+It has each system's struct kevent, siginfo_t and numbers as in its headers, and its quirks.
+The tests show that pidwait agrees with what is written here; whether the systems do, too,
+only they can show. tests/matrix/headers.py compares the layouts with the real headers.
 """
 
 import ctypes
@@ -27,7 +26,7 @@ from .systems import (
 
 
 class Library:
-    """What an adapter loads functions from: the C library, with the kernel's calls in it."""
+    """The library from which an adapter loads functions: the C library with the Kernel's calls."""
 
     def __init__(self, adapter, kernel):
         self._adapter = adapter
@@ -79,7 +78,7 @@ def select_types(kernel):
                 os.close(fd)
 
         def __del__(self):
-            # Before Python 3.13 also in a forked child, which has no such kqueue.
+            # Before Python 3.13 this runs in a forked child, too, which has no such kqueue.
             self.close()
 
     return kqueue, Event
@@ -95,9 +94,9 @@ _modules = {
 
 
 def install(name, patch):
-    """Make this process one on that system; ``patch(object, name, value)`` sets attributes.
+    """Make this process look like one on that system; ``patch(object, name, value)`` sets names.
 
-    None as a value takes one away. Return the Kernel, which is to be closed.
+    A value of None deletes the name. Return the Kernel, which has to be closed.
     """
     kernel = Kernel(name)
     system = kernel.system
@@ -116,7 +115,7 @@ def install(name, patch):
 
 
 def is_found(pid, zombies):
-    """Whether kill() finds it: Linux' takes threads for processes."""
+    """Whether kill() finds it; Linux's own also finds threads."""
     try:
         fd = pidfd_open(pid)
     except ProcessLookupError:
@@ -159,7 +158,7 @@ def _install_os(kernel, patch):
     def fork():
         pid = real_fork()
         if pid == 0:
-            # The child has none of them, and their numbers are free.
+            # The child inherits no kqueue, and their fd numbers are free.
             for queue in kernel.queues.values():
                 queue.close()
             kernel.queues.clear()
@@ -189,7 +188,7 @@ def _install_os(kernel, patch):
 
 
 def use(name, monkeypatch):
-    """install(), undone by the monkeypatch; also in child processes."""
+    """install(), for child processes, too, until the monkeypatch undoes it."""
 
     def patch(object_, name, value):
         if value is None:
@@ -208,7 +207,7 @@ VARIABLE = "KQUEUE_STANDIN_CHILD"
 
 
 def install_in_child():
-    """What standin/sitecustomize.py does."""
+    """Called by standin/sitecustomize.py."""
 
     def patch(object_, name, value):
         if value is None:
@@ -216,6 +215,6 @@ def install_in_child():
         else:
             setattr(object_, name, value)
 
-    import selectors  # noqa: F401  # which takes select.kqueue, if it is there, for its own
+    import selectors  # noqa: F401  # it would use a select.kqueue that is already there
 
     install(os.environ[VARIABLE], patch)

@@ -13,7 +13,7 @@ probe = importlib.import_module(pidwait.__name__ + "._probe")
 
 @pytest.fixture
 def on():
-    """on(system, binding) makes this process one on that system; return its kernel."""
+    """on(system, binding) makes this process look like one on that system; return its Kernel."""
     patches, kernels = pytest.MonkeyPatch(), []
 
     def on(system, binding="own"):

@@ -29,7 +29,7 @@ F_DUPFD_CLOEXEC = 1030
 
 
 class Event:
-    """select.kevent."""
+    """A stand-in for select.kevent."""
 
     def __init__(self, ident, filter=-1, flags=EV_ADD, fflags=0, data=0, udata=0):
         self.ident, self.filter, self.flags = ident, filter, flags
@@ -52,7 +52,7 @@ class Queue:
             note.close()
 
     def change(self, change):
-        """An EV_ADD for what is there already only changes it, and so does one without EV_ADD."""
+        """EV_ADD of an existing event only changes it, as does a change without EV_ADD."""
         key = change.filter, change.ident
         note = self._notes.get(key)
         if note is None and not change.flags & EV_ADD:
@@ -64,7 +64,7 @@ class Queue:
             self._epoll.register(note.fd, select.EPOLLIN)
             self._notes[key] = note
         else:
-            # A timer is not started again: so FreeBSD before 12, DragonFly, NetBSD.
+            # A timer is not started again, as on FreeBSD before 12, DragonFly, NetBSD.
             note.fflags, note.udata = change.fflags, change.udata
 
     def _drop(self, key):
@@ -75,7 +75,7 @@ class Queue:
     def take(self, room):
         ready = [fd for fd, _ in self._epoll.poll(0)]
         found = [note for note in self._notes.values() if note.fd in ready][:room]
-        # Before it is gone: the code may be told by the zombie.
+        # Before the notes are dropped: they find the code, perhaps in the zombie.
         events = [note.event() for note in found]
         for note, event in zip(found, events):
             if event.flags & EV_ONESHOT:
@@ -84,7 +84,7 @@ class Queue:
 
 
 class Note:
-    """What is looked for, in a kqueue."""
+    """An event that is registered in a kqueue."""
 
     def __init__(self, change):
         self.filter, self.ident, self.fflags = change.filter, change.ident, change.fflags
@@ -95,7 +95,7 @@ class Note:
 
 
 class Readable(Note):
-    """There until it is deleted."""
+    """An EVFILT_READ that stays ready until it is deleted."""
 
     def __init__(self, kernel, change):
         super().__init__(change)
@@ -108,7 +108,7 @@ class Readable(Note):
 
 
 class Timer(Note):
-    """Late by two of the system's ticks; there are few for the whole system."""
+    """An EVFILT_TIMER, two of the system's ticks late; the system has few of them."""
 
     def __init__(self, kernel, change):
         super().__init__(change)
@@ -170,7 +170,7 @@ def pidfd_open(pid):
     fd = _libc.syscall(c.c_long(PIDFD_OPEN), c.c_long(pid), c.c_long(0))
     if fd < 0:
         code = ctypes.get_errno()
-        # A thread's ID is nobody's.
+        # A thread's ID counts as no process.
         raise OSError(errno.ESRCH if code in (errno.EINVAL, errno.ENOENT) else code, "pidfd_open")
     return fd
 
@@ -187,7 +187,7 @@ def timerfd(seconds):
 
 
 def moved_up(open_, *args):
-    """A file descriptor that is not one of the process': as the kernel's own would be."""
+    """A file descriptor above the process's own, since a real kernel would not take one of them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = soft if soft < hard else min(hard // 2, 4096)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -208,7 +208,7 @@ def has_exited(fd):
 
 
 def wait_status(fd, pid):
-    """Of who has exited: of a zombie, or kept by the pidfd."""
+    """The wait status of an exited process: its zombie's, or the one that the pidfd keeps."""
     info = bytearray(64)
     struct.pack_into("=Q", info, 0, 8)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -258,7 +258,7 @@ class Kernel:
         self.system = SYSTEMS[name]
         self.queues = {}
         self.denied = {}  # pid, or "read" for that filter: errno
-        self.passed_on = {}  # pid: who has the number now
+        self.passed_on = {}  # pid: the pid of the process that has it now
         self.tells_status = True
         self.kill_finds_zombies = True  # not on older OpenBSDs
         self.timers, self.max_timers = 0, 64
@@ -294,7 +294,7 @@ class Kernel:
         assert not self.queues
 
     def close_fd(self, fd):
-        """close(2) of one that may be a kqueue."""
+        """close(2) of a file descriptor that may be a kqueue; return whether it was."""
         queue = self.queues.pop(fd, None)
         if queue is None:
             return False
@@ -333,21 +333,21 @@ class Kernel:
         raise OSError(errno.EINVAL, "kevent")
 
     def waitid(self, idtype, id_, options):
-        """struct siginfo_t; si_pid is 0 where there is nothing to tell."""
+        """struct siginfo_t; si_pid is 0 if there is nothing to report."""
         system = self.system
         assert idtype == system.p_pid
         assert options == system.wexited | system.wnowait | os.WNOHANG
         info = _waitid(id_, os.WNOHANG | 0x01000004)
         status = info.si_status
         if info.si_code == 1:
-            status |= 0x700  # what nobody but the caller of _exit() knows
+            status |= 0x700  # bits of the argument of _exit() that waitpid(2) does not show
         elif not system.tells_signal:
             status = 0
         return system.info(
             si_signo=info.si_signo, si_code=info.si_code, si_pid=info.si_pid, si_status=status
         )
 
-    # as C calls them
+    # The same calls, as C makes them
 
     def _c_kqueue(self):
         return self.kqueue()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A pytest plugin, -p tests.kqueue.suite: the suite of waiting, on each system's stand-in."""
+"""A pytest plugin, -p tests.kqueue.suite: run the tests of waiting on each system's stand-in."""
 
 import os
 

@@ -94,13 +94,13 @@ class System:
         self.symbol = symbol
         self.counts = counts
         self.filter_proc, self.filter_timer, self.filter_read = filters
-        self.zombies = zombies  # who has exited can still be watched
+        self.zombies = zombies  # a process that has exited can still be watched
         self.status_flag = status_flag
         self.more_flags = more_flags
-        self.has_waitid = has_waitid  # os.waitid, in all Pythons
+        self.has_waitid = has_waitid  # all Pythons have os.waitid there
         self.tells_signal = tells_signal
-        self.tick = tick  # seconds that timers count in: up to two of them late
-        # Of a change that fails, an event is written though there is room for none.
+        self.tick = tick  # in seconds; timers are up to two ticks late
+        # The kernel writes an event for a change that fails, even without room for one.
         self.writes_unasked = writes_unasked
 
 

@@ -21,7 +21,7 @@ Queue = importlib.import_module(pidwait.__name__ + "._backends.queue").Queue
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_bell(on, sleeper, system):
-    """It wakes every thread, until it is taken away; what is waited for rings on."""
+    """It wakes every thread that has something to do, and stops when none has."""
     on(system)
     done = start_and_reap()
     with pidwait.WaitSet([sleeper.pid]) as waiting:
@@ -48,7 +48,7 @@ def turns(waiting, seconds):
 
 @pytest.fixture(params=SYSTEMS)
 def one_is_polled(on, request):
-    """one_is_polled(pids) is a set in which the first is polled, and its fileno() used."""
+    """one_is_polled(pids) returns a set that polls the first, its fileno() in use; the Kernel."""
 
     def one_is_polled(pids):
         kernel = on(request.param)
@@ -95,7 +95,7 @@ def test_fileno_of_a_set_of_polled_members(on, start_told):
 
 
 def test_no_timer_left(on, start_told):
-    """It is looked at too often, not too late."""
+    """Then the member is looked at too often, rather than too late."""
     kernel = on("freebsd12")
     child = start_told(3)
     kernel.denied[child.pid] = errno.EPERM
@@ -129,7 +129,7 @@ def test_alarm(members):
     members.alarm(None)
     assert not goes_off(0)
     members.alarm(60)
-    members.alarm(0.001)  # which replaces the last, though there is a timer already
+    members.alarm(0.001)  # replaces the last alarm, though its timer is there
     assert goes_off(10)
     members.alarm(60)
     assert not goes_off(0)
@@ -148,7 +148,7 @@ def test_alarm_that_is_taken_stays_on(members):
 
 
 def test_change_without_a_bell_is_seen(on, sleeper):
-    """Nobody can end a sleep, so it is short."""
+    """Nothing can end a sleep early, so it is short."""
     on("freebsd12")
     assert pidwait.probe()["backend"] == "kqueue"
     done = start_and_reap()

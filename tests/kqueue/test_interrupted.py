@@ -23,7 +23,7 @@ Queue = importlib.import_module(pidwait.__name__ + "._backends.queue").Queue
 
 @pytest.fixture
 def alarm():
-    """alarm(seconds) has a signal handler raise what is an OSError, too."""
+    """alarm(seconds) makes a signal handler raise TimeoutError, which is an OSError."""
 
     def handler(*args):
         raise TimeoutError("on purpose")
@@ -35,7 +35,7 @@ def alarm():
 
 
 def test_error_of_a_signal_handler_in_a_wait(on, sleeper, alarm):
-    """It is none of poll(2), after which the process would be polled."""
+    """It is not taken for an error of poll(2), after which the process would be polled."""
     on("freebsd12")
     with pidwait.Process(sleeper.pid) as process:
         alarm(0.05)
@@ -94,7 +94,7 @@ def test_error_of_a_signal_handler_in_a_look(on, start_told, alarm):
 
 @pytest.fixture
 def raise_once(on):
-    """raise_once(object, name) has the next call raise OnPurpose once it is done."""
+    """raise_once(object, name) makes the next call raise OnPurpose after its work."""
 
     def raise_once(object_, name):
         real = getattr(object_, name)
@@ -114,7 +114,7 @@ def raise_once(on):
 def test_events_that_a_signal_handler_has_swallowed(
     on, raise_once, start_told, sleeper, system, binding
 ):
-    """They are gone from the kqueue, and so are their processes: those of the others are not."""
+    """The events are gone from the kqueue, but their exits are found; other members stay."""
     on(system, binding)
     children = [start_told(code) for code in (3, 4, 5)]
     with pidwait.WaitSet([child.pid for child in children] + [sleeper.pid]) as waiting:
@@ -136,7 +136,7 @@ def test_events_that_a_signal_handler_has_swallowed(
 
 @pytest.mark.parametrize("system", ["freebsd12", "openbsd"])
 def test_events_that_a_signal_handler_left_in_hand(on, raise_once, keeper, tmp_path, system):
-    """They still have the code, which nothing else would tell."""
+    """The events still have the codes, which nothing else would tell."""
     on(system)
     pids = [keeper.start_told(code, tmp_path / str(code)) for code in (3, 4, 5)]
     with pidwait.WaitSet(pids) as waiting:
@@ -151,7 +151,7 @@ def test_events_that_a_signal_handler_left_in_hand(on, raise_once, keeper, tmp_p
 
 
 def test_no_bytecode_between_an_event_and_its_list(on):
-    """Where a signal handler would be run: what it raises would lose the event."""
+    """A signal handler could run between them, and its exception would lose the event."""
     on("openbsd")
     queue, taken, events, seen = Queue(), [], [], []
 
@@ -163,7 +163,7 @@ def test_no_bytecode_between_an_event_and_its_list(on):
     def trace(frame, kind, arg):
         if frame.f_code is not Queue.take.__code__:
             return None
-        if hasattr(frame, "f_trace_opcodes"):  # Python 3.7; before, for each line
+        if hasattr(frame, "f_trace_opcodes"):  # Python 3.7; before, only lines are traced
             frame.f_trace_opcodes = True
         seen.append((list(taken), list(events)))
         return trace
@@ -182,7 +182,7 @@ def test_no_bytecode_between_an_event_and_its_list(on):
 
 
 def test_signal_handler_that_changes_the_set(on, start_told, sleeper):
-    """The event that is in hand is for the process that had the pid before."""
+    """The event that was taken is for the process that had the pid before."""
     kernel = on("netbsd10")
     child = start_told(3)
     with pidwait.WaitSet([child.pid]) as waiting:

@@ -51,7 +51,7 @@ def test_probe(on, system, binding):
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("code", [0, 7, -9])
 def test_somebody_elses_code(on, keeper, tmp_path, system, binding, code):
-    """The event carries it, but on macOS: not for who is not our child."""
+    """The event carries it, except on macOS for a process that is not our child."""
     on(system, binding)
     pid = keeper.start_told(code, tmp_path / "fifo")
     with pidwait.Process(pid) as process:
@@ -78,7 +78,7 @@ def test_zombie_at_registration(on, start, system, binding):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_readable_for_good(on, start_told, system):
-    """Also once the event has been taken, for others who wait and for an event loop."""
+    """Also once the event has been taken: for other waiting threads and for an event loop."""
     on(system)
     child = start_told(4)
     with pidwait.Process(child.pid) as process:
@@ -91,7 +91,7 @@ def test_readable_for_good(on, start_told, system):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_readable_at_once(on, start_told, system):
-    """Before anybody else can look, and without a timer, of which there are few."""
+    """Right after the event was taken, and without a timer, of which there are few."""
     kernel = on(system)
     child = start_told(4)
     with pidwait.Process(child.pid) as process:
@@ -101,7 +101,7 @@ def test_readable_at_once(on, start_told, system):
 
 
 def test_no_file_descriptor_left_for_the_event(on, keeper, tmp_path):
-    """What keeps the kqueue readable is a timer then, which takes a while."""
+    """Then a timer keeps the kqueue readable, after a while."""
     kernel = on("netbsd10")
     pid = keeper.start_told(4, tmp_path / "fifo")
     with pidwait.Process(pid) as process:
@@ -116,7 +116,7 @@ def test_no_file_descriptor_left_for_the_event(on, keeper, tmp_path):
 
 
 def test_nothing_keeps_the_kqueue_readable(on, start_told):
-    """The event is left where it is then, and waitid(2) tells the code."""
+    """Then the event is left in the kqueue, and waitid(2) tells the code."""
     kernel = on("freebsd12")
     child = start_told(4)
     kernel.denied["read"], kernel.max_timers = errno.EINVAL, 0
@@ -130,14 +130,14 @@ def test_nothing_keeps_the_kqueue_readable(on, start_told):
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_change_that_fails(on, system, binding):
-    """There is no room for its event: it is an error of the call, on DragonFly too."""
+    """Without room for an error event, the call itself fails, on DragonFly, too."""
     on(system, binding)
     with pytest.raises(ProcessLookupError):
         kqueue.KqueueHandle(gone_pid())
 
 
 def test_thread_that_looked_before_the_exit(on, start_told):
-    """Another one has seen it meanwhile: nobody unsees it."""
+    """Another thread has seen the exit meanwhile: the first thread's look does not undo that."""
     on("openbsd")
     child = start_told(4)
     handle = kqueue.KqueueHandle(child.pid)
@@ -161,7 +161,7 @@ def test_thread_that_looked_before_the_exit(on, start_told):
 
 
 class late:
-    """In the block, our child can't be reaped yet, though the event is there; for some looks."""
+    """For some looks our child can't be reaped yet, though the event is there."""
 
     def __init__(self, patch, looks):
         self._left = looks
@@ -199,8 +199,8 @@ def test_event_before_the_child_can_be_looked_at(on, start):
     assert pidwait.wait(child.pid, 30) == 5
 
 
-def test_number_that_another_child_has(on, start_told, sleeper):
-    """It is not waited for, though it could be reaped one day."""
+def test_pid_that_another_child_has(on, start_told, sleeper):
+    """That child is not waited for, though it could be reaped one day."""
     kernel = on("freebsd12")
     child = start_told(5)
     with pidwait.Process(child.pid) as process:
@@ -242,7 +242,7 @@ def test_handle_of_the_process_that_had_the_pid_before(on, start_told, sleeper):
 
 @pytest.mark.parametrize("system", ["openbsd", "netbsd10"])
 def test_system_that_does_not_tell_the_status(on, keeper, start, tmp_path, system):
-    """Before OpenBSD 6.9 and NetBSD 8, which had no waitid(2) either: 0 may mean nothing."""
+    """As before OpenBSD 6.9 and NetBSD 8, which also lack waitid(2): a 0 may mean nothing."""
     kernel = on(system, "ctypes")
     kernel.tells_status = False
     on.patch.setitem(kernel.symbols, "waitid", None)
@@ -286,7 +286,7 @@ def test_gone_goes_without_polling(on):
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_not_for_others(on, sleeper, binding):
-    """Closed on exec; and in a forked child, which has none, the number is left alone."""
+    """Closed on exec; a forked child, which has no such kqueue, leaves the fd number alone."""
     on("freebsd12", binding)
     process = pidwait.Process(sleeper.pid)
     number = process.fileno()
@@ -338,7 +338,7 @@ def test_closed_by_somebody_else(on, sleeper):
 
 
 def test_error_that_poll_tells(on, sleeper):
-    """It is no exit."""
+    """An error is no exit."""
     on("freebsd12")
     with pidwait.Process(sleeper.pid) as process:
         on.patch.setattr(queue, "poll", lambda fd, mask, deadline: select.POLLERR)
@@ -348,7 +348,7 @@ def test_error_that_poll_tells(on, sleeper):
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_wrong_numbers(on, sleeper, binding):
-    """The table is not what the interpreter was compiled with: polling takes over."""
+    """Our table differs from what the interpreter was compiled with: polling takes over."""
     on("netbsd11", binding)
     on.patch.setenv("PIDWAIT_BACKEND", "auto")
     on.patch.setattr(select, "KQ_FILTER_PROC", 5)
@@ -376,7 +376,7 @@ def test_select_that_is_not_whole(on):
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if systems.SYSTEMS[name].zombies])
 def test_several_events(on, start, system):
-    """Their stride is that of the system's struct."""
+    """They are as far apart as the system's struct is long."""
     on(system, "ctypes")
     children = [start(*exiting(code)) for code in (3, 4, 5)]
     make, table = calls.get("kevent"), bsd.system()
@@ -407,7 +407,7 @@ def test_waiters_on_one_handle(on, start):
 
 
 def test_first_wait_in_another_interpreter(on):
-    """Through the sitecustomize of tests/standin, as the suite's child processes."""
+    """With standin/sitecustomize.py, as in the suite's child processes."""
     on("openbsd")
     code = """if True:
         import os, {0} as pidwait
@@ -432,7 +432,7 @@ def test_signal_while_waiting(on, sleeper):
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_no_file_descriptor_left(on, start, binding):
-    """EMFILE at kqueue(): that one is polled, the next one is not."""
+    """EMFILE from kqueue(): that process is polled, the next one is not."""
     on("freebsd12", binding)
     assert pidwait.probe()["backend"] == "kqueue"
     child = start(*exiting(7, after=0.1))

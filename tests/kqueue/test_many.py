@@ -28,7 +28,7 @@ FIRE_FOR_ZOMBIES = [name for name in SYSTEMS if systems.SYSTEMS[name].zombies]
 
 
 class Job:
-    """What stands for a process: so one process can be in a set more than once."""
+    """An object that stands for a process: so one process can be in a set more than once."""
 
     ticket = None
 
@@ -70,7 +70,7 @@ def test_one_kqueue_for_all(on, start, system, binding):
         assert list(kernel.queues) == [waiting.fileno()]
         assert not is_polling(waiting)
         for number, child in enumerate(children):
-            child.send_signal(number + 8)  # not SIGHUP, which nohup has ignored
+            child.send_signal(number + 8)  # not SIGHUP, which is ignored under nohup
         assert sorted(everything(waiting)) == sorted(zip(pids, range(-8, -16, -1)))
     assert not kernel.queues
 
@@ -86,8 +86,8 @@ def test_events_do_not_fit_into_one_batch(on, start, system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_number_that_was_passed_on(on, start, sleeper, system):
-    """The event of who had it is still in the kqueue: the next one is not taken for that one."""
+def test_pid_that_was_passed_on(on, start, sleeper, system):
+    """The old process's event, still in the kqueue, is not taken for the new process's."""
     kernel = on(system)
     on.patch.setattr(kqueue_set, "_BATCH", 2)
     children = [start(*sleeping(60)) for _ in range(4)]
@@ -104,7 +104,7 @@ def test_number_that_was_passed_on(on, start, sleeper, system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_several_with_one_number(on, start, system):
+def test_several_with_one_pid(on, start, system):
     on(system)
     child = start(*sleeping(60))
     jobs = [Job(child.pid) for _ in range(3)]
@@ -116,7 +116,7 @@ def test_several_with_one_number(on, start, system):
 
 
 def test_our_zombies_of_a_private_set(on, start):
-    """It has no bell."""
+    """The set of wait_procs() has no bell."""
     on("openbsd")
     children = [start(*exiting(code)) for code in (3, 4)]
     for child in children:
@@ -125,7 +125,7 @@ def test_our_zombies_of_a_private_set(on, start):
     assert pidwait.wait_procs(pids) == (list(zip(pids, (3, 4))), [])
 
 
-def test_zombie_that_is_added_wakes_who_waits(on, start, sleeper):
+def test_zombie_that_is_added_wakes_a_waiting_thread(on, start, sleeper):
     on("openbsd")
     child = start(*exiting(3))
     become_zombie(child.pid)
@@ -182,7 +182,7 @@ def test_zombies_of_somebody_else(on, keeper, system):
 
 @pytest.mark.parametrize("system", ["darwin", "netbsd10"])
 def test_of_somebody_else(on, keeper, system):
-    """macOS denies NOTE_EXITSTATUS."""
+    """macOS denies NOTE_EXITSTATUS for them."""
     on(system)
     pids = [keeper.start(*sleeping(60)) for _ in range(3)]
     with pidwait.WaitSet(pids) as waiting:
@@ -202,7 +202,7 @@ def test_one_that_is_forbidden(on, keeper, sleeper):
     kernel.denied[pid] = errno.EACCES
     with pidwait.WaitSet([pid, sleeper.pid]) as waiting:
         assert polled(waiting) == [pid]
-        waiting.add(pid)  # which is there already, and has not exited
+        waiting.add(pid)  # it is a member already, and has not exited
         assert len(waiting) == 2
         os.kill(pid, signal.SIGKILL)
         assert waiting.wait() == [(pid, -9)]
@@ -235,7 +235,7 @@ def test_event_before_the_child_can_be_looked_at(on, start_told):
 
 
 def test_added_again_after_its_exit(on, start_told, sleeper):
-    """A pid stands for the process that has it now, besides the one that had it."""
+    """The pid then stands for the process that has it now, as well as for the old one."""
     kernel = on("openbsd")
     child = start_told(3)
     with pidwait.WaitSet([child.pid]) as waiting:
@@ -253,7 +253,7 @@ def test_added_again_after_its_exit(on, start_told, sleeper):
 
 
 def test_code_that_is_late_keeps_nobody(on, start_told):
-    """take() returns at once, and is called again; or, when time is up, goes without the code."""
+    """take() returns at once, to be called again; when the time is up, it reports no code."""
     kernel = on("netbsd10")
     for looks, last, code in ((2, False, 5), (99, True, None)):
         child = start_told(5)
@@ -280,21 +280,21 @@ def test_code_that_is_late_keeps_nobody(on, start_told):
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_no_file_descriptor_left(on, start, caplog, binding, left):
-    """For the kqueue: all are polled. For its bell: a thread that waits looks for changes."""
+    """None for the kqueue: all are polled. None for its bell: a waiting thread looks again."""
     on("freebsd12", binding)
     assert pidwait.probe()["backend"] == "kqueue"
     caplog.set_level(logging.INFO)
     child = start(*exiting(7, after=0.1))
     with fds_left(left), pidwait.WaitSet([child.pid]) as waiting:
         assert is_polling(waiting) is (left == 0)
-        told = "without a bell" if left else "all are polled"
+        told = "without a bell" if left else "all processes are polled"
         assert "%s: [Errno %d]" % (told, errno.EMFILE) in caplog.text
         assert waiting.wait() == [(child.pid, 7)]
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_in_a_forked_child(on, start, sleeper, caplog, binding):
-    """Where there is no such kqueue: the set polls, and the number is left alone."""
+    """It has no such kqueue: the set polls, and leaves the fd number alone."""
     on("freebsd12", binding)
     caplog.set_level(logging.INFO)
     waiting = pidwait.WaitSet([sleeper.pid])
@@ -352,7 +352,7 @@ def test_closed_by_somebody_else(on, sleeper):
 
 
 def test_added_again_to_a_set_that_somebody_else_closed(on, sleeper):
-    """It can't be asked then whether the process has exited."""
+    """Then the kqueue can't be asked whether the process has exited."""
     kernel = on("dragonfly", "ctypes")
     with pidwait.WaitSet([sleeper.pid]) as waiting:
         kernel.queues.pop(waiting.fileno()).close()

@@ -18,7 +18,7 @@ ps = importlib.import_module(pidwait.__name__ + "._sources.ps")
 
 @pytest.mark.parametrize("waitid", [True, False])
 def test_kill_that_does_not_find_a_zombie(on, start, waitid):
-    """Older OpenBSDs: waitid(2) finds our own; where there is none, ps does."""
+    """On older OpenBSDs waitid(2) finds our own zombies; without waitid(2), ps does."""
     kernel = on("openbsd", "ctypes")
     kernel.kill_finds_zombies = False
     if not waitid:
@@ -52,7 +52,7 @@ def test_polled_zombie_of_somebody_else(on, keeper, code):
     on.patch.setenv("PIDWAIT_BACKEND", "polling")
     pid = keeper.start(*exiting(code))
     become_zombie(pid)
-    # ps prints 0 also where it does not know.
+    # ps also prints 0 if it does not know.
     assert pidwait.wait(pid, 0) == (code or None)
     keeper.reap(pid)
     become_gone(pid)
@@ -74,7 +74,7 @@ def test_reused_pid(monkeypatch):
     assert not ps.Stat("S 0 Sat Nov 21 03:11:53 2026").is_other(first)
     assert ps.Stat("S 0 Sat Nov 21 03:12:52 2026").is_other(first)
     assert not ps.Stat("Z 0 -").is_other(first)
-    # The clock is set forward by an hour, and with it what is counted from boot.
+    # The clock is set forward by an hour, and with it start times that count from boot.
     now = time.time()
     monkeypatch.setattr(ps, "time", lambda: now + 3600)
     assert not ps.Stat("S 0 Sat Nov 21 04:11:52 2026").is_other(first)
@@ -83,7 +83,7 @@ def test_reused_pid(monkeypatch):
 
 
 def test_polled_reused_pid(on, sleeper):
-    """ps tells another start time: the one that was meant has exited."""
+    """ps shows another start time, so the process that we meant has exited."""
     on("openbsd")
     on.patch.setenv("PIDWAIT_BACKEND", "polling")
     with pidwait.Process(sleeper.pid) as process:
@@ -108,7 +108,7 @@ def test_ps_has_a_share_of_the_time(on, keeper):
     pid = keeper.start(*sleeping(60))
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(pid, 0.8)
-    assert len(runs) <= 2  # one after a moment, the next a second later, but for the last
+    assert len(runs) <= 2  # one after a moment, the next a second later; and the last look
 
 
 def test_ps_that_can_not_be_run(on, keeper, start):
@@ -141,7 +141,7 @@ def test_ps_that_prints_something_else(on, sleeper, caplog):
 
 
 def test_ps_of_a_patched_subprocess(on, keeper):
-    """What waits for ps by polling would ask ps for it."""
+    """If the wait for ps polled, too, it would run ps again."""
     on("openbsd")
     on.patch.setenv("PIDWAIT_BACKEND", "polling")
     pid = keeper.start(*sleeping(60))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The guards for races and errnos: each with what stands there without it, and its test.
+"""The guards for races and errnos: each with the text to put in its place, and the test for it.
 
-tests/matrix/mutants.py makes them. A new guard joins one of the lists.
+tests/matrix/mutants.py makes these changes. A new guard joins one of the lists.
 """
 
-from . import engine, kqueue, many, starting, waiting
+from . import cli, engine, kqueue, many, starting, waiting
 
 MUTANTS = waiting.MUTANTS + kqueue.MUTANTS + starting.MUTANTS + many.MUTANTS
-MUTANTS += engine.MUTANTS
+MUTANTS += engine.MUTANTS + cli.MUTANTS

@@ -5,7 +5,7 @@ from .mutant import Mutant
 
 MUTANTS = [
     Mutant(
-        "one patience for an owner whose child is no more",
+        "one patience for an owner whose child is gone",
         "_targets.py",
         "        if self._until is None:\n",
         "        if True:\n",
@@ -34,9 +34,16 @@ MUTANTS = [
         "tests/test_raising_owners.py::test_owner_that_has_no_file_descriptor_left",
     ),
     Mutant(
+        "set that is only closed in a forked child",
+        "_engine.py",
+        "    def close(self) -> None:\n        if self.pid != getpid():\n",
+        "    def close(self) -> None:\n        if False:\n",
+        "tests/test_forks.py::test_set_that_is_only_closed_in_a_fork",
+    ),
+    Mutant(
         "Child in a forked child",
-        "spawning.py",
-        "        return super().wait(timeout, self._parent.is_me())",
+        "_child.py",
+        "        return super().wait(timeout, not self._guard.is_copy())",
         "        return super().wait(timeout, True)",
         "tests/test_forks.py::test_child_that_a_thread_was_reaping",
     ),
@@ -64,6 +71,13 @@ MUTANTS = [
         "tests/test_targets.py::test_popen_without_a_lock_keeps_its_code",
     ),
     Mutant(
+        "wait that a signal handler interrupts while an owner is asked",
+        "_engine.py",
+        "                self._enter_again(ours)\n",
+        "                pass\n",
+        "tests/test_engine.py::test_wait_interrupted_at_any_line[pidfd-ctypes-object]",
+    ),
+    Mutant(
         "add() that a signal handler interrupts",
         "_engine.py",
         "            for target in entered:\n"
@@ -80,7 +94,7 @@ MUTANTS = [
         "tests/test_engine.py::test_set_that_is_given_a_pid_again",
     ),
     Mutant(
-        "events that are still to be taken",
+        "events that have not been taken yet",
         "_backends/pidfd_set.py",
         "        if self._events:\n            return\n",
         "",
@@ -94,7 +108,7 @@ MUTANTS = [
         "tests/test_engine.py::test_time_is_up_before_the_reaping",
     ),
     Mutant(
-        "timer before there is no file descriptor left",
+        "timer made while there are file descriptors",
         "_backends/pidfd_set.py",
         "            self._make_timer()  # later there may be no file descriptor left\n",
         "            pass\n",

@@ -1,12 +1,269 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small changes that change nothing a caller could see, each with the reason.
+"""Small changes of which a caller would notice nothing, each with the reason.
 
-tests/matrix/random_mutants.py leaves them out. They are known by the line and what it becomes,
-without its indentation: they may move in their file.
+tests/matrix/random_mutants.py leaves them out. The line and what it becomes, both without the
+indentation, identify a change, so that it may move in its file.
 """
 
 from collections import namedtuple
 
 Equivalent = namedtuple("Equivalent", "file old new reason")
 
-EQUIVALENT = []
+_OS_ERROR = (
+    'def os_error(code: int, call: str, pid: "int | None", text: "str | None" = %s) -> OSError:'
+)
+
+EQUIVALENT = [
+    Equivalent(
+        "_errors.py",
+        _OS_ERROR % None,
+        _OS_ERROR % 0,
+        "either is false",
+    ),
+    Equivalent(
+        "_probe.py",
+        'reason = None if error is None else getattr(error, "strerror", None) or str(error)',
+        'reason = None if error is None else getattr(error, "strerror", 0) or str(error)',
+        "either is false",
+    ),
+    Equivalent(
+        "cli/patch.py",
+        "return 0",
+        "return None",
+        "sys.exit() takes both as success",
+    ),
+    Equivalent(
+        "cli/_job.py",
+        "signal.signal(number, lambda *arguments: None)",
+        "signal.signal(number, lambda *arguments: 0)",
+        "nothing uses what a signal handler returns",
+    ),
+    Equivalent(
+        "subprocess.py",
+        "if not _HAS_PROCESS_GROUP:",
+        "if False:",
+        "it is true only before Python 3.11, and there the suite notices",
+    ),
+    Equivalent(
+        "_posix_spawn.py",
+        "return error == EPERM and (group > 0 or (group == 0 and session))",
+        "return error == EPERM and (group > 0 or (group == (-1) and session))",
+        "it is called only before Python 3.11",
+    ),
+    Equivalent(
+        "_ffi/libc_spawn.py",
+        'USEVFORK = _flags.get("USEVFORK", 0)',
+        'USEVFORK = _flags.get("USEVFORK", 1)',
+        "Linux has the flag",
+    ),
+    Equivalent(
+        "_turn.py",
+        "_SLICE = TIMEOUT_MAX if LOCKS_HEED_SIGNALS else 0.1",
+        "_SLICE = TIMEOUT_MAX if LOCKS_HEED_SIGNALS else 1.1",
+        "it matters only on Windows",
+    ),
+    Equivalent(
+        "__init__.py",
+        'if not hasattr(sys.modules[__name__], "TimeoutExpired"):'
+        "  # Python 3.6 looks in the class only",
+        "if True:  # Python 3.6 looks in the class only",
+        "later Pythons ask the class, too",
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        'calls.get("sigemptyset")(signals)',
+        "pass",
+        "the memory is zeroed, and a set of zeros is empty on Linux",
+    ),
+    Equivalent(
+        "cli/_tree.py",
+        'calls.get("prctl")(linux.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)',
+        'calls.get("prctl")(linux.PR_SET_CHILD_SUBREAPER, 1, 0, 0, (-1))',
+        "the kernel ignores the last three arguments",
+    ),
+    Equivalent(
+        "cli/probe.py",
+        'write(json.dumps(answer, indent=2) + "\\n")',
+        'write(json.dumps(answer, indent=1) + "\\n")',
+        "the same JSON",
+    ),
+    Equivalent(
+        "cli/probe.py",
+        'write(json.dumps(answer, indent=2) + "\\n")',
+        'write(json.dumps(answer, indent=3) + "\\n")',
+        "the same JSON",
+    ),
+    Equivalent(
+        "_backends/__init__.py",
+        "best = chosen[0] if chosen else backend()",
+        "best = chosen[(-1)] if chosen else backend()",
+        "there is one",
+    ),
+    Equivalent(
+        "_posix_spawn.py",
+        "if not _starters or _starters[0].posix_spawn is not posix_spawn:",
+        "if not _starters or _starters[(-1)].posix_spawn is not posix_spawn:",
+        "there is one",
+    ),
+    Equivalent(
+        "_posix_spawn.py",
+        "return _starters[0]",
+        "return _starters[(-1)]",
+        "there is one",
+    ),
+    Equivalent("process.py", "return code[0]", "return code[(-1)]", "there is one"),
+    Equivalent(
+        "process.py",
+        "code[0] = handle.wait(NOW, True)",
+        "code[(-1)] = handle.wait(NOW, True)",
+        "there is one",
+    ),
+    Equivalent(
+        "_backends/__init__.py",
+        "return chosen[0]",
+        "return chosen[(-1)]",
+        "there is one",
+    ),
+    Equivalent(
+        "_backends/pidfd_set.py",
+        "writer.close()",
+        "pass",
+        "it is closed at the end of the function",
+    ),
+    Equivalent(
+        "_backends/pidfd_set.py",
+        "if seconds is None or seconds > self._longest:",
+        "if seconds is None or seconds >= self._longest:",
+        "the same number where they are equal",
+    ),
+    Equivalent(
+        "_backends/polling_set.py",
+        "self._interval = self._next_look = 0.0",
+        "self._interval = self._next_look = (-1.0)",
+        "both are in the past, and below the shortest interval",
+    ),
+    Equivalent(
+        "_combined.py",
+        "if delay is not None and (seconds is None or delay < seconds):",
+        "if delay is not None and (seconds is None or delay <= seconds):",
+        "the same number where they are equal",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "FOREVER = Deadline(None)",
+        "FOREVER = Deadline(0)",
+        "except on Windows only its identity counts",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "_INT_MAX = 2**31 - 1  # milliseconds, 24.8 days: the most that poll(2) takes",
+        "_INT_MAX = 2**30 - 1  # milliseconds, 24.8 days: the most that poll(2) takes",
+        "a sleep that ends too soon goes on",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "_INT_MAX = 2**31 - 1  # milliseconds, 24.8 days: the most that poll(2) takes",
+        "_INT_MAX = 2**31 - 2  # milliseconds, 24.8 days: the most that poll(2) takes",
+        "a sleep that ends too soon goes on",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "if remaining * 1000 >= _INT_MAX:",
+        "if remaining * 1000 > _INT_MAX:",
+        "the same number where they are equal",
+    ),
+    Equivalent(
+        "_ffi/_ctypes.py",
+        "null = None",
+        "null = 0",
+        "the same pointer",
+    ),
+    Equivalent(
+        "_ffi/_ctypes.py",
+        "return (ctypes.c_char_p * (len(items) + 1))(*items)",
+        "return (ctypes.c_char_p * (len(items) + 2))(*items)",
+        "one more NULL",
+    ),
+    Equivalent(
+        "_ffi/calls.py",
+        "_SIGINFO_SIZE = 256  # the largest siginfo_t has 136 bytes",
+        "_SIGINFO_SIZE = 255  # the largest siginfo_t has 136 bytes",
+        "as large as it needs to be",
+    ),
+    Equivalent(
+        "_ffi/calls.py",
+        "_SIGINFO_SIZE = 256  # the largest siginfo_t has 136 bytes",
+        "_SIGINFO_SIZE = 257  # the largest siginfo_t has 136 bytes",
+        "as large as it needs to be",
+    ),
+    Equivalent(
+        "_ffi/libc_spawn.py",
+        "SIZE = 1024",
+        "SIZE = 1023",
+        "as large as it needs to be",
+    ),
+    Equivalent(
+        "_ffi/libc_spawn.py",
+        "SIZE = 1024",
+        "SIZE = 1025",
+        "as large as it needs to be",
+    ),
+    Equivalent(
+        "_ffi/linux.py",
+        "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)",
+        "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 1, 0, 0, 0)",
+        "the kernel reads the mask alone",
+    ),
+    *(
+        Equivalent(
+            "_ffi/linux.py",
+            "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)",
+            "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, %s)" % numbers,
+            "the kernel reads the mask alone",
+        )
+        for numbers in ("1, 0, 0", "0, 1, 0", "0, 0, 1", "0, 0, (-1)")
+    ),
+    *(
+        Equivalent(
+            "_ffi/linux.py",
+            "WORD = 8 if sys.maxsize > 2**32 else 4",
+            "WORD = 8 if sys.maxsize %s else 4" % other,
+            "it is between sys.maxsize of 32 bits and of 64",
+        )
+        for other in (">= 2**32", "> 2**31", "> 2**33", "> 3**32")
+    ),
+    *(
+        Equivalent(
+            "_spawn_actions.py",
+            "flags |= libc_spawn.%s or 0" % name,
+            "flags |= libc_spawn.%s or %s" % (name, other),
+            "a check has seen that it is not None",
+        )
+        for name in ("SETSID", "SETSIGDEF")
+        for other in ("1", "(-1)")
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        "if not _CLOSES_ANYTHING or not 0 < limit <= _LONGEST_LIST:",
+        "if not _CLOSES_ANYTHING or not 0 <= limit <= _LONGEST_LIST:",
+        "with a limit of 0 some file descriptor is above it",
+    ),
+    Equivalent(
+        "_sources/exitcodes.py",
+        "return False",
+        "return None",
+        "in is_our_child(): only on OpenBSD does the difference matter",
+    ),
+    Equivalent(
+        "_sources/exitcodes.py",
+        "for _ in range(2):",
+        "for _ in range(3):",
+        "one more call, where no call tells the code",
+    ),
+    *(
+        Equivalent(
+            "watching.py", old, old.replace("True", "False"), "it only matters whether there is one"
+        )
+        for old in ("self._turn = [True]", "self._turn[:] = [True]")
+    ),
+]

@@ -5,11 +5,11 @@ from .mutant import Mutant
 
 MUTANTS = [
     Mutant(
-        "event for a process that has been discarded, and its number given to another",
+        "event of a discarded process, whose fd number another one has",
         "_backends/pidfd_set.py",
         "        if code is RUNNING:\n            self._epoll.modify(fd, _ARMED)\n",
         "        if code is RUNNING:\n            return None\n",
-        "tests/test_waitset.py::test_event_of_who_was_discarded",
+        "tests/test_waitset.py::test_event_of_a_discarded_process",
     ),
     Mutant(
         "pidfd whose copy a forked child has",
@@ -40,14 +40,14 @@ MUTANTS = [
         "tests/test_waitset.py::test_exceptions_of_signal_handlers_lose_nothing[pidfd-ctypes]",
     ),
     Mutant(
-        "last one discarded under a waiter",
+        "last member discarded while a thread waits",
         "_waitset.py",
         "if self._sleeping and (not engine or ",
         "if self._sleeping and (",
         "tests/test_waitset.py::test_discard_while_another_thread_waits[pidfd-ctypes]",
     ),
     Mutant(
-        "one less to wait for, under a waiter",
+        "one member less, while a thread waits",
         "_waitset.py",
         "if sleeping:  # another",
         "if False:  # another",
@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         "soft limit that Ctrl-C leaves raised",
         "_highfds.py",
-        "            finally:  # Ctrl-C may come anywhere, before the other one, too\n"
+        "            finally:  # Ctrl-C may come anywhere, even just before the call above\n"
         "                self._restore()\n",
         "            finally:\n                pass\n",
         "tests/faults/test_interrupts.py::test_at_any_line[in_a_set]",
@@ -90,7 +90,7 @@ MUTANTS = [
         "tests/faults/test_interrupts.py::test_handled_at_any_line",
     ),
     Mutant(
-        "freed file descriptors go to the polled",
+        "freed file descriptors for polled members",
         "_engine.py",
         "sets.use_room(len(exits))",
         "pass",
@@ -113,10 +113,17 @@ MUTANTS = [
     Mutant(
         "look that Ctrl-C ends",
         "_backends/polling_set.py",
-        "        finally:  # Ctrl-C may come anywhere, before the other one, too\n"
+        "        finally:  # Ctrl-C may come anywhere, even just before the call above\n"
         "            self._end_look(me)\n",
         "        finally:\n            pass\n",
         "tests/faults/test_interrupts.py::test_waited_for_again[False-False]",
+    ),
+    Mutant(
+        "error of a signal handler, taken for an answer of the system",
+        "_errors.py",
+        "    if is_of_signal_handler(error):\n        raise error\n",
+        "",
+        "tests/faults/test_errors_of_handlers.py::test_comes_out[in_a_set]",
     ),
     Mutant(
         "time-out that a signal handler raises, one process",

@@ -3,5 +3,5 @@
 
 from collections import namedtuple
 
-# The guard ``old``, which is in the file once, becomes ``new``, and the test goes red.
+# The guard ``old``, which is in the file once, becomes ``new``, and then the test fails.
 Mutant = namedtuple("Mutant", "name file old new test")

@@ -5,11 +5,18 @@ from .mutant import Mutant
 
 MUTANTS = [
     Mutant(
-        "multiprocessing's join of who has exited before the wait",
+        "multiprocessing's join of a process that exited before the wait",
         "_kinds.py",
         "self.proc.join(0)",
         "pass",
         "tests/test_owners.py::test_multiprocessing[pidfd-ctypes-forkserver]",
+    ),
+    Mutant(
+        "multiprocessing's join that comes too early",
+        "_kinds.py",
+        "self._join()  # the first join may have come too early",
+        "pass",
+        "tests/test_targets.py::test_multiprocessing_is_joined_once_it_knows",
     ),
     Mutant(
         "multiprocessing's join in a fork of the parent",
@@ -33,7 +40,7 @@ MUTANTS = [
         "tests/test_procfs.py::test_proc_of_another_pid_namespace[polling]",
     ),
     Mutant(
-        "/proc of another PID namespace, same number",
+        "/proc of another PID namespace, same pid",
         "_sources/procfs.py",
         'foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)',
         "pass",
@@ -141,7 +148,7 @@ MUTANTS = [
         "policy after the probe, PIDFD_GET_INFO",
         "_backends/pidfd.py",
         "        except OSError as error:  # a policy that came after the probe\n"
-        '            log("PIDFD_GET_INFO: %s", error)\n            return None\n',
+        '            pass_over(error, "PIDFD_GET_INFO")\n            return None\n',
         "        except ZeroDivisionError:\n            return None\n",
         "tests/faults/test_policy.py::test_one_call[ioctl]",
     ),
@@ -211,8 +218,8 @@ MUTANTS = [
     Mutant(
         "handle closed under a waiter",
         "_guard.py",
-        "last = self._users == 0\n",
-        "last = True\n",
+        "if getpid() in self._users:",
+        "if False:",
         "tests/test_process.py::test_close_leaves_a_wait_intact[pidfd-ctypes]",
     ),
     Mutant(
@@ -223,32 +230,18 @@ MUTANTS = [
         "tests/test_guard.py::test_closed_by_a_signal_handler_at_any_line",
     ),
     Mutant(
-        "lock and users of threads that a fork left behind",
-        "_guard.py",
-        "if not self._creator.is_me():\n            self._start()",
-        "if False:\n            self._start()",
-        "tests/test_process.py::test_fork_while_another_thread_waits[pidfd-ctypes]",
-    ),
-    Mutant(
-        "reader of the command line that has gone",
-        "cli/wait.py",
-        "except BrokenPipeError:",
-        "except ZeroDivisionError:",
-        "tests/test_cli.py::test_reader_that_has_gone",
-    ),
-    Mutant(
         "reaped, by the pidfd: no signal can be sent",
         "_backends/pidfd.py",
         "            return True\n        except OSError as error:\n"
-        '            log("pidfd_send_signal',
+        '            pass_over(error, "pidfd_send_signal',
         "            return False\n        except OSError as error:\n"
-        '            log("pidfd_send_signal',
+        '            pass_over(error, "pidfd_send_signal',
         "tests/faults/test_reuse.py::test_without_fds[]",
     ),
     Mutant(
         "reaped, by the pidfd, under a policy",
         "_backends/pidfd.py",
-        "if not _is_forbidden(error):\n                return self._has_no_task()",
+        "if not is_forbidden(error):\n                return self._has_no_task()",
         "if False:\n                return self._has_no_task()",
         "tests/faults/test_reuse.py::test_without_fds[pidfd_send_signal]",
     ),
@@ -299,38 +292,38 @@ MUTANTS = [
         "_sources/procfs.py",
         ' and _link_count("/proc/%d/task" % pid) <= 3',
         "",
-        "tests/test_procfs.py::test_links_of_who_has_other_threads",
+        "tests/test_procfs.py::test_links_of_a_process_with_other_threads",
     ),
     Mutant(
         "code of a fork server",
         "_kinds.py",
-        'return code if known == 255 and self._method() == "forkserver" else known',
+        "return code if self._is_no_answer(known) else known",
         "return known",
         "tests/test_owners.py::test_fork_server_that_has_died[pidfd-ctypes]",
     ),
     Mutant(
-        "signals that a fork server can't tell",
+        "255 that a fork server may not mean",
         "_kinds.py",
-        "if code is None or self._is_any_signal(code):",
+        "if code is None or self._is_no_answer(code):",
         "if code is None:",
-        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+        "tests/test_owners.py::test_fork_server_that_could_not_tell[pidfd-ctypes]",
     ),
     Mutant(
-        "255 of a process that no fork server tells of",
+        "255 of a process that is not a fork server's",
         "_kinds.py",
-        'return code if known == 255 and self._method() == "forkserver" else',
-        "return code if known == 255 else",
+        'return code == 255 and self._method() == "forkserver"',
+        "return code == 255",
         "tests/faults/test_lost.py::test_reaped_by_multiprocessing",
     ),
     Mutant(
-        "number of a process whose fork server can't tell",
+        "pid of a process whose fork server can't tell the code",
         "_kinds.py",
-        "if known is RUNNING and self._is_any_signal(self.proc.exitcode):",
+        "if known is RUNNING and self._is_no_answer(self.proc.exitcode):",
         "if False:",
-        "tests/test_owners.py::test_fork_server_that_tells_no_signal[pidfd-ctypes]",
+        "tests/test_owners.py::test_fork_server_that_could_not_tell[pidfd-ctypes]",
     ),
     Mutant(
-        "multiprocessing's process that nobody can tell of",
+        "multiprocessing's process whose code nobody can tell",
         "_kinds.py",
         "return self.not_reaped(code) if self._can_reap() else code",
         "return code",
@@ -344,10 +337,17 @@ MUTANTS = [
         "tests/test_owners.py::test_popen_that_another_thread_is_just_reaping[pidfd-ctypes]",
     ),
     Mutant(
+        "handle in use by a thread that a fork left behind",
+        "_guard.py",
+        "if getpid() in self._users:",
+        "if self._users:",
+        "tests/test_process.py::test_fork_while_another_thread_waits[pidfd-ctypes]",
+    ),
+    Mutant(
         "users that a fork left behind",
         "_guard.py",
-        "self._users = max(0, self._users - 1)",
-        "self._users -= 1",
+        "if me in self._users:  # else the parent entered",
+        "if True:",
         "tests/test_guard.py::test_fork_in_the_middle_of_a_use",
     ),
     Mutant(
@@ -364,7 +364,7 @@ MUTANTS = [
         "class own:\n    def __init__(self, fd):\n        self.fd = fd\n"
         "    def fileno(self):\n        return self.fd\n"
         "    def close(self):\n        __import__('os').close(self.fd)\n",
-        "tests/faults/test_interrupts.py::test_at_any_line[by_number]",
+        "tests/faults/test_interrupts.py::test_at_any_line[by_pid]",
     ),
     Mutant(
         "answers of a parent in another PID namespace",
@@ -386,5 +386,40 @@ MUTANTS = [
         "return exists(pid) if stat is None else",
         "return stat is None or",
         "tests/faults/test_lost.py::test_stolen[stolen_between_poll_and_waitid-True]",
+    ),
+    Mutant(
+        "trio's process, asked outside of its loop's thread",
+        "_kinds.py",
+        "code = _popen_inside(self.proc).returncode",
+        "raise",
+        "tests/test_kinds.py::test_loop_that_has_not_looked_yet",
+    ),
+    Mutant(
+        "trio's process is reaped by its loop",
+        "_kinds.py",
+        'if _has_coroutine(proc, "wait"):',
+        "if False:",
+        "tests/test_kinds.py::test_loop_does_the_reaping",
+    ),
+    Mutant(
+        "property that raises while its kind is found out",
+        "_kinds.py",
+        "all(_has(proc, name) for name in names)",
+        "all(hasattr(proc, name) for name in names)",
+        "tests/test_kinds.py::test_loop_that_has_not_looked_yet",
+    ),
+    Mutant(
+        "loop that is about to be told",
+        "_kinds.py",
+        "return self.not_told(None) if known is RUNNING else known",
+        "return None if known is RUNNING else known",
+        "tests/test_kinds.py::test_loop_that_is_about_to_be_told",
+    ),
+    Mutant(
+        "method that is called returncode",
+        "_kinds.py",
+        'if callable(getattr(type(proc), "returncode", None)):',
+        "if False:",
+        "tests/test_kinds.py::test_methods_are_no_exit_codes",
     ),
 ]

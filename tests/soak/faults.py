@@ -2,8 +2,8 @@
 """python -m tests.soak.faults WAITS: 16 threads wait for 64 children, through random faults.
 
 The children are replaced as they exit. Meanwhile signals come in, the file
-descriptors run out, and PIDFD_GET_INFO meets its race. A wait may not know a code
-(the child was reaped between two looks), but not tell a wrong one.
+descriptors run out, and PIDFD_GET_INFO meets its race. A code may be unknown (the
+child was reaped between two looks), but never wrong.
 """
 
 import importlib
@@ -40,7 +40,7 @@ class Soak:
         self.children = [Child() for _ in range(CHILDREN)]
 
     def replace(self):
-        """Reap who has exited, and start another in its place."""
+        """Reap each child that has exited, and start another in its place."""
         for number, child in enumerate(self.children):
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid:
@@ -58,7 +58,7 @@ class Soak:
                 if how == 0:
                     code = child.handle.wait(timeout)
                 elif how == 1:
-                    # By its number, which is another's once it has been reaped.
+                    # By its pid, which may be another process's once it has been reaped.
                     pidwait.wait(child.pid, timeout)
                 else:
                     with pidwait.Process(child.pid) as process:
@@ -91,7 +91,7 @@ class Soak:
 
 
 def starve(seconds):
-    """No more file descriptors for a moment."""
+    """Leave no file descriptors, or few, for a moment."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (random.choice((0, 3, 40)), hard))
     try:
@@ -101,7 +101,7 @@ def starve(seconds):
 
 
 def meet_the_race():
-    """Let one of ten PIDFD_GET_INFO answer as it does just while a process is reaped."""
+    """Make one PIDFD_GET_INFO of ten fail as it does just while a process is being reaped."""
     real, via = calls.resolve("ioctl")
 
     def ioctl(*args):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""python -m tests.soak.many COUNT: short processes through one WaitSet, nothing piling up."""
+"""python -m tests.soak.many COUNT: short processes through one WaitSet; nothing piles up in it."""
 
 import os
 import sys
@@ -33,12 +33,12 @@ def through(waiting, count):
 
 def main():
     with pidwait.WaitSet() as waiting:
-        through(waiting, 1000)  # what is loaded once, and the allocator's caches
+        through(waiting, 1000)  # loads what is loaded once, and fills the allocator's caches
         fds, memory = open_fds(), resident()
         through(waiting, int(sys.argv[1]))
         assert open_fds() == fds, (fds, open_fds())
         grown = resident() - memory
-        assert grown < 2**20, grown  # a byte or so for each would be a leak
+        assert grown < 2**20, grown  # a leak would be some bytes for each process
     assert not has_child()
 
 

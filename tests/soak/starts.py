@@ -34,7 +34,7 @@ def start(number):
 
 def main():
     count = int(sys.argv[1])
-    start(0), start(1)  # what is loaded once
+    start(0), start(1)  # loads what is loaded once
     before = open_fds()
     errors, stop = [], []
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m tests.soak.strangers COUNT: the exit codes of processes that are not our children.
 
-Their parent, a process of ours, starts them in batches, tells their pids, lets them
+Their parent, a child of ours, starts them in batches, prints their pids, lets them
 end at random, by exit or by a signal, and reaps each at once.
 """
 

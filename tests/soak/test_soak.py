@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Long runs, each in a process of its own: nothing is left, nothing is mixed up."""
+"""Long runs, each in a process of its own: nothing is left over, and no code is mixed up."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def run(name, count):
-    """A script of this folder; each looks itself for what is wrong, and for what is left."""
+    """Run a script of this folder; each checks by itself for wrong codes and for leaks."""
     command = [sys.executable, "-m", "%s.%s" % (__package__, name), str(count)]
     return subprocess.check_output(command, universal_newlines=True)
 
@@ -64,7 +64,7 @@ def test_threads_on_a_handle_that_is_closed(variant):
         def wait(process=process, code=code):
             try:
                 got = process.wait(60)
-            except ValueError:  # closed before this one came
+            except ValueError:  # the handle was closed before this thread came
                 return
             if got != code:
                 wrong.append((got, code))

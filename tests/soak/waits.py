@@ -48,7 +48,7 @@ def waits(count):
 
 
 def main():
-    waits(10)  # what is opened once and kept
+    waits(10)  # opens what is opened once and kept
     before = open_fds()
     waits(int(sys.argv[1]))
     assert open_fds() == before, (before, open_fds())

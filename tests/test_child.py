@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Child is reaped once, and all its waiters get its code; no child stays unreaped."""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from . import pidwait
+from .processes import become_zombie, eventually, exiting, not_on_windows, sleeping, state
+
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
+child_module = importlib.import_module(pidwait.__name__ + "._child")
+spawning = importlib.import_module(pidwait.__name__ + ".spawning")
+
+
+class Overtaken:
+    """A handle of a process that another thread reaps just before wait()."""
+
+    def __init__(self, handle, reap):
+        self.handle = handle
+        self.reap = reap
+
+    def __getattr__(self, name):
+        return getattr(self.handle, name)
+
+    def wait(self, deadline, reap):
+        self.reap()
+        return
+
+
+@not_on_windows("zombies, nor waitid")
+def test_code_that_another_thread_is_about_to_have(monkeypatch):
+    """That thread has reaped the child, but not stored its code, which nobody else can tell."""
+    child = pidwait.spawn(exiting(8))
+    handle = child._guard.resource
+    become_zombie(child.pid)
+    infos = []
+
+    def reap():
+        child._reaper["is"] = (0,)
+        infos.append(calls.get("waitid")(linux.P_PID, child.pid, linux.WEXITED))
+
+    def say_so(look, deadline):
+        child._infos.append(infos.pop())
+        child._reaper.clear()
+        return look()
+
+    child._guard.resource = Overtaken(handle, reap)
+    monkeypatch.setattr(child_module, "poll", say_so)
+    try:
+        assert child.has_exited() and child.exitcode == 8
+        assert child.reaped and not infos
+    finally:
+        child._guard.resource = handle
+        child.close()
+
+
+@not_on_windows("signals")
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_signal_handler_that_waits_for_it_too(variant, timeout):
+    """The wait that the handler interrupts can't reap before the handler returns."""
+    codes = []
+
+    def handle(signum, frame):
+        child.kill()
+        codes.append(child.wait(timeout))
+
+    def interrupt():
+        eventually(lambda: child._guard._users)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pidwait.spawn(sleeping(60)) as child:
+            interrupter = threading.Thread(target=interrupt)
+            interrupter.start()
+            codes.append(child.wait(timeout))
+            interrupter.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert codes == [-signal.SIGKILL] * 2
+
+
+@not_on_windows("zombies")
+def test_wait_by_threads_with_and_without_time_out(variant):
+    for _ in range(10):
+        with pidwait.spawn(exiting(7, after=0.01)) as child, ThreadPoolExecutor(8) as pool:
+            codes = list(pool.map(child.wait, [None, 30] * 4))
+        assert codes == [7] * 8
+        assert state(child.pid) is None
+
+
+class Interrupt(Exception):
+    """An exception as a signal handler may raise it."""
+
+
+def interrupted_at(step):
+    """Start a process and raise at the step-th line of our code; return whether there is one."""
+    folder = os.path.dirname(spawning.__file__)
+    # An exception there loses the pidfd that has just been opened: see README.
+    binding = os.path.dirname(calls.__file__)
+    lines = []
+
+    def trace(frame, event, argument):
+        file = frame.f_code.co_filename
+        if not file.startswith(folder) or file.startswith(binding):
+            return None
+        if frame.f_code.co_name == "__del__":  # an exception there is only printed
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == step:
+                sys.settrace(None)
+                raise Interrupt
+        return trace
+
+    try:
+        sys.settrace(trace)
+        child = pidwait.spawn(["true"])
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    with child:
+        return False
+
+
+@not_on_windows("zombies")
+@pytest.mark.filterwarnings("ignore:unclosed <Child")
+def test_start_that_is_interrupted_leaves_no_child_without_an_owner(children_of_ours):
+    with pidwait.spawn(["true"]):  # which imports all that a start needs
+        pass
+    step = 1
+    while interrupted_at(step):
+        step += 1
+    assert step > 30
+    for _ in range(3):  # without reference counts, each round finds what the last one left
+        gc.collect()
+    eventually(lambda: child_module.reap_left() or child_module.left == [])
+    assert children_of_ours() == set()
+
+
+@not_on_windows("zombies")
+def test_start_with_a_wrong_backend_starts_nothing(monkeypatch, children_of_ours):
+    probe = importlib.import_module(pidwait.__name__ + "._probe")
+    monkeypatch.setenv("PIDWAIT_BACKEND", "foo")
+    probe.forget()
+    try:
+        with pytest.raises(ValueError, match="PIDWAIT_BACKEND"):
+            pidwait.spawn(["true"])
+    finally:
+        monkeypatch.undo()
+        probe.forget()
+    assert children_of_ours() == set()
+
+
+@pytest.fixture
+def children_of_ours():
+    """The new children of this process, zombies or not."""
+    before = children()
+    return lambda: children() - before
+
+
+def children():
+    pids = filter(str.isdigit, os.listdir("/proc"))
+    return {pid for pid in map(int, pids) if parent(pid) == os.getpid()}
+
+
+def parent(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+@not_on_windows("select.poll")
+@pytest.mark.parametrize("wait", [pidwait.Child.wait, pidwait.wait])
+def test_poll_that_lets_others_run_meanwhile(use_variant, monkeypatch, wait):
+    """Such as gevent's: the wait has to block in it, and not in waitid(2)."""
+    use_variant("pidfd-ctypes")
+    polls, poll = [], select.poll
+
+    def patched():
+        polls.append(poll())
+        return polls[-1]
+
+    with pidwait.spawn(exiting(3)) as child:
+        monkeypatch.setattr(select, "poll", patched)
+        assert wait(child) == 3
+        assert polls
+        monkeypatch.undo()

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# pyright: strict
+"""What type checkers know of all that is public. It is checked, not run: see tox.ini."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+import psutil
+from typing_extensions import assert_type
+
+import pidwait
+from pidwait import subprocess as sp
+
+Code = Optional[int]
+
+
+def wait_for_each_kind(
+    popen: "sp.Popen[str]",
+    worker: multiprocessing.Process,
+    other: psutil.Process,
+    piped: asyncio.subprocess.Process,
+    process: pidwait.Process,
+    child: pidwait.Child,
+) -> None:
+    assert_type(pidwait.wait(4711), Code)
+    assert_type(pidwait.wait(4711, timeout=2.5, reap=True), Code)
+    for proc in popen, worker, other, piped, process, child:
+        pidwait.wait(proc, 10)
+    pidwait.wait_procs([popen, worker, other, piped, process, child, 4711])
+    pidwait.wait_procs([popen, 3])
+    pidwait.wait_procs([popen, worker], timeout=1, callback=lambda proc, code: print(proc, code))
+    pidwait.WaitSet([popen, worker, other, piped, process, child, 4711]).close()
+    for _ in pidwait.as_completed((popen, 3)):
+        pass
+    pidwait.watch(popen, print)
+    pidwait.watch(worker, print)
+    pidwait.watch(other, print)
+    pidwait.watch(piped, print)
+    pidwait.watch(process, print)
+    pidwait.watch(child, print)
+
+
+class Job:
+    """Whatever has a pid."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.name = "job %d" % pid
+
+
+class Unstarted:
+    pid: "Optional[int]" = None
+
+
+class Task:
+    @property
+    def pid(self) -> int:
+        return 4711
+
+
+def wait_for_others(job: Job, unstarted: Unstarted, task: Task) -> None:
+    pidwait.wait(job)
+    pidwait.wait(unstarted)
+    pidwait.wait(task)
+    with pidwait.WaitSet([job]) as waiting:
+        for one, _ in waiting.wait():
+            print(one.name)
+
+
+def time_out() -> None:
+    try:
+        pidwait.wait(4711, timeout=0)
+    except pidwait.TimeoutExpired as error:
+        as_builtin: TimeoutError = error
+        assert_type(error.pid, Optional[int])
+        assert_type(error.timeout, Optional[float])
+        raise as_builtin from None
+
+
+def handle() -> None:
+    with pidwait.Process(4711) as process:
+        assert_type(process, pidwait.Process)
+        assert_type(process.pid, Optional[int])
+        assert_type(process.backend, str)
+        assert_type(process.exitcode, Code)
+        assert_type(process.has_exited(), bool)
+        assert_type(process.wait(timeout=1, reap=True), Code)
+        assert_type(process.fileno(), int)
+        process.send_signal(15)
+        process.terminate()
+        process.kill()
+    assert_type(pidwait.Process.from_fd(7), pidwait.Process)
+    assert_type({process} | {pidwait.Process(4712)}, Set[pidwait.Process])
+    assert_type(pidwait.pid_exists(4711), bool)
+    assert_type(pidwait.probe(), Dict[str, Any])
+    assert_type(pidwait.__version__, str)
+
+
+class Named(pidwait.Process):
+    name = "mine"
+
+
+def subclass() -> None:
+    with Named(4711) as named:
+        assert_type(named, Named)
+    assert_type(Named.from_fd(7).name, str)
+
+
+# Many
+
+
+def many(
+    popens: "List[sp.Popen[bytes]]", jobs: "Mapping[Job, str]", mixed: "List[Union[Job, int]]"
+) -> None:
+    exited, alive = pidwait.wait_procs(popens, timeout=10)
+    assert_type(exited, List[Tuple["sp.Popen[bytes]", Code]])
+    assert_type(alive, List["sp.Popen[bytes]"])
+    assert_type(pidwait.as_completed(popens, 10), Iterator[Tuple["sp.Popen[bytes]", Code]])
+    for popen, code in pidwait.as_completed(popens):
+        print(popen.args, code)
+    for job, code in pidwait.as_completed(jobs):
+        print(job.name, code)
+    for pid, code in pidwait.as_completed(int(name) for name in ["1", "2"]):
+        assert_type(pid, int)
+        assert_type(code, Code)
+    assert_type(pidwait.wait_procs(mixed)[1], List[Union[Job, int]])
+    pidwait.wait_procs(popens, None, lambda popen, code: print(popen.args, code))
+    pidwait.wait_procs(popens, callback=on_exit_of_any)
+
+
+def on_exit_of_any(proc: object, code: Code) -> None:
+    print(proc, code)
+
+
+def on_exit_of_popen(popen: "sp.Popen[bytes]", code: Code) -> str:
+    return "%r %s" % (popen.args, code)
+
+
+def waitset(popens: "List[sp.Popen[bytes]]") -> None:
+    with pidwait.WaitSet(popens) as waiting:
+        assert_type(waiting, pidwait.WaitSet["sp.Popen[bytes]"])
+        waiting.add(popens[0])
+        waiting.discard(popens[0])
+        assert_type(waiting.wait(timeout=1), List[Tuple["sp.Popen[bytes]", Code]])
+        for popen, code in waiting.wait():
+            print(popen.args, code)
+        for popen in waiting:
+            assert_type(popen, "sp.Popen[bytes]")
+        assert_type(len(waiting), int)
+        assert_type(4711 in waiting, bool)
+        assert_type(waiting.fileno(), int)
+        print(names(waiting))
+
+
+def names(waiting: "pidwait.WaitSet[sp.Popen[bytes]]") -> "List[str]":
+    return [str(popen.args) for popen in waiting]
+
+
+class Supervisor:
+    """The type of what is put in later has to be told, or is any that has a pid."""
+
+    def __init__(self) -> None:
+        self.waiting: "pidwait.WaitSet[Union[Job, int]]" = pidwait.WaitSet()
+        self.jobs = pidwait.WaitSet["Job"]()  # from Python 3.7 on
+        self.any = pidwait.WaitSet()
+
+    def start(self, job: Job) -> None:
+        self.waiting.add(job)
+        self.waiting.add(4711)
+        for proc, _ in self.waiting.wait():
+            assert_type(proc, Union[Job, int])
+        for job, _ in self.jobs.wait():
+            print(job.name)
+        self.any.add(job)
+        self.any.add(4711)
+        for one, _ in self.any.wait():
+            print(one if isinstance(one, int) else one.pid)
+
+    def reset(self) -> None:
+        self.waiting = pidwait.WaitSet([4711])
+
+
+def watches(popen: "sp.Popen[bytes]") -> None:
+    watch = pidwait.watch(popen, on_exit_of_popen)
+    assert_type(watch, pidwait.Watch["sp.Popen[bytes]"])
+    assert_type(watch.proc, "sp.Popen[bytes]")
+    watch.cancel()
+    pidwait.watch(popen, lambda popen, code: print(popen.args, code))
+    pidwait.watch(4711, on_exit_of_any)
+    some: "List[pidwait.Watch]" = []
+    some.append(watch)
+    some.append(pidwait.watch(4711, print))
+
+
+# Starting
+
+
+def spawn(strings: "List[str]", env: "Dict[str, str]", log: Path) -> None:
+    with pidwait.spawn(["make", "-j4"], cwd="src", process_group=0) as child:
+        assert_type(child, pidwait.Child)
+        assert_type(child.pid, int)
+        os.killpg(child.pid, 15)
+        assert_type(child.wait(timeout=600), Code)
+        assert_type(child.reaped, bool)
+        print(child.args)
+    assert_type(pidwait.Child(4711).pid, int)
+    pidwait.spawn(strings, env=env)
+    pidwait.spawn("true", env=os.environ)
+    pidwait.spawn(b"true", env={b"LANG": b"C"}, cwd=b"/")
+    pidwait.spawn(log, env={"LOG": log}, cwd=log)
+    pidwait.spawn(("cat", log, b"-"), env=dict(os.environ, LANG="C"))
+    with open(os.devnull) as text, open(os.devnull, "rb") as binary:
+        pidwait.spawn(strings, stdin=text, stdout=binary, stderr=sp.STDOUT)
+        pidwait.spawn(strings, stdin=0, stdout=sp.DEVNULL, stderr=None)
+        pidwait.spawn(strings, pass_fds=(text.fileno(),), close_fds=True)
+        pidwait.spawn(strings, pass_fds={3, 4}, start_new_session=True)
+
+
+def end(processes: "Sequence[pidwait.Process]") -> None:
+    for process in processes:
+        process.kill()
+
+
+def end_children(children: "List[pidwait.Child]") -> None:
+    end(children)
+    with contextlib.ExitStack() as stack:
+        for child in children:
+            stack.enter_context(child)
+
+
+# The standard library's subprocess
+
+
+def standard() -> None:
+    assert_type(sp.run(["true"]), "sp.CompletedProcess[bytes]")
+    assert_type(sp.run(["true"], stdout=sp.PIPE, text=True), "sp.CompletedProcess[str]")
+    assert_type(sp.call(["true"]), int)
+    assert_type(sp.check_call(["true"]), int)
+    assert_type(sp.check_output(["true"]), bytes)
+    assert_type(sp.getoutput("true"), str)
+    assert_type(sp.getstatusoutput("true"), Tuple[int, str])
+    with sp.Popen(["true"], stdin=sp.DEVNULL, universal_newlines=True) as popen:
+        assert_type(popen, "sp.Popen[str]")
+        assert_type(popen.communicate(timeout=1), Tuple[str, str])
+    try:
+        sp.check_call(["false"], stderr=sp.STDOUT)
+    except (sp.CalledProcessError, sp.TimeoutExpired, sp.SubprocessError) as error:
+        print(error)
+    with sp.patch():
+        pass
+    sp.patch()
+    sp.unpatch()
