@@ -5,10 +5,11 @@ python3 -m tests [pytest arguments]
     The suite for the interpreter that runs it, in three processes for each core. Makes itself a
     virtual environment in .tox; needs the module venv and a package registry.
 
-python3 -m tests all [--large] [tox arguments] [-- pytest arguments]
+python3 -m tests all [--large] [--limit MINUTES] [tox arguments] [-- pytest arguments]
     Each environment of tox.ini that this machine has an interpreter for, by tox, in parallel. What
     needs large downloads runs only with --large, if it is named (-e), or in CI. Other commands of
-    tox can be given, too: `all list`, `all run -e py38,lint`.
+    tox can be given, too: `all list`, `all run -e py38,lint`. A command that takes longer than
+    --limit is stopped, and prints where it was (on Linux).
 """
 
 import sys

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Virtual environments for the tests, each made once for one interpreter and a list of packages."""
 
+import contextlib
 import os
 import platform
 import shutil
@@ -96,10 +97,11 @@ def last_words(output):
     return (errors or lines or ["nothing"])[-1]
 
 
-def call(command, env):
+def call(command, env, watching=lambda pid: contextlib.ExitStack()):
     """Its exit status. Ctrl-C reaches it without us, and it ends in its own way."""
     process = subprocess.Popen(command, env=env, cwd=str(ROOT))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    code = process.wait()
+    with watching(process.pid):
+        code = process.wait()
     return 128 - code if code < 0 else code

@@ -50,6 +50,7 @@ class Request:
         self.command = args.pop(0) if args and not args[0].startswith("-") else None
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument("--large", action="store_true")
+        parser.add_argument("--limit", type=float, metavar="MINUTES")
         parser.add_argument("-e", dest="names", default=os.environ.get("TOXENV"))
         parser.add_argument("-m", dest="labels", nargs="+", default=[])
         parser.add_argument("-f", dest="factors", nargs="+", action="append", default=[])
@@ -219,6 +220,13 @@ def main(args):
     if report.exists():
         report.unlink()
     chosen = [command, "-e", ",".join(names), "--result-json", str(report)]
-    code = venvs.call(tox + chosen + request.args + request.rest, env)
+    command = tox + chosen + request.args + request.rest
+    limit = request.options.limit
+    if limit is None:
+        code = venvs.call(command, env)
+    else:
+        from . import overdue  # not on Windows
+
+        code = venvs.call(command, env, lambda pid: overdue.Watch(pid, limit * 60))
     tell_outcome(names, left_out, report, time.time() - started)
     return code

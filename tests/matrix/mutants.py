@@ -14,6 +14,9 @@ from ..mutants import MUTANTS
 from . import random_mutants
 from .trees import Trees, changed, run
 
+# Seconds for one file of tests: what a mutant does not come back from, its test has found.
+LIMIT = 300
+
 
 def why_alive(mutant, tree):
     """Why the mutant was not killed, or None."""
@@ -23,7 +26,9 @@ def why_alive(mutant, tree):
     if count != 1:
         return "{} has the text {} times".format(mutant.file, count)
     with changed(path, text.replace(mutant.old, mutant.new).encode()):
-        code, output = run(tree, [mutant.test])
+        code, output = run(tree, [mutant.test], limit=LIMIT)
+    if code is None:
+        return None
     # 1 means failed tests; 2 to 5 would mean that none was run.
     if code == 1 and " skipped" not in output.splitlines()[-1]:
         return None

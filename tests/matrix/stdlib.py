@@ -6,10 +6,12 @@ listed below with its reason, or fail without patch(), too. To show that posix_s
 all, its starts are counted, and each Python has its minimum.
 """
 
+import faulthandler
 import importlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from pathlib import Path
 from .. import pidwait
 
 ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 900  # seconds
 MODULES = ("test.test_subprocess", "test.test_asyncio.test_subprocess")
 
 # {end of a test's name: why it can't pass where the start goes through posix_spawn}
@@ -39,6 +42,7 @@ MINIMUM_FORCED = {(3, 10): 250, (3, 11): 250, (3, 12): 250, (3, 13): 250}
 
 def run(way, tests):
     """Run the tests, in a process that exists only for this, and print the outcome as JSON."""
+    faulthandler.enable()
     starts = []
     if way != "alone":
         core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
@@ -81,9 +85,14 @@ def outcome(way, tests):
     with folder, tempfile.TemporaryFile("w+") as file, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", __spec__.name, "--run", way]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT)] + sys.path[1:]))
-        code = subprocess.call(
+        process = subprocess.Popen(
             command + list(tests), stdout=file, stderr=errors, cwd=folder.name, env=env
         )
+        try:
+            code = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            code = process.wait()
         file.seek(0)
         errors.seek(0)
         last = file.read().splitlines()[-1:]

@@ -47,6 +47,21 @@ commands =
 
 [testenv:bad]
 commands = python -c "raise SystemExit(3)"
+
+[testenv:{slow,slower}]
+commands = python slow.py
+"""
+SLOW = """
+import faulthandler, os, signal, time
+
+faulthandler.enable()
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGABRT, signal.SIG_IGN)
+else:
+    with open(os.environ["TOX_ENV_NAME"] + ".child", "w") as file:
+        file.write(str(child))
+time.sleep(120)
 """
 
 
@@ -59,6 +74,7 @@ def tree(tmp_path_factory):
     shutil.copy(str(ROOT / "pyproject.toml"), str(tree))
     tree.joinpath("tests/test_toy.py").write_text(TOY)
     tree.joinpath("tox.ini").write_text(TOX)
+    tree.joinpath("slow.py").write_text(SLOW)
     return tree
 
 
@@ -170,11 +186,29 @@ def test_interpreters_that_must_be_there_fail(tree):
     assert re.search("(?m)^  py399 +failed ", out)
 
 
+def test_what_hangs_is_stopped_and_says_where(tree):
+    code, out = run(tree, "all", "-e", "slow,slower,good", "--limit", "0.1")
+    assert code != 0
+    assert len(re.findall(r"(?m)^OVERDUE, 6 s: .*python slow\.py$", out)) == 2
+    assert len(re.findall(r'(?m)slow\.py", line 11 in <module>$', out)) == 2
+    assert re.search("(?m)^environments: 1 ok, 2 failed$", out)
+    for name in "slow", "slower":
+        assert not is_running(int(tree.joinpath(name + ".child").read_text()))
+
+
+def is_running(pid):
+    try:
+        with open("/proc/{}/stat".format(pid)) as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 @pytest.mark.parametrize("args", [["-h"], ["--help"], ["all", "--help"]])
 def test_help(tree, args):
     code, out = run(tree, *args)
     assert code == 0
-    assert "python3 -m tests all [--large]" in out
+    assert "python3 -m tests all [--large] [--limit MINUTES]" in out
 
 
 def test_other_commands_of_tox(tree):

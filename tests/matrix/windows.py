@@ -2,8 +2,8 @@
 """Run the suite on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named. It needs wine64 and wine (Debian's work), and mvn at the first time, as the interpreters come
-from Maven Central. They and the wheels of the tools are kept in a folder of the user's cache.
+named. It needs pyte, wine64 and wine (Debian's work), and mvn at the first time: the interpreters
+come from Maven Central. They and the wheels of the tools are kept in a folder of the user's cache.
 Without Wine it is skipped, or fails if the environment variable CI is set.
 """
 
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import zipfile
 from pathlib import Path
 
@@ -114,10 +115,10 @@ def wine():
             # Without a persistent server, each first process takes a second or two.
             subprocess.check_call(["wineserver", "-p"], env=env)
             null = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-            subprocess.check_call(["wineboot", "-i"], env=env, **null)
+            subprocess.check_call(["wineboot", "-i"], env=env, timeout=600, **null)
             yield env
         finally:
-            subprocess.call(["wineserver", "-k", "-w"], env=env)
+            subprocess.call(["wineserver", "-k", "-w"], env=env, timeout=60)
 
 
 WAIT_FOR_A_SLEEPER = """if True:
@@ -126,8 +127,9 @@ WAIT_FOR_A_SLEEPER = """if True:
     sleeper = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]])
     sys.exit(subprocess.call([sys.executable, "-m", "pidwait", "-v", str(sleeper.pid)]))
 """
-PROGRESS = r"waiting 0:\d\d for \d+ \(python.exe\)"
-EXITED = PROGRESS + r".*\r.*\d+ \(python.exe\): exited with 0; waited"
+PROGRESS = re.compile(r"waiting 0:\d\d for \d+ \(python.exe\)")
+EXITED = re.compile(r"\d+ \(python.exe\): exited with 0; waited [\d.]+ s")
+PATIENCE = 120  # seconds
 
 
 def windows_path(path):
@@ -139,21 +141,31 @@ def check_console(python, env, end):
 
     The process that is waited for exits once the file ``end`` exists.
     """
+    import pyte  # Wine sends what has changed on the screen, not what was written
+
+    screen = pyte.Screen(80, 25)
+    stream = pyte.ByteStream(screen)
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
     command = ["wine", str(python / "python.exe"), "-c", WAIT_FOR_A_SLEEPER, windows_path(end)]
     process = subprocess.Popen(command, env=env, stdin=inside, stdout=inside, stderr=inside)
     os.close(inside)
-    screen = ""
+    shown = None
+    give_up = time.monotonic() + PATIENCE
     with process, open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):
         # Reading ends with EIO, when the other side is closed.
         while process.poll() is None or select.select([file], [], [], 0)[0]:
             if select.select([file], [], [], 0.1)[0]:
-                screen += file.read(1024).decode("utf-8", "replace")
-            if re.search(PROGRESS, screen):
+                stream.feed(file.read(1024))
+            shown = shown or next(filter(PROGRESS.match, screen.display), None)
+            if shown or time.monotonic() > give_up:
                 end.touch()
-    if process.returncode or not re.search(EXITED, screen, re.DOTALL):
-        print("in a console: exit code {}, {!r}".format(process.returncode, screen))
+            if time.monotonic() > give_up + PATIENCE:
+                process.kill()
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    if process.returncode or not shown or len(lines) != 1 or not EXITED.fullmatch(lines[0]):
+        form = "in a console: exit code {}; progress: {!r}; at the end: {!r}"
+        print(form.format(process.returncode, shown, lines))
         return False
     return True
 
