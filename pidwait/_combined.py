@@ -30,8 +30,13 @@ class CombinedSet:
     All methods but sleep() and look() are called with the lock of the threads that share it.
     """
 
-    def __init__(self, shared: bool, waiting: "Callable[[], Iterable[Member]]") -> None:
-        self.best: "Set" = open_set(shared)
+    def __init__(
+        self,
+        shared: bool,
+        waiting: "Callable[[], Iterable[Member]]",
+        wake: "Callable[[], object] | None" = None,
+    ) -> None:
+        self.best: "Set" = open_set(shared, wake)
         self.polled: "PolledSet | None" = None
         if isinstance(self.best, PolledSet):
             self.polled = self.best

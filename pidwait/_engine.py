@@ -31,7 +31,7 @@ from ._targets import Target
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from ._outcome import Outcome
@@ -43,7 +43,8 @@ _CHUNK = 64
 
 
 class Engine:
-    def __init__(self, shared: bool) -> None:
+    def __init__(self, shared: bool, wake: "Callable[[], object] | None" = None) -> None:
+        """``shared``: whether several threads use it; ``wake``: see open_set()."""
         self.pid = getpid()
         # Reentrant: a signal handler can interrupt its holder anywhere, and need it, too.
         self._lock = RLock()
@@ -56,7 +57,7 @@ class Engine:
         # Targets whose owners one thread is asking to reap; other threads leave them alone.
         self._settling: "dict[Target, int | None]" = {}
         self._is_closed = False
-        self.sets = CombinedSet(shared, lambda: list(self))
+        self.sets = CombinedSet(shared, lambda: list(self), wake)
 
     def __len__(self) -> int:
         """How many targets have not been reported yet."""

@@ -29,8 +29,12 @@ def _set_of(name: str) -> "Callable[[bool], Set]":
     return PolledSet
 
 
-def open_set(shared: bool) -> "Set":
-    """A set by the best means that works."""
+def open_set(shared: bool, wake: "Callable[[], object] | None" = None) -> "Set":
+    """A set by the best means that works.
+
+    For an event loop, which can't call sleep(): where the set has no fileno(), ``wake()`` is
+    called, in any thread, when there may be something to take.
+    """
     try:
         return _set_of(backend().name)(shared)
     except OSError as error:
