@@ -188,6 +188,10 @@ class CombinedSet:
                 return other
         return delay
 
+    def is_settling(self) -> bool:
+        """Whether an exit has been seen whose code is due any moment."""
+        return self.best is not self.polled and self.best.delay() is not None
+
     def alarm(self, seconds: "float | None") -> None:
         if seconds is not None:
             self.is_alarmed = True
@@ -200,7 +204,9 @@ class CombinedSet:
             except OSError as error:
                 pass_over(error, "without a timer")
 
-    def fileno(self) -> int:
+    def fileno(self, timed: bool = True) -> int:
+        if not timed:
+            return self.best.fileno(False)
         try:
             fd = self.best.fileno()
             self.is_alarmed = True

@@ -278,17 +278,25 @@ class Engine:
         with self._lock:
             return self.sets.delay()
 
+    def is_settling(self) -> bool:
+        """Whether an exit has been seen whose report is still to come."""
+        with self._lock:
+            return bool(self._unsettled) or self.sets.is_settling()
+
     def alarm(self, seconds: "float | None") -> None:
         """End a sleep(), and make fileno() readable, after ``seconds``; None: never."""
         with self._lock:
             if not self._is_closed:
                 self.sets.alarm(seconds)
 
-    def fileno(self) -> int:
-        """A file descriptor that is readable when collect() may find an exit."""
+    def fileno(self, timed: bool = True) -> int:
+        """A file descriptor that is readable when collect() may find an exit.
+
+        Without ``timed`` the caller asks delay() itself, and never calls alarm().
+        """
         with self._lock:
             self._check_open()
-            return self.sets.fileno()
+            return self.sets.fileno(timed)
 
     def _check_open(self) -> None:
         if self._is_closed:

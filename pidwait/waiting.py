@@ -66,7 +66,7 @@ def wait_procs(
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
     deadline = Deadline(timeout)
     given = list(procs)
-    again = _given_again(given)
+    again = given_again(given)
     exited: "list[tuple[Any, int | None]]" = []
     engine = _engine_with(given)
     try:
@@ -111,7 +111,7 @@ def as_completed(
     """
     deadline = Deadline(timeout)
     given = list(procs)
-    return _completions(_engine_with(given), _given_again(given), deadline)
+    return _completions(_engine_with(given), given_again(given), deadline)
 
 
 def _completions(
@@ -155,7 +155,7 @@ def _exits(engine: Engine, deadline: Deadline) -> "Iterator[tuple[Any, int | Non
         exits.clear()
 
 
-def _given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
+def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
     """{key: all procs that were given for it}, for keys with more than one."""
     firsts: "dict[object, Any]" = {}
     again: "dict[object, list[Any]]" = {}

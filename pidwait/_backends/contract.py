@@ -109,8 +109,11 @@ if TYPE_CHECKING:
             next call. OSError for more than 0 seconds if the system has no timer.
             """
 
-        def fileno(self) -> int:
-            """Readable when take() would report something; may raise UnsupportedOperation."""
+        def fileno(self, timed: bool = True) -> int:
+            """Readable when take() would report something; may raise UnsupportedOperation.
+
+            Without ``timed`` no alarm will be set, and what only a look finds is not told.
+            """
 
         def recover(self) -> None:
             """Find the exits that were lost when a signal handler raised in sleep() or take()."""

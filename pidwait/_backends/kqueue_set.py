@@ -236,7 +236,7 @@ class KqueueSet:
     def alarm(self, seconds: "float | None") -> None:
         self._queue.set_alarm(seconds)
 
-    def fileno(self) -> int:
+    def fileno(self, timed: bool = True) -> int:
         return self._queue.fileno()
 
     def close(self) -> None:

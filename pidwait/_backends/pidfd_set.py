@@ -259,11 +259,12 @@ class PidfdSet:
             self._timer = timer
         return self._timer
 
-    def fileno(self) -> int:
-        try:
-            self._make_timer()  # later there may be no file descriptor left
-        except OSError as error:
-            pass_over(error, "without a timer")
+    def fileno(self, timed: bool = True) -> int:
+        if timed:
+            try:
+                self._make_timer()  # later there may be no file descriptor left
+            except OSError as error:
+                pass_over(error, "without a timer")
         fd: int = self._epoll.fileno()
         return fd
 

@@ -8,6 +8,7 @@ same turns.
 
 import time
 from errno import EAGAIN
+from io import UnsupportedOperation
 from time import monotonic
 
 from .._deadline import LONGEST, NOW, SHORTEST, share
@@ -136,7 +137,9 @@ class PolledSet:
         if self._timer is not None:
             self._timer.set(seconds)
 
-    def fileno(self) -> int:
+    def fileno(self, timed: bool = True) -> int:
+        if not timed:
+            raise UnsupportedOperation("only looks tell what is polled")
         if self._timer is None:
             self._timer = timers.open_timer()
         return self._timer.fileno()

@@ -157,7 +157,7 @@ class Win32Set:
         if self._is_ringing:
             self._wake()
 
-    def fileno(self) -> "NoReturn":
+    def fileno(self, timed: bool = True) -> "NoReturn":
         raise UnsupportedOperation("on Windows a set has no fileno")
 
     def close(self) -> None:

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One engine for each of asyncio's event loops.
+
+The loop watches the engine's file descriptor, and calls it when its delay() is over. Only the
+loop's own handles refer to the engine, so it goes with the loop: closing a loop drops them. A
+coroutine must not refer to it, or the two would keep each other alive: it calls the functions
+at the end of this module.
+"""
+
+from io import UnsupportedOperation
+from os import getpid
+from weakref import WeakValueDictionary
+
+from ._deadline import LONGEST
+from ._engine import Engine
+from ._errors import pass_over
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Handle
+    from collections.abc import Iterable, Sequence
+    from typing import Protocol  # novm
+
+    from ._backends.contract import Set
+    from ._engine import Exits
+    from ._targets import Target
+
+    class Waiter(Protocol):  # novm
+        """The key of a target: each wait has its own, even if two are for the same process."""
+
+        def tell(self, code: "int | None") -> None:
+            """The process has exited. This may be called again, with the same code."""
+
+
+class LoopEngine:
+    def __init__(self, loop: "AbstractEventLoop") -> None:
+        self._engine = Engine(False, self._wake)
+        self.loop = loop
+        # The set whose file descriptor the loop watches, and that; None if it can't watch it.
+        self._watched: "Set | None" = None
+        self._fd: "int | None" = None
+        self._is_blind = False
+        self._timer: "Handle | None" = None
+        self._rings_at = 0.0
+        self._is_looking = False
+        self._is_closed = False
+
+    def is_of(self, loop: "AbstractEventLoop") -> bool:
+        """Whether it can be used in this loop; a forked child needs another one."""
+        return self.loop is loop and not self._is_closed and self._engine.pid == getpid()
+
+    def add(self, targets: "Sequence[Target]") -> None:
+        try:
+            self._engine.add(targets)
+        finally:
+            self._arm()
+
+    def discard(self, keys: "Iterable[Waiter]") -> None:
+        for key in keys:
+            self._engine.discard(key)
+        if self._engine or self._is_looking:
+            self._arm()
+        else:
+            self.close()
+
+    def _wake(self) -> None:
+        self.loop.call_soon_threadsafe(self._on_event)
+
+    def _on_event(self) -> None:
+        if not self._is_closed and self._engine.pid == getpid():
+            self.look()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._on_event()
+
+    def look(self, at_all: bool = False) -> None:
+        """Tell the waiters of the processes that have exited.
+
+        With ``at_all`` the polled ones are looked at even if it is not time to.
+        """
+        try:
+            try:
+                self._is_looking = True
+                self._look(at_all)
+            finally:
+                self._end_look()
+        finally:  # Ctrl-C may come anywhere, even just before the call above
+            if self._is_looking:
+                self._end_look()
+
+    def _look(self, at_all: bool) -> None:
+        engine = self._engine
+        exits: "Exits" = []
+        told = 0
+        try:
+            engine.sleep(0)
+            if at_all:
+                engine.sets.look(True)
+            engine.collect(exits)
+            for target, code in exits:
+                target.key.tell(code)  # type: ignore[attr-defined]
+                told += 1
+        except BaseException:  # if a signal handler raises, no exit must be lost
+            engine.put_back(exits[told:])
+            raise
+
+    def _end_look(self) -> None:
+        if self._engine:
+            self._arm()
+        else:
+            # Those that have been told go on first; perhaps they wait for the next process.
+            self.loop.call_soon(self._close_unused)
+        self._is_looking = False
+
+    def is_settling(self) -> bool:
+        """Whether the exit of a process has been seen, but its code is still to come."""
+        return self._engine.is_settling()
+
+    def _arm(self) -> None:
+        """Have the loop call when there is an event, or when it is time to look."""
+        engine = self._engine
+        if engine.sets.best is not self._watched:
+            self._watch()
+        delay = engine.delay()
+        if self._is_blind and (delay is None or delay > LONGEST):
+            delay = LONGEST
+        if delay is None:
+            self._cancel_timer()
+            return
+        at = self.loop.time() + delay
+        if self._timer is not None:
+            if self._rings_at <= at:
+                return
+            self._cancel_timer()
+        self._rings_at = at
+        if delay > 0:
+            self._timer = self.loop.call_later(delay, self._on_timer)
+        else:
+            self._timer = self.loop.call_soon(self._on_timer)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _watch(self) -> None:
+        self._unwatch()
+        self._is_blind = False
+        try:
+            fd = self._engine.fileno(False)
+            self.loop.add_reader(fd, self._on_event)
+            self._fd = fd
+        except UnsupportedOperation:
+            pass  # its delay() tells, or it calls _wake()
+        except (NotImplementedError, OSError) as error:
+            pass_over(error, "the event loop can't watch a file descriptor")
+            self._is_blind = True
+        self._watched = self._engine.sets.best
+
+    def _unwatch(self) -> None:
+        if self._fd is not None and not self.loop.is_closed():
+            self.loop.remove_reader(self._fd)
+        self._fd = None
+
+    def _close_unused(self) -> None:
+        if not self._engine:
+            self.close()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._engine.pid == getpid():  # else these are the parent's
+            self._unwatch()
+            self._cancel_timer()
+        self._engine.close()
+
+    def __del__(self) -> None:
+        self._engine.close()
+
+
+_engines: "WeakValueDictionary[int, LoopEngine]" = WeakValueDictionary()
+
+
+def _find(loop: "AbstractEventLoop") -> "LoopEngine | None":
+    engine = _engines.get(id(loop))
+    return engine if engine is not None and engine.is_of(loop) else None
+
+
+def _get(loop: "AbstractEventLoop") -> "LoopEngine":
+    engine = _find(loop)
+    if engine is None:
+        # Where objects are freed late, those of closed loops are still there.
+        for other in list(_engines.values()):
+            if other.loop.is_closed():
+                other.close()
+        engine = _engines[id(loop)] = LoopEngine(loop)
+    return engine
+
+
+def add(loop: "AbstractEventLoop", targets: "Sequence[Target]") -> None:
+    """Call ``target.key.tell(code)`` in the loop, for each target, once it has exited."""
+    if targets:
+        _get(loop).add(targets)
+
+
+def discard(loop: "AbstractEventLoop", keys: "Iterable[Waiter]") -> None:
+    """Do not tell these."""
+    engine = _find(loop)
+    if engine is not None:
+        engine.discard(keys)
+
+
+def look(loop: "AbstractEventLoop") -> bool:
+    """Look at all now; return whether an exit has been seen whose code is due any moment."""
+    engine = _find(loop)
+    if engine is None:
+        return False
+    engine.look(True)
+    return engine.is_settling()
