@@ -64,49 +64,46 @@ class LoopEngine:
             self.close()
 
     def _wake(self) -> None:
-        self.loop.call_soon_threadsafe(self._on_event)
-
-    def _on_event(self) -> None:
-        if not self._is_closed and self._engine.pid == getpid():
-            self.look()
+        self.loop.call_soon_threadsafe(self.look)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._on_event()
+        self.look()
 
     def look(self, at_all: bool = False) -> None:
         """Tell the waiters of the processes that have exited.
 
         With ``at_all`` the polled ones are looked at even if it is not time to.
         """
+        # After the sleep the caches are cold, and each name and call costs.
+        engine = self._engine
+        if self._is_closed or engine.pid != getpid():
+            return
+        sets = engine.sets
+        exits: "Exits" = []
+        told = 0
         try:
             try:
                 self._is_looking = True
-                self._look(at_all)
+                sets.sleep(0)
+                if at_all:
+                    sets.look(True)
+                engine.collect(exits)
+                for target, code in exits:
+                    target.key.tell(code)  # type: ignore[attr-defined]
+                    told += 1
+            except BaseException:  # if a signal handler raises, no exit must be lost
+                engine.put_back(exits[told:])
+                raise
             finally:
                 self._end_look()
         finally:  # Ctrl-C may come anywhere, even just before the call above
             if self._is_looking:
                 self._end_look()
 
-    def _look(self, at_all: bool) -> None:
-        engine = self._engine
-        exits: "Exits" = []
-        told = 0
-        try:
-            engine.sleep(0)
-            if at_all:
-                engine.sets.look(True)
-            engine.collect(exits)
-            for target, code in exits:
-                target.key.tell(code)  # type: ignore[attr-defined]
-                told += 1
-        except BaseException:  # if a signal handler raises, no exit must be lost
-            engine.put_back(exits[told:])
-            raise
-
     def _end_look(self) -> None:
-        if self._engine:
+        engine = self._engine
+        if engine.members or engine.superseded:
             self._arm()
         else:
             # Those that have been told go on first; perhaps they wait for the next process.
@@ -149,7 +146,7 @@ class LoopEngine:
         self._is_blind = False
         try:
             fd = self._engine.fileno(False)
-            self.loop.add_reader(fd, self._on_event)
+            self.loop.add_reader(fd, self.look)
             self._fd = fd
         except UnsupportedOperation:
             pass  # its delay() tells, or it calls _wake()

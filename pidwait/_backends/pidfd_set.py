@@ -139,7 +139,7 @@ class PidfdSet:
         members, events = self._members, self._events
         while events:
             try:
-                fd, _ = event = events[0]
+                fd, mask = event = events[0]
             except IndexError:  # a signal handler has taken it
                 break
             member = members.get(fd)
@@ -159,7 +159,7 @@ class PidfdSet:
                         pass_over(error, "PIDFD_GET_INFO")
                 if code is RUNNING:
                     try:
-                        code = self._look(fd, member.pid)
+                        code = self._look(fd, member.pid, mask)
                     except OSError as error:
                         raise_of_handler(error)
                         if members.get(fd) is member:  # no signal handler has discarded it
@@ -191,7 +191,15 @@ class PidfdSet:
                     raise
                 self._members.pop(fd, None)
 
-    def _look(self, fd: int, pid: "int | None") -> "Outcome":
+    def _look(self, fd: int, pid: "int | None", mask: int) -> "Outcome":
+        if mask == POLLIN:  # a zombie, perhaps our own
+            try:
+                info = calls.get("waitid")(linux.P_PIDFD, fd, linux.LOOK)
+                if info is not None:
+                    status: int = info.si_status
+                    return status if info.si_code == linux.CLD_EXITED else -status
+            except OSError as error:
+                raise_of_handler(error)  # else it is not our own: the handle asks others
         handle = _Borrowed(fd, pid)
         code = handle.wait(NOW, False)
         if code is RUNNING:

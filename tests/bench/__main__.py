@@ -6,6 +6,7 @@ import sys
 
 from .. import pidwait
 from . import (
+    aio,
     contextswitch,
     core,
     fileno,
@@ -28,6 +29,7 @@ BENCHES = {
     "spawn": spawn,
     "many": many,
     "fileno": fileno,
+    "aio": aio,
     "pytest": startup,
 }
 LIST = "\n".join(
