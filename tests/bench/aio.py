@@ -134,7 +134,9 @@ class Own:
         self._killer = os.fork()
         if self._killer == 0:
             try:
-                os.read(reads, 1)
+                os.close(self._go)
+                if not os.read(reads, 1):
+                    os._exit(0)
                 for popen in self.popens:
                     os.kill(popen.pid, signal.SIGKILL)
                     time.sleep(many.STEP / 1e6)
@@ -148,12 +150,16 @@ class Own:
     def close(self):
         os.close(self._go)
         os.waitpid(self._killer, 0)
+        for popen in self.popens:
+            popen.kill()
+            popen.wait()
 
 
-def watched(watcher):
+def watched(watcher, loop):
     """A wait for a child by a watcher."""
+    watcher.attach_loop(loop)
 
-    def wait(loop, popen):
+    def wait(popen):
         future = loop.create_future()
         watcher.add_child_handler(popen.pid, lambda pid, code: future.set_result(code))
         return future
@@ -164,22 +170,23 @@ def watched(watcher):
 def per_child(sleeper, make_wait, wrong):
     with Loop() as loop:
         own = Own(sleeper, OWN)
-        wait = make_wait()
+        wait = make_wait(loop)
 
         async def all_exits():
-            futures = [wait(loop, popen) for popen in own.popens]
+            futures = [wait(popen) for popen in own.popens]
             await asyncio.sleep(0)
             own.end()
             cpu = time.process_time()
             codes = await asyncio.gather(*futures)
-            return time.process_time() - cpu, codes
+            cpu = time.process_time() - cpu
+            for popen in own.popens:
+                popen.returncode = -9  # reaped by the watcher
+            return cpu, codes
 
         try:
             cpu, codes = loop.run_until_complete(all_exits())
         finally:
             own.close()
-        for popen in own.popens:
-            popen.returncode = -9  # reaped by the watcher
         wrong.append(sum(code != -9 for code in codes))
     return cpu / OWN * 1e6
 
@@ -199,9 +206,9 @@ def watcher(folder, rounds):
         return
     wrong = []
     variants = {
-        "ChildWatcher": lambda: watched(aio.ChildWatcher()),
-        "aio.wait": lambda: lambda loop, popen: asyncio.ensure_future(aio.wait(popen)),
-        "peer": lambda: watched(PEER()),
+        "ChildWatcher": lambda loop: watched(aio.ChildWatcher(), loop),
+        "aio.wait": lambda loop: lambda popen: asyncio.ensure_future(aio.wait(popen)),
+        "peer": lambda loop: watched(PEER(), loop),
     }
     results = core.in_turns(
         {
