@@ -37,6 +37,7 @@ _AGES = 2e6  # seconds; epoll_wait(2) takes at most 2**31 ms
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
 _REQUEST, _GET_INFO, _EXIT = linux.PIDFD_INFO_REQUEST, linux.PIDFD_GET_INFO, linux.PIDFD_INFO_EXIT
+_P_PIDFD, _LOOK, _CLD_EXITED = linux.P_PIDFD, linux.LOOK, linux.CLD_EXITED
 _unpack = linux.PIDFD_INFO.unpack
 
 
@@ -54,6 +55,8 @@ class PidfdSet:
         self._events: "deque[tuple[int, int]]" = deque()
         self._tells = _checks.works(pidfd.check_get_info)
         self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
+        # Whether the latest zombie was our child: then waitid(2) is the quickest to tell.
+        self._are_ours = True
         self._epoll: "Any" = moved_up(calls.get("epoll")())
         if shared:
             self._make_bell()
@@ -148,7 +151,17 @@ class PidfdSet:
                 # and its fd gone to the next pidfd. So each source of the code has to say
                 # itself that the process has exited.
                 code: "Outcome" = RUNNING
-                if self._tells:
+                if mask == POLLIN and self._are_ours:  # a zombie
+                    try:
+                        found = calls.get("waitid")(_P_PIDFD, fd, _LOOK)
+                        if found is not None:
+                            code = found.si_status
+                            if found.si_code != _CLD_EXITED:
+                                code = -found.si_status
+                    except OSError as error:
+                        raise_of_handler(error)
+                        self._are_ours = False
+                if code is RUNNING and self._tells:
                     info = bytearray(_REQUEST)
                     try:
                         self._ioctl(fd, _GET_INFO, info, True)
@@ -159,16 +172,16 @@ class PidfdSet:
                         pass_over(error, "PIDFD_GET_INFO")
                 if code is RUNNING:
                     try:
-                        code = self._look(fd, member.pid, mask)
+                        code = self._look(fd, member.pid)
                     except OSError as error:
                         raise_of_handler(error)
                         if members.get(fd) is member:  # no signal handler has discarded it
                             raise
                 if code is not RUNNING and members.get(fd) is member:
                     report((member, code))
-                    found = members.pop(fd, None)
-                    if found is not None and found is not member:  # a signal handler added it
-                        members[fd] = found
+                    other = members.pop(fd, None)
+                    if other is not None and other is not member:  # a signal handler added it
+                        members[fd] = other
                     file: "Any" = member.ticket
                     try:
                         file.close()
@@ -191,15 +204,7 @@ class PidfdSet:
                     raise
                 self._members.pop(fd, None)
 
-    def _look(self, fd: int, pid: "int | None", mask: int) -> "Outcome":
-        if mask == POLLIN:  # a zombie, perhaps our own
-            try:
-                info = calls.get("waitid")(linux.P_PIDFD, fd, linux.LOOK)
-                if info is not None:
-                    status: int = info.si_status
-                    return status if info.si_code == linux.CLD_EXITED else -status
-            except OSError as error:
-                raise_of_handler(error)  # else it is not our own: the handle asks others
+    def _look(self, fd: int, pid: "int | None") -> "Outcome":
         handle = _Borrowed(fd, pid)
         code = handle.wait(NOW, False)
         if code is RUNNING:
