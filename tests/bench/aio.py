@@ -167,6 +167,19 @@ def watched(watcher, loop):
     return wait
 
 
+def awaited(wait):
+    """The same in a task of its own, as aio.wait() has."""
+
+    async def resumed(popen):
+        return await wait(popen)
+
+    return lambda popen: asyncio.ensure_future(resumed(popen))
+
+
+def by_pid(loop):
+    return lambda popen: asyncio.ensure_future(aio.wait(popen.pid))
+
+
 def per_child(sleeper, make_wait, wrong):
     with Loop() as loop:
         own = Own(sleeper, OWN)
@@ -178,13 +191,12 @@ def per_child(sleeper, make_wait, wrong):
             own.end()
             cpu = time.process_time()
             codes = await asyncio.gather(*futures)
-            cpu = time.process_time() - cpu
-            for popen in own.popens:
-                popen.returncode = -9  # reaped by the watcher
-            return cpu, codes
+            return time.process_time() - cpu, codes
 
         try:
             cpu, codes = loop.run_until_complete(all_exits())
+            for popen in own.popens * (make_wait is not by_pid):
+                popen.returncode = -9  # reaped by the watcher
         finally:
             own.close()
         wrong.append(sum(code != -9 for code in codes))
@@ -192,23 +204,21 @@ def per_child(sleeper, make_wait, wrong):
 
 
 def watcher(folder, rounds):
-    sleeper = limit.build(SLEEPER.encode(), os.path.join(folder, "sleeper"), "-Os", "-static")
     rows = (
-        ("ChildWatcher", "CPU, own children, ChildWatcher : PidfdChildWatcher"),
-        (
-            "aio.wait",
-            "CPU, own children, aio.wait(popen) : PidfdChildWatcher",
-        ),
+        ("ChildWatcher", "handler", "CPU, own children, ChildWatcher : PidfdChildWatcher"),
+        ("aio.wait", "awaited", "CPU, own children, aio.wait(pid) : PidfdChildWatcher, awaited"),
     )
     if PEER is None:
-        for _, title in rows:
+        for _, _, title in rows:
             yield core.Row(title, None, bound=1.0, lacks=NO_PEER)
         return
+    sleeper = limit.build(SLEEPER.encode(), os.path.join(folder, "sleeper"), "-Os", "-static")
     wrong = []
     variants = {
         "ChildWatcher": lambda loop: watched(aio.ChildWatcher(), loop),
-        "aio.wait": lambda loop: lambda popen: asyncio.ensure_future(aio.wait(popen)),
-        "peer": lambda loop: watched(PEER(), loop),
+        "handler": lambda loop: watched(PEER(), loop),
+        "aio.wait": by_pid,
+        "awaited": lambda loop: awaited(watched(PEER(), loop)),
     }
     results = core.in_turns(
         {
@@ -218,8 +228,8 @@ def watcher(folder, rounds):
         rounds or 5,
         warm_up=0,
     )
-    for name, title in rows:
-        yield core.paired_row(title, results[name], results["peer"], bound=1.0)
+    for ours, peer, title in rows:
+        yield core.paired_row(title, results[ours], results[peer], bound=1.0)
     yield core.Row("return codes wrong, own children", sum(wrong), kind="count", bound=0)
 
 
