@@ -24,28 +24,96 @@ def test_gevent(how):
     assert backend in ("pidfd", "polling")
 
 
-def test_others_run_meanwhile():
-    """Another greenlet ends the child, so it has to run while this one waits."""
-    code = GEVENT.replace("{how}", "") + MEANWHILE.replace("{package}", pidwait.__name__)
-    done = run_python(code)
-    assert (done.stdout, done.returncode) == ("-15\n" * 8, 0), done.stderr
+# m patches the standard modules for the hub, u uses each wait, s makes the set that is used then.
+MEANWHILE = """if True:
+    import gc, os, subprocess, sys, threading
+    hub, order, backend = sys.argv[1:]
+    os.environ["PIDWAIT_BACKEND"] = backend
+    import {package} as pidwait
+    waiting = None
 
+    def put_in_place():
+        global spawn, switch
+        if hub == "gevent":
+            import gevent.monkey
+            gevent.monkey.patch_all()
+            spawn, switch = gevent.spawn, gevent.sleep
+        else:
+            import eventlet
+            eventlet.monkey_patch()
+            spawn, switch = eventlet.spawn, eventlet.sleep
 
-MEANWHILE = """
-import gevent
-import {package} as pidwait
+    def wait(child, *timeout):
+        return pidwait.wait(child, *timeout)
 
-def in_a_set(child):
-    with pidwait.WaitSet([child]) as waiting:
-        return waiting.wait()[0][1]
+    def wait_procs(child, *timeout):
+        return pidwait.wait_procs([child], *timeout)[0][0][1]
 
-waits = [pidwait.wait, lambda child: pidwait.wait(child, 30), lambda child: child.wait(), in_a_set]
-for wait in waits:
-    for start in pidwait.spawn, Popen:
-        child = start(["sleep", "60"])
-        gevent.spawn(child.terminate)
-        print(wait(child), flush=True)
+    def as_completed(child, *timeout):
+        return list(pidwait.as_completed([child], *timeout))[0][1]
+
+    def in_a_set(child, *timeout):
+        with pidwait.WaitSet([child]) as waiting:
+            return waiting.wait(*timeout)[0][1]
+
+    def in_a_set_from_before(child, *timeout):
+        waiting.add(child)
+        return waiting.wait(*timeout)[0][1]
+
+    def by_handle(child, *timeout):
+        with pidwait.Process(child.pid) as process:
+            code = process.wait(*timeout)
+        child.wait()
+        return code
+
+    def by_itself(child, *timeout):
+        return child.wait(*timeout)
+
+    def watch(child, *timeout):
+        told, codes = threading.Event(), []
+        pidwait.watch(child, lambda child, code: (codes.append(code), told.set()))
+        told.wait(*timeout)
+        return codes[0]
+
+    WAITS = [wait, wait_procs, as_completed, in_a_set, by_handle, by_itself, watch]
+
+    def use(how):
+        for start in pidwait.spawn, subprocess.Popen:
+            for way in WAITS:
+                for timeout in (), (30,):
+                    child = start(["sleep", "60"])
+                    how(child)
+                    code = way(child, *timeout)
+                    # gevent reaps all children: then the code may not be known.
+                    assert code in (-15, None), (start, way, timeout, code)
+                    child.wait()
+                    if start is pidwait.spawn:
+                        child.close()
+
+    for letter in order:
+        if letter == "m":
+            put_in_place()
+        elif letter == "u":
+            use(lambda child: child.terminate())
+        else:
+            waiting = pidwait.WaitSet()
+            WAITS.append(in_a_set_from_before)
+    # Another greenlet ends the child, so it has to run while this one waits.
+    use(lambda child: spawn(child.terminate))
+    if waiting is not None:
+        waiting.close()
+    print("has run")
 """
+
+
+@pytest.mark.parametrize("backend", ["auto", "polling"])
+@pytest.mark.parametrize("order", ["m", "um", "sm", "usm"])
+@pytest.mark.parametrize("hub", ["gevent", "eventlet"])
+def test_others_run_meanwhile(hub, order, backend):
+    env = dict(os.environ, PYTHONWARNINGS="ignore")  # eventlet warns against its own use
+    code = MEANWHILE.replace("{package}", pidwait.__name__)
+    done = run_python(code, hub, order, backend, env=env)
+    assert done.stdout == "has run\n", done.stderr
 
 
 # m patches the standard modules for the hub, i imports our subprocess, p is patch(), u unpatch().

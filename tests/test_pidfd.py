@@ -4,8 +4,10 @@
 import errno
 import importlib
 import os
+import select
 import signal
 import threading
+import time
 
 import pytest
 
@@ -329,3 +331,34 @@ def test_code_that_nobody_tells_in_time(use_variant, keeper, monkeypatch):
     assert pidwait.wait_procs([pid], 0) == ([(pid, None)], [])
     assert list(pidwait.as_completed([pid], 0)) == [(pid, None)]
     keeper.reap(pid)
+
+
+def test_poll_that_lets_others_run_meanwhile(use_variant, start_told, monkeypatch):
+    """Such as gevent's, put in place when the set is there: the wait has to block in it."""
+    use_variant("pidfd-ctypes")
+    child, poll = start_told(3), select.poll
+
+    def patched():
+        child.stdin.close()
+        return poll()
+
+    with pidwait.WaitSet([child]) as waiting:
+        monkeypatch.setattr(select, "poll", patched)
+        assert waiting.wait(20) == [(child, 3)]
+        monkeypatch.undo()
+
+
+def test_poll_that_is_removed(use_variant, start_told, monkeypatch):
+    """As eventlet does: then the set is polled, with time.sleep, which eventlet replaces."""
+    use_variant("pidfd-ctypes")
+    child, sleep = start_told(3), time.sleep
+
+    def replaced(seconds):
+        child.stdin.close()
+        sleep(seconds)
+
+    with pidwait.WaitSet([child]) as waiting:
+        monkeypatch.delattr(select, "poll")
+        monkeypatch.setattr(time, "sleep", replaced)
+        assert waiting.wait(20) == [(child, 3)]
+        monkeypatch.undo()

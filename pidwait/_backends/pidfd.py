@@ -79,7 +79,7 @@ class PidfdHandle:
         options = linux.REAP if reap else linux.LOOK
         try:
             waitid = calls.get("waitid")
-            if self.is_child and (_may_block() if deadline.timeout is None else reap):
+            if self.is_child and (may_block() if deadline.timeout is None else reap):
                 info = self._ask_as_parent(waitid, options, deadline)
             if info is None:
                 event = poll(fd, ready, deadline)
@@ -115,7 +115,7 @@ class PidfdHandle:
     def reap_into(self, infos: "list[Any]") -> None:
         waitid = calls.get("waitid")
         # A function written in Python has bytecodes between the system call and its return.
-        if self._fallback is not None or type(waitid) is not _C_FUNCTION or not _may_block():
+        if self._fallback is not None or type(waitid) is not _C_FUNCTION or not may_block():
             return
         try:
             infos.extend(map(waitid, (linux.P_PIDFD,), (self.fd,), (linux.WEXITED,)))
@@ -224,10 +224,11 @@ class PidfdHandle:
         return identity if self._is_reaped() is False else None
 
 
-def _may_block() -> bool:
+def may_block() -> bool:
     """Whether a call that blocks holds up no more than its own thread.
 
-    It holds up all greenlets where gevent has replaced poll, or eventlet has removed it.
+    It holds up all greenlets where gevent has replaced poll, or eventlet has removed it. That
+    may happen at any time, also when a set has been made already.
     """
     return type(getattr(select, "poll", None)) is _C_FUNCTION
 

@@ -13,7 +13,7 @@ from select import POLLIN
 from time import monotonic
 
 from .. import _checks
-from .._deadline import GRACE, LONGEST, NOW
+from .._deadline import GRACE, LONGEST, NOW, Deadline
 from .._errors import is_of_signal_handler, pass_over, raise_of_handler
 from .._fd import close, opened, own, poll
 from .._ffi import calls, linux
@@ -134,6 +134,9 @@ class PidfdSet:
             seconds = self._longest
         if self._fading:
             seconds = min(seconds, GRACE)
+        if seconds and not pidfd.may_block():
+            poll(self._epoll.fileno(), POLLIN, Deadline(seconds))
+            seconds = 0
         events = self._epoll.poll(seconds, _BATCH)
         self._events.extend(events)
 

@@ -19,6 +19,13 @@ MUTANTS = [
         "tests/test_waitset.py::test_copies_in_a_forked_child_do_not_wake_anybody[pidfd-ctypes]",
     ),
     Mutant(
+        "poll that lets others run meanwhile, put in place when a set is there",
+        "_backends/pidfd_set.py",
+        "        if seconds and not pidfd.may_block():\n",
+        "        if False:\n",
+        "tests/test_pidfd.py::test_poll_that_lets_others_run_meanwhile",
+    ),
+    Mutant(
         "cost of a look by the wall clock",
         "_backends/polling_set.py",
         "        began = clock()\n",
