@@ -13,6 +13,7 @@ import {package} as pidwait
 def used():
     child = pidwait.spawn(["sh", "-c", "exit 3"])
     with pidwait.WaitSet([child]) as waiting:
+        assert waiting.fileno() >= 0
         assert waiting.wait(0) in ([], [(child, 3)])
         while len(waiting):
             assert waiting.wait(30) == [(child, 3)]

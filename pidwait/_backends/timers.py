@@ -64,7 +64,8 @@ def check() -> None:
     timer = TimerFd()
     try:
         timer.set(0)
-        if not poll(timer.fileno(), select.POLLIN, Deadline(1)):
+        # Where eventlet has removed poll, it is enough that the calls do not fail.
+        if hasattr(select, "poll") and not poll(timer.fileno(), select.POLLIN, Deadline(1)):
             raise OSError(ENOSYS, "a timerfd does not go off")
     finally:
         timer.close()
