@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
-import re
 import selectors
 import signal
 import socket
@@ -17,24 +16,17 @@ import sys
 import threading
 import time
 import types
-from pathlib import Path
 
 import pytest
 
 from . import pidwait
 from .processes import become_zombie, exiting, gone_pid, sleeping, state
+from .recipes import IN_LOOPS, NEEDS, RECIPES
 
-TEXT = Path(__file__).with_name("RECIPES.md").read_text(encoding="utf-8")
-RECIPES = {
-    section.partition("\n")[0]: re.findall("```python\n(.*?)```", section, re.S)
-    for section in TEXT.split("\n## ")[1:]
-}
-# Run where they are installed; the tox environment `plays` has all of them.
-NEEDS = {"From psutil.wait_procs": "psutil", "With pexpect": "pexpect"}
 IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
 IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait)
 BEFORE, AFTER = 0, 1
-tested = set()
+tested = set(IN_LOOPS)
 
 
 def of(title):

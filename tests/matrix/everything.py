@@ -16,7 +16,7 @@ import time
 from .. import venvs
 from . import interpreters
 
-# The start of environments' names: what each of them takes. All others download 150 MB together.
+# The start of environments' names: what each of them takes. All others download 220 MB together.
 LARGE = {
     "headers": "downloads 100 MB, fills 400 MB",
     "win": "downloads 50 MB, fills 700 MB while it runs, needs wine and mvn",
@@ -120,7 +120,7 @@ def show(title, words):
 def tell_plan(names, left_out, env, parallel):
     how = "in parallel, by tox" if parallel else "one after the other, by tox"
     print("environments: {}, {}".format(len(names), how))
-    print("  venvs   in .tox, made once: packages of 150 MB for all that are not large")
+    print("  venvs   in .tox, made once: packages of 220 MB for all that are not large")
     without = without_interpreter(names, env["PATH"])
     show("runs", [name for name in names if name not in without])
     show("missing", without + ["(no interpreter)"] if without else [])

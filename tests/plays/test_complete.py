@@ -3,8 +3,9 @@
 
 from importlib.util import find_spec
 
-from ..test_recipes import NEEDS
+from ..recipes import IN_LOOPS, NEEDS
 
 
 def test_libraries_of_the_recipes_are_there():
-    assert [name for name in NEEDS.values() if find_spec(name) is None] == []
+    needed = list(NEEDS.values()) + sum(map(list, IN_LOOPS.values()), [])
+    assert [name for name in needed if find_spec(name) is None] == []
