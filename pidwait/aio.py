@@ -52,7 +52,7 @@ async def wait(proc: "Proc") -> "int | None":
     >>> async def main():
     ...     popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
     ...     return await asyncio.wait_for(wait(popen), 60)
-    >>> asyncio.new_event_loop().run_until_complete(main())
+    >>> asyncio.run(main())
     3
     """
     loop = _running_loop()
@@ -173,7 +173,7 @@ async def wait_procs(
     >>> async def main():
     ...     exited, alive = await wait_procs([subprocess.Popen(command) for _ in range(2)])
     ...     return [exitcode for popen, exitcode in exited], alive
-    >>> asyncio.new_event_loop().run_until_complete(main())
+    >>> asyncio.run(main())
     ([3, 3], [])
     """
     deadline = Deadline(timeout)
@@ -223,7 +223,7 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     >>> async def main():
     ...     async for popen, exitcode in as_completed([subprocess.Popen(command)]):
     ...         print(exitcode)
-    >>> asyncio.new_event_loop().run_until_complete(main())
+    >>> asyncio.run(main())
     3
     """
     given = list(procs)
@@ -270,7 +270,7 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
     >>> async def main():
     ...     async with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
     ...         return await child.wait()
-    >>> asyncio.new_event_loop().run_until_complete(main())
+    >>> asyncio.run(main())
     3
     """
     return Child(spawning.spawn(args, **options))

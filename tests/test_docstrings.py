@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The docstrings of the public names: what pydoc shows of them, and their examples."""
 
+import asyncio
 import doctest
 import importlib
 import inspect
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -14,11 +16,22 @@ from . import pidwait
 from .processes import run_python
 
 drop_in = importlib.import_module(pidwait.__name__ + ".subprocess")
+aio = importlib.import_module(pidwait.__name__ + ".aio")
 PLACES = [(pidwait, name) for name in pidwait.__all__] + [(drop_in, "patch"), (drop_in, "unpatch")]
+PLACES += [(aio, name) for name in ("wait", "wait_procs", "as_completed", "spawn")]
 
 
 def describe(place):
     return place.__name__.rpartition(".")[2] if inspect.ismodule(place) else place
+
+
+def run(coroutine):
+    """asyncio.run(), which is in Python from 3.7 on."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize("module, name", PLACES, ids=describe)
@@ -28,6 +41,8 @@ def test_examples(module, name):
     assert 6 <= len(lines) <= 25 or module is drop_in, len(lines)
     # As after `from ... import *`: no example names the package, which may be a vendored copy.
     names = {name: getattr(module, name) for name in module.__all__}
+    if module is aio:
+        names["asyncio"] = types.SimpleNamespace(run=run, wait_for=asyncio.wait_for)
     test = doctest.DocTestParser().get_doctest(docstring, names, name, None, None)
     assert test.examples
     runner = doctest.DocTestRunner(verbose=False)
