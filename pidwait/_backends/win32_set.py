@@ -11,34 +11,27 @@ WaitForMultipleObjects. So it is closed with its last reference, which the threa
 """
 
 import _thread
-from errno import EAGAIN, ENOSYS
-from io import UnsupportedOperation
+from errno import EAGAIN
 
-from .._errors import log, pass_over
+from .._errors import log
 from .._ffi import calls, win32
 from .._handle import opened
 from .win32 import Win32Handle, milliseconds
+from .win32_members import Win32Members, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, NoReturn
 
-    from .contract import Member, Report
+    from .contract import Member
 
 
-class Win32Set:
+class Win32Set(Win32Members):
     def __init__(self, shared: bool) -> None:
-        self._is_ringing = False
-        self._members: "dict[object, tuple[Member, _Group]]" = {}
-        # Processes that have exited, and that have not been taken.
-        self._exited: "dict[Win32Handle, None]" = {}
+        super().__init__()
         self._error: "OSError | None" = None  # the error that has ended a thread
         # The first is sleep()'s; a closed set has none.
         self._groups = [_Group("WaitForMultipleObjects")]
-
-    def forked(self) -> "NoReturn":
-        raise OSError(ENOSYS, "Windows has no fork")
 
     def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
         failed = []
@@ -100,24 +93,17 @@ class Win32Set:
         for first in self._groups[:1]:
             first.wake()
 
-    def discard(self, member: "Member") -> None:
-        if member.ticket in self._members:
-            self._forget(member.ticket)
-
-    def _forget(self, handle: "Any") -> None:
-        member, group = self._members[handle]
+    def _end_wait(self, handle: "Win32Handle", group: "_Group") -> None:
         group.handles.pop(handle, None)
-        self._exited.pop(handle, None)
         if not group.handles and group in self._groups[1:]:
             group.is_open = False
             self._groups.remove(group)
         group.wake()
-        member.ticket = None
-        self._members.pop(handle, None)
 
-    def has_exited(self, member: "Member") -> bool:
-        handle = member.ticket
-        return handle in self._members and _look_at(handle) is True
+    def _drop(self, handle: "Win32Handle") -> None:
+        for group in self._groups:
+            group.handles.pop(handle, None)
+        super()._drop(handle)
 
     def sleep(self, seconds: "float | None") -> None:
         if self._error is not None:
@@ -127,38 +113,8 @@ class Win32Set:
         ):
             self._exited[handle] = None
 
-    def take(self, report: "Report", last: bool) -> None:
-        if last:
-            # A thread may not yet have handed over its processes that have exited.
-            for group in self._groups:
-                self._exited.update(dict.fromkeys(group.look()))
-        for handle in list(self._exited):
-            known = self._members.get(handle)
-            if known is not None:
-                report((known[0], handle.get_exit_code()))
-                self._forget(handle)
-                continue
-            # It was discarded: before a thread handed it over, or by a signal handler in the
-            # middle of add().
-            for group in self._groups:
-                group.handles.pop(handle, None)
-            self._exited.pop(handle, None)
-
-    def recover(self) -> None:
-        """Nothing gets lost: the HANDLE of a process that has exited stays signalled."""
-
-    def delay(self) -> "float | None":
-        return 0.0 if self._exited else None
-
-    def alarm(self, seconds: "float | None") -> None:
-        if seconds is not None and seconds > 0:
-            raise OSError(ENOSYS, "no timer ends a sleep on Windows")
-        self._is_ringing = seconds is not None
-        if self._is_ringing:
-            self._wake()
-
-    def fileno(self, timed: bool = True) -> "NoReturn":
-        raise UnsupportedOperation("on Windows a set has no fileno")
+    def _look(self) -> "Sequence[Win32Handle]":
+        return [handle for group in self._groups for handle in group.look()]
 
     def close(self) -> None:
         for group in self._groups:
@@ -166,10 +122,7 @@ class Win32Set:
             group.handles.clear()
             group.wake()
         self._groups.clear()
-        for member, _ in self._members.values():
-            member.ticket = None
-        self._members.clear()
-        self._exited.clear()
+        super().close()
 
 
 class _Group:
@@ -225,7 +178,7 @@ class _Group:
         except InterruptedError:
             raise
         except OSError as error:
-            closed = [handle for handle in handles if _look_at(handle) is None]
+            closed = [handle for handle in handles if look_at(handle) is None]
             if not closed:
                 raise
             log("somebody else has closed %d HANDLEs: %s", len(closed), error)
@@ -233,12 +186,3 @@ class _Group:
                 self.handles.pop(handle, None)
                 handle.close()
             return exited
-
-
-def _look_at(handle: "Any") -> "bool | None":
-    """Whether it has exited; None if somebody else has closed the HANDLE."""
-    try:
-        return handle.has_exited()  # type: ignore[no-any-return]
-    except OSError as error:
-        pass_over(error, "pid %d: somebody else has closed its HANDLE", handle.pid)
-        return None
