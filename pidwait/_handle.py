@@ -15,7 +15,7 @@ class Owned(map):  # type: ignore[type-arg]
     """A HANDLE, ``number``. close() closes it, at the latest when this object is freed.
 
     It is ``map(CloseHandle, [number])``: a second iteration finds it exhausted, so CloseHandle
-    is called once.
+    is called once. Another function can take its place, and further arguments.
     """
 
     __slots__ = ("number",)
@@ -24,7 +24,7 @@ class Owned(map):  # type: ignore[type-arg]
     # is printed and lost, and the HANDLE stays open. lru_cache makes a method of a type.
     __del__: "Any" = lru_cache(maxsize=0)(list)
 
-    def __init__(self, close: "Any", numbers: "tuple[int]") -> None:
+    def __init__(self, close: "Any", numbers: "tuple[int]", *more: object) -> None:
         (self.number,) = numbers
 
     def close(self) -> None:

@@ -36,7 +36,12 @@ def open_set(shared: bool, wake: "Callable[[], object] | None" = None) -> "Set":
     called, in any thread, when there may be something to take.
     """
     try:
-        return _set_of(backend().name)(shared)
+        name = backend().name
+        if name == "win32" and wake is not None:
+            from .win32_pool_set import Win32PoolSet
+
+            return Win32PoolSet(wake)
+        return _set_of(name)(shared)
     except OSError as error:
         pass_over(error, "all processes are polled")
         return PolledSet(shared)

@@ -76,6 +76,6 @@ class Adapter:
         pointer = self._ffi.new(self._texts, [*strings, self._ffi.NULL])
         return self._ffi.gc(pointer, lambda _: strings.clear())
 
-    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
+    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., Any]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""
         return self._ffi.callback(self._type(prototype), function)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _TYPES: "dict[str, Any]" = {
+    "void": None,
+    "unsigned char": ctypes.c_ubyte,
     "int": ctypes.c_int,
     "unsigned int": ctypes.c_uint,
     "short": ctypes.c_short,
@@ -86,6 +88,6 @@ class Adapter:
         """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
         return (ctypes.c_char_p * (len(items) + 1))(*items)
 
-    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., int]") -> "Any":
+    def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., Any]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""
         return _FunctionType(*[_TYPES[type_] for type_ in prototype])(function)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functions of kernel32, with the arguments and results of _winapi's where it has the same."""
 
+from functools import lru_cache
+
 from . import win32
 
 TYPE_CHECKING = False
@@ -53,6 +55,29 @@ def wait_without_ctrl_c(binding: "Any", name: str) -> "Callable[[Sequence[int], 
     return wait
 
 
+# It is never freed: the system may call it a moment after a wait has been unregistered.
+@lru_cache(maxsize=None)
+def _wait_callback(binding: "Any", function: "Callable[[int, int], None]") -> "Any":
+    return binding.callback(win32.WAITORTIMERCALLBACK, function)
+
+
+def _register_wait(binding: "Any", name: str) -> "Callable[..., None]":
+    register = bind(binding, name)
+    flags = win32.WT_EXECUTEONLYONCE | win32.WT_EXECUTEINWAITTHREAD
+
+    def register_wait(
+        wait: bytearray, handle: int, function: "Callable[[int, int], None]", number: int
+    ) -> None:
+        """Have ``function(number, 0)`` called once, in a thread of the system's.
+
+        ``wait`` receives the HANDLE of the wait.
+        """
+        callback = _wait_callback(binding, function)
+        register(binding.pointer(wait), handle, callback, number, win32.INFINITE, flags)
+
+    return register_wait
+
+
 # As in calls.py, which adds WaitForMultipleObjects: that needs console.py, which imports this
 # module.
 CALLS: "dict[str, tuple[str | None, Any]]" = {
@@ -64,6 +89,8 @@ CALLS: "dict[str, tuple[str | None, Any]]" = {
     "CreateEventW": (None, bind),
     "SetEvent": (None, bind),
     "ResetEvent": (None, bind),
+    "RegisterWaitForSingleObject": (None, _register_wait),
+    "UnregisterWaitEx": (None, bind),
     "GetProcessId": ("_winapi", bind),
     "GetProcessTimes": ("_winapi", _get_creation_time),
     "GenerateConsoleCtrlEvent": ("_winapi", bind),

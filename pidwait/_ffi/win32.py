@@ -9,6 +9,8 @@ import sys
 
 WORD = 8 if sys.maxsize > 2**32 else 4
 
+INVALID_HANDLE_VALUE = 2 ** (WORD * 8) - 1
+
 # name: (the result that means failure, result, arguments...)
 PROTOTYPES = {
     # HANDLE OpenProcess(DWORD dwDesiredAccess, BOOL bInheritHandle, DWORD dwProcessId);
@@ -41,12 +43,28 @@ PROTOTYPES = {
     # BOOL SetEvent(HANDLE hEvent); ResetEvent is alike
     "SetEvent": (0, "int", "uintptr_t"),
     "ResetEvent": (0, "int", "uintptr_t"),
+    # BOOL RegisterWaitForSingleObject(PHANDLE phNewWaitObject, HANDLE hObject,
+    #                                  WAITORTIMERCALLBACK Callback, PVOID Context,
+    #                                  ULONG dwMilliseconds, ULONG dwFlags);
+    "RegisterWaitForSingleObject": (
+        0,
+        "int",
+        "void *",
+        "uintptr_t",
+        "void *",
+        "uintptr_t",
+        "unsigned int",
+        "unsigned int",
+    ),
+    # BOOL UnregisterWaitEx(HANDLE WaitHandle, HANDLE CompletionEvent);
+    # It says ERROR_IO_PENDING if the callback is running: the wait is unregistered all the same.
+    "UnregisterWaitEx": (None, "int", "uintptr_t", "uintptr_t"),
     # BOOL SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add);
     "SetConsoleCtrlHandler": (0, "int", "void *", "int"),
     # BOOL GenerateConsoleCtrlEvent(DWORD dwCtrlEvent, DWORD dwProcessGroupId);
     "GenerateConsoleCtrlEvent": (0, "int", "unsigned int", "unsigned int"),
     # HANDLE CreateToolhelp32Snapshot(DWORD dwFlags, DWORD th32ProcessID);
-    "CreateToolhelp32Snapshot": (2 ** (WORD * 8) - 1, "uintptr_t", "unsigned int", "unsigned int"),
+    "CreateToolhelp32Snapshot": (INVALID_HANDLE_VALUE, "uintptr_t", "unsigned int", "unsigned int"),
     # BOOL Process32FirstW(HANDLE hSnapshot, LPPROCESSENTRY32W lppe); Process32NextW is alike
     "Process32FirstW": (0, "int", "uintptr_t", "void *"),
     "Process32NextW": (0, "int", "uintptr_t", "void *"),
@@ -54,6 +72,8 @@ PROTOTYPES = {
 
 # BOOL WINAPI HandlerRoutine(DWORD dwCtrlType);
 HANDLER_ROUTINE = ("int", "unsigned int")
+# VOID CALLBACK WaitOrTimerCallback(PVOID lpParameter, BOOLEAN TimerOrWaitFired);
+WAITORTIMERCALLBACK = ("void", "uintptr_t", "unsigned char")
 
 # access rights of a process
 SYNCHRONIZE = 0x00100000
@@ -63,6 +83,10 @@ PROCESS_QUERY_LIMITED_INFORMATION = 0x1000
 # results of the WaitFor functions
 WAIT_OBJECT_0 = 0
 INFINITE = 0xFFFFFFFF
+
+# flags of RegisterWaitForSingleObject
+WT_EXECUTEINWAITTHREAD = 0x4
+WT_EXECUTEONLYONCE = 0x8
 
 # GetLastError()
 ERROR_ACCESS_DENIED = 5
