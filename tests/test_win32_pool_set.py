@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import logging
+import sys
 import threading
 
 import pytest
@@ -201,8 +202,28 @@ def test_closed_set_leaves_no_handle(binding, herd):
     eventually(lambda: len(open_handles()) <= before)
 
 
-def test_set_that_is_forgotten(binding, herd):
-    """A loop, its engine and the waits are a cycle; HANDLEs stay open as long as the waits."""
+@pytest.fixture
+def ended(binding, monkeypatch):
+    """Whether the HANDLE was closed already, for each wait that is unregistered."""
+    handles, ended = {}, []
+    register = calls.get("RegisterWaitForSingleObject")
+    unregister, via = calls.resolve("UnregisterWaitEx")
+
+    def registering(wait, handle, *args):
+        register(wait, handle, *args)
+        handles[int.from_bytes(wait, "little")] = handle
+
+    def unregistering(wait, event):
+        ended.append(is_closed(handles[wait]))
+        return unregister(wait, event)
+
+    monkeypatch.setitem(calls._resolved, "RegisterWaitForSingleObject", (registering, via))
+    monkeypatch.setitem(calls._resolved, "UnregisterWaitEx", (unregistering, via))
+    return ended
+
+
+def test_set_that_is_forgotten(ended, herd):
+    """A loop, its engine and its waits are a cycle, which is freed in any order."""
     children = herd(3)
     loop = Loop()
     loop.add([child.pid for child in children])
@@ -213,6 +234,20 @@ def test_set_that_is_forgotten(binding, herd):
     gc.collect()
     assert not pool._waits and not pool._told
     assert all(map(is_closed, numbers))
+    assert ended == [False, False, False]
+
+
+def test_each_wait_is_unregistered_once(ended, herd):
+    children = herd(4)
+    with Loop() as loop:
+        loop.add([child.pid for child in children])
+        loop.engine.discard(children[0].pid)
+        end(children[1], 3)
+        assert loop.wait() == [(children[1].pid, 3)]
+    loop.engine.close()
+    del loop
+    gc.collect()
+    assert ended == [False, False, False, False]
 
 
 def test_registration_that_fails(binding, herd, monkeypatch):
@@ -276,6 +311,23 @@ def test_loop_that_can_not_be_woken(binding, herd, caplog):
     engine.collect(exits)
     assert [code for _, code in exits] == [3]
     engine.close()
+
+
+def test_error_of_a_signal_handler(binding, herd, monkeypatch):
+    """It is not the system's answer: the member is not polled instead."""
+    (child,) = herd(1)
+    with Loop() as loop:
+
+        def interrupted(*args):
+            def handler(number, frame):
+                raise OSError(0, "on purpose")
+
+            handler(2, sys._getframe())
+
+        monkeypatch.setattr(loop.set, "_register", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            loop.add([child.pid])
+        assert not loop.engine.sets.polled and not loop.engine.members
 
 
 @pytest.mark.parametrize("name", ["ProactorEventLoop", "SelectorEventLoop"])

@@ -205,11 +205,28 @@ def check_times() -> None:
     _ask_of_self("GetProcessTimes")
 
 
+def _ignore(number: int, is_timeout: int) -> None:
+    """Our own process does not exit before the check has ended."""
+
+
+def check_pool() -> None:
+    """Have the system's threads wait for our own process, and stop them."""
+    handle = Win32Handle(os.getpid())
+    try:
+        wait = bytearray(win32.WORD)
+        calls.get("RegisterWaitForSingleObject")(wait, handle.handle, _ignore, 0)
+        number = int.from_bytes(wait, "little")
+        calls.get("UnregisterWaitEx")(number, win32.INVALID_HANDLE_VALUE)
+    finally:
+        handle.close()
+
+
 CHECKS: "Checks" = (
     ("OpenProcess", "OpenProcess", check),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check),
     ("GetExitCodeProcess", "GetExitCodeProcess", check_exit_code),
     ("GetProcessId", "GetProcessId", check_id),
     ("GetProcessTimes", "GetProcessTimes", check_times),
+    ("thread pool wait", "RegisterWaitForSingleObject", check_pool),
     ("process snapshot", "CreateToolhelp32Snapshot", toolhelp.check),
 )
