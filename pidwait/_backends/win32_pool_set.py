@@ -50,7 +50,7 @@ def _tell(number: int, is_timeout: int) -> None:
 
 @atexit.register
 def _end() -> None:
-    """Have the system call nothing of an interpreter that is gone, which would crash."""
+    """Have the system call nothing of an interpreter that is gone."""
     _ended.append(True)
     for number in list(_waits):
         wait = int.from_bytes(_waits.pop(number, _NO_WAIT), "little")
