@@ -8,20 +8,19 @@ leaves nothing behind; the time-outs are asyncio's own, as by asyncio.wait_for()
 import asyncio
 
 from . import spawning
+from ._child_watcher import ChildWatcher
 from ._deadline import GRACE, Deadline
-from ._errors import log, raise_of_handler
+from ._errors import log
 from ._kinds import find
 from ._loops import add, discard, look
-from ._outcome import RUNNING
 from ._queue import deque
-from ._sources import exitcodes
-from ._targets import OwnerTarget, check_pid, key_of
+from ._targets import key_of
 from .waiting import given_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractChildWatcher, AbstractEventLoop
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
     from typing import Any, overload
 
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
     from ._child import Child as _Child
     from ._child import Path
     from ._generic import P
-    from ._outcome import Outcome
     from ._targets import Proc
-else:
-    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
@@ -345,126 +341,4 @@ def _is_cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError)  # an Exception before Python 3.8
 
 
-class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
-    """Has asyncio's own subprocesses waited for by the engine of their loop, without a thread.
-
-    asyncio.set_child_watcher(ChildWatcher()) does it for each loop, in any thread; Pythons from
-    3.14 on have no watchers: NotImplementedError. If somebody else reaps a child, the exit code
-    is told where the system knows it, and is 255 elsewhere, as with asyncio's watchers.
-    """
-
-    # From Python 3.12 on the base warns of all classes that are not in its own module.
-    __module__ = getattr(AbstractChildWatcher, "__module__", __name__)
-
-    def __init__(self) -> None:
-        if AbstractChildWatcher is None:
-            raise NotImplementedError("this Python's asyncio has no child watchers")
-        self._handlers: "dict[int, _Handler]" = {}
-        self._loop: "AbstractEventLoop | None" = None
-
-    def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
-        """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
-        check_pid(pid)
-        try:
-            loop = _running_loop()
-        except RuntimeError:
-            if self._loop is None:
-                raise
-            loop = self._loop
-        self.remove_child_handler(pid)
-        handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, callback, args)
-        try:
-            add(loop, [_WatchedTarget(pid, pid, handler)])
-        except BaseException:
-            self.remove_child_handler(pid)
-            raise
-
-    def remove_child_handler(self, pid: int) -> bool:
-        """Do not call the callback, nor reap; return whether there was one."""
-        handler = self._handlers.pop(pid, None)
-        if handler is None:
-            return False
-        handler.discard()
-        return True
-
-    def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
-        """Use this loop for handlers that are added outside of a running loop."""
-        self._loop = loop
-
-    def is_active(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Remove all handlers."""
-        for pid in list(self._handlers):
-            self.remove_child_handler(pid)
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-
 ChildWatcher.__module__ = __name__
-
-
-class _Handler:
-    def __init__(
-        self,
-        handlers: "dict[int, _Handler]",
-        loop: "AbstractEventLoop",
-        pid: int,
-        callback: "Callable[..., object]",
-        args: "tuple[Any, ...]",
-    ) -> None:
-        self._handlers = handlers
-        self._loop = loop
-        self._pid = pid
-        self._callback = callback
-        self._args = args
-
-    def tell(self, code: "int | None") -> None:
-        if self._handlers.get(self._pid) is not self:
-            return
-        if code is None:
-            log("pid %d: somebody else has reaped it; its return code is told as 255", self._pid)
-        try:
-            self._callback(self._pid, 255 if code is None else code, *self._args)
-        except Exception as error:
-            raise_of_handler(error)
-            self._loop.call_exception_handler(
-                {"message": "Exception in a child handler", "exception": error}
-            )
-        self._handlers.pop(self._pid, None)
-
-    def discard(self) -> None:
-        try:
-            is_here = _running_loop() is self._loop
-        except RuntimeError:
-            is_here = not self._loop.is_running()
-        if is_here:
-            discard(self._loop, [self])
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(discard, self._loop, [self])
-
-
-class _WatchedTarget(OwnerTarget):
-    """A child that asyncio has started; we reap it."""
-
-    __slots__ = ()
-
-    def _confirm(self) -> "Outcome":
-        try:
-            return exitcodes.look_at_child(self.proc)
-        except ChildProcessError as error:  # somebody else has reaped it already
-            raise_of_handler(error)
-            return None
-
-    def _settle(self, code: "int | None") -> "Outcome":
-        try:
-            reaped = exitcodes.reap_child(self.proc)
-        except ChildProcessError as error:
-            raise_of_handler(error)
-            return code
-        return self.not_reaped(code) if reaped is RUNNING else reaped

@@ -196,7 +196,7 @@ CORE = (
 CORE_FOLDERS = "_backends", "_sources", "_ffi"
 OUTSIDE = set(
     "spawning _child _posix_spawn _spawn_actions _hooks _popen_start subprocess cli aio listing "
-    "_probe __main__".split()
+    "_probe __main__ _loops _child_watcher".split()
 )
 # On macOS and the BSDs it runs ps(1), which needs subprocess.
 RUNS_PS = "_sources.ps"
