@@ -4,9 +4,12 @@
 import asyncio
 from weakref import WeakValueDictionary
 
-from ._errors import log, raise_of_handler
+from ._backends import open_handle
+from ._deadline import NOW
+from ._errors import is_of_signal_handler, log, pass_over, raise_of_handler
+from ._fork import Creator
 from ._loops import add, discard
-from ._outcome import RUNNING
+from ._outcome import RUNNING, NotYet
 from ._sources import exitcodes
 from ._targets import OwnerTarget, check_pid
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self  # novm
 
+    from ._backends.contract import Handle
     from ._outcome import Outcome
 else:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
@@ -52,7 +56,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         self.remove_child_handler(pid)
         handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, callback, args)
         try:
-            _call(loop, add, loop, [_WatchedTarget(pid, pid, handler)])
+            _call(loop, handler.start)
         except BaseException:
             self.remove_child_handler(pid)
             raise
@@ -62,8 +66,9 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         handler = self._handlers.pop(pid, None)
         if handler is None:
             return False
-        if not handler.loop.is_closed():
-            _call(handler.loop, discard, handler.loop, [handler])
+        # A forked child has a copy of its parent's loop, which shares the parent's epoll.
+        if handler.creator.is_me() and not handler.loop.is_closed():
+            _call(handler.loop, handler.stop)
         return True
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
@@ -103,22 +108,99 @@ class _Handler:
         args: "tuple[Any, ...]",
     ) -> None:
         self._handlers = handlers
+        self.creator = Creator()
         self.loop = loop
         self._pid = pid
         self._callback = callback
         self._args = args
+        # If the loop itself watches it.
+        self._handle: "Handle | None" = None
+        self._fd: "int | None" = None
+        # What waitid(2) has said: not lost, wherever a signal handler raises.
+        self._infos: "list[Any]" = []
+
+    def start(self) -> None:
+        """Have the loop watch the child's own file descriptor; where it can't, the engine."""
+        # The engine takes twice the time for a child: it moves the file descriptor up, and looks
+        # before it reaps; and for a lone child it makes an epoll.
+        try:
+            handle = self._handle = open_handle(self._pid)
+            # If somebody else had reaped the child, the handle could be on another process.
+            exitcodes.look_at_child(self._pid)
+            if handle.reap_into is not None:
+                fd = self._fd = handle.fileno()
+                self.loop.add_reader(fd, self._on_event)
+                return
+        except (NotImplementedError, OSError) as error:
+            pass_over(error, "pid %d is not watched by itself", self._pid)
+        self._start_by_engine()
+
+    def _start_by_engine(self) -> None:
+        add(self.loop, [_WatchedTarget(self._pid, self._pid, self)])
+        self._end()
+
+    def _on_event(self) -> None:
+        # If a signal handler raises on the way, the event comes again.
+        handle = self._handle
+        if handle is None or not self.creator.is_me():
+            return
+        if self._is_wanted():
+            code = self._reap(handle)
+            if code is RUNNING:
+                self._start_by_engine()
+                return
+            self.tell(code)
+        self._end()
+
+    def _reap(self, handle: "Handle") -> "Outcome":
+        """The exit code; RUNNING if a tracer prevents the reaping: the event would not end."""
+        infos = self._infos
+        if not infos and handle.reap_into is not None:
+            handle.reap_into(infos, False)
+        if infos:
+            return RUNNING if infos[0] is None else exitcodes.from_info(infos[0])
+        try:
+            return handle.wait(NOW, True)
+        except NotYet:
+            return RUNNING
 
     def tell(self, code: "int | None") -> None:
-        # By the loop, which handles what the callback raises.
-        self.loop.call_soon(self._run, code)
-
-    def _run(self, code: "int | None") -> None:
-        if self._handlers.get(self._pid) is not self:  # it has been removed, or told twice
+        if not self._is_wanted():  # it has been removed, or told already
             return
-        del self._handlers[self._pid]
         if code is None:
             log("pid %d: somebody else has reaped it; its return code is told as 255", self._pid)
-        self._callback(self._pid, 255 if code is None else code, *self._args)
+        try:
+            self._callback(self._pid, 255 if code is None else code, *self._args)
+        except BaseException as error:
+            # Then the callback is called again: an exit is told twice rather than never.
+            if isinstance(error, KeyboardInterrupt) or is_of_signal_handler(error):
+                raise
+            self._forget()
+            if not isinstance(error, Exception):
+                raise
+            self.loop.call_exception_handler(
+                {"message": "Exception in a child handler", "exception": error}
+            )
+        self._forget()
+
+    def _is_wanted(self) -> bool:
+        return self._handlers.get(self._pid) is self
+
+    def _forget(self) -> None:
+        if self._is_wanted():  # the callback may have added another handler for the pid
+            del self._handlers[self._pid]
+
+    def stop(self) -> None:
+        discard(self.loop, [self])
+        self._end()
+
+    def _end(self) -> None:
+        if self._fd is not None:
+            self.loop.remove_reader(self._fd)
+            self._fd = None
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
 
 
 class _WatchedTarget(OwnerTarget):

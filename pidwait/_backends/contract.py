@@ -4,7 +4,7 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol  # novm
+    from typing import Protocol  # novm
 
     from .._checks import Check
     from .._deadline import Deadline
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
             """
 
         @property
-        def reap_into(self) -> "Callable[[list[Any]], object] | None":
-            """Block until our child has exited, and reap it; None if the handle can't do that.
+        def reap_into(self) -> "Callable[..., object] | None":
+            """Called with a list and ``block``: reap our child; None if the handle can't do that.
 
-            The result of waitid(2) is put into the list, with no bytecode between the two. If
-            somebody else reaps the child, or for any OSError, nothing is put there.
+            With ``block``, the default, it waits for the exit. The result of waitid(2) is put
+            into the list, with no bytecode between the two: that is None if it does not block,
+            and the child runs. If somebody else reaps the child, or for any OSError, nothing is
+            put there.
             """
 
         def send_signal(self, sig: int) -> None:

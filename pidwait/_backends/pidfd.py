@@ -112,13 +112,16 @@ class PidfdHandle:
             pass_over(error, "pid %s, waitid", self.pid)
             return None
 
-    def reap_into(self, infos: "list[Any]") -> None:
+    def reap_into(self, infos: "list[Any]", block: bool = True) -> None:
         waitid = calls.get("waitid")
         # A function written in Python has bytecodes between the system call and its return.
-        if self._fallback is not None or type(waitid) is not _C_FUNCTION or not may_block():
+        if self._fallback is not None or type(waitid) is not _C_FUNCTION:
             return
+        if block and not may_block():
+            return
+        options = linux.WEXITED if block else linux.REAP
         try:
-            infos.extend(map(waitid, (linux.P_PIDFD,), (self.fd,), (linux.WEXITED,)))
+            infos.extend(map(waitid, (linux.P_PIDFD,), (self.fd,), (options,)))
         except OSError as error:
             pass_over(error, "pid %s, waitid", self.pid)
 
