@@ -48,7 +48,7 @@ NOT_ON_WINDOWS = (
     "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
     "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family "
-    "run_as_gnu run_signals run_tree"
+    "run_as_gnu run_signals run_tree aio_watcher"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
