@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CPython's own tests of subprocess, with the standard Popen patched by patch().
 
+And those of asyncio's subprocesses, up to Python 3.13, with our ChildWatcher.
+
 python -m tests.matrix.stdlib [TEST...]: in the interpreter that runs it. A test that fails must be
-listed below with its reason, or fail without patch(), too. To show that posix_spawn was tested at
-all, its starts are counted, and each Python has its minimum.
+listed below with its reason, or fail without us, too. To show that posix_spawn was tested at all,
+its starts are counted, as are the children watched, and each Python has its minimum.
 """
 
 import faulthandler
@@ -15,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -23,28 +26,91 @@ from .. import pidwait
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 900  # seconds
 MODULES = ("test.test_subprocess", "test.test_asyncio.test_subprocess")
+# Of the classes that differ by asyncio's watcher two: we replace it in all of them.
+WATCHED = (
+    "SubprocessTransportTests",
+    "SubprocessSafeWatcherTests",
+    "SubprocessThreadedWatcherTests",
+    "GenericWatcherTests",
+)
 
 # {end of a test's name: why it can't pass where the start goes through posix_spawn}
 _ERRPIPE = "replaces os.read, which reads from a forked child why it did not start"
-EXPECTED = {
+EXPECTED_PATCHED = {
     "test_exception_errpipe_normal": _ERRPIPE,
     "test_exception_errpipe_bad_data": _ERRPIPE,
     # Python 3.6
     "test_wait_endtime": "the warning names our method, which calls the standard one",
 }
-EXPECTED_FORCED = dict(EXPECTED, test__use_vfork="replaces the interpreter's own start by vfork")
+_VFORK = "replaces the interpreter's own start by vfork"
+EXPECTED_FORCED = dict(EXPECTED_PATCHED, test__use_vfork=_VFORK)
+
+_DEFAULT = "checks the class of asyncio's default watcher, which ours replaces"
+EXPECTED_WATCHER = {
+    "test_get_default_child_watcher": _DEFAULT,
+    # Python 3.6 and 3.7
+    "test_get_child_watcher": _DEFAULT,
+    "test_get_child_watcher_with_mainloop_existing": _DEFAULT,
+}
 
 # Starts by posix_spawn. From 3.10 on the interpreter starts by vfork, and there need be none until
 # posix_spawn is forced.
 MINIMUM = {(3, 6): 300, (3, 7): 300, (3, 8): 350, (3, 9): 375}
 MINIMUM_FORCED = {(3, 10): 250, (3, 11): 250, (3, 12): 250, (3, 13): 250}
+# Children that our watcher has been given.
+MINIMUM_WATCHED = {(3, 6): 15, (3, 7): 15, (3, 8): 30, (3, 9): 40, (3, 10): 40}
+MINIMUM_WATCHED.update({(3, 11): 60, (3, 12): 70, (3, 13): 85})
+
+
+EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_FORCED, "watcher": EXPECTED_WATCHER}
+COUNTED = {"watcher": "children watched"}
+
+
+def watched():
+    """The tests of asyncio's subprocesses, as far as this Python has them."""
+    module = importlib.import_module(MODULES[1])
+    classes = [
+        name for name in WATCHED if issubclass(getattr(module, name, int), unittest.TestCase)
+    ]
+    assert len(classes) > 1
+    names = [module.__name__ + "." + name for name in classes]
+    return names + ["test.test_asyncio.test_unix_events"]
+
+
+def use_watcher(pids):
+    """Have ours used where the loop would use one of asyncio's own; a test's mock stays."""
+    asyncio = importlib.import_module("asyncio")
+    ours = importlib.import_module(pidwait.__name__ + ".aio").ChildWatcher
+    add, get = ours.add_child_handler, asyncio.events.get_child_watcher
+    watcher = ours()
+    default = asyncio.unix_events._UnixDefaultEventLoopPolicy
+
+    def counted(self, pid, *args):
+        pids.append(pid)
+        add(self, pid, *args)
+
+    def init_watcher(policy):
+        if policy._watcher is None:
+            policy._watcher = ours()
+            if threading.current_thread() is threading.main_thread():
+                policy._watcher.attach_loop(policy._local._loop)
+
+    def get_child_watcher():
+        found = get()
+        return watcher if type(found).__module__ == asyncio.unix_events.__name__ else found
+
+    ours.add_child_handler = counted
+    default._init_watcher = init_watcher
+    asyncio.events.get_child_watcher = get_child_watcher
 
 
 def run(way, tests):
     """Run the tests, in a process that exists only for this, and print the outcome as JSON."""
     faulthandler.enable()
     starts = []
-    if way != "alone":
+    if way == "watcher":
+        use_watcher(starts)
+    elif way != "alone":
         core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
         start = core.start
 
@@ -104,12 +170,12 @@ def outcome(way, tests):
 
 def check(way, tests, minimum):
     answer = outcome(way, tests)
-    form = "{way}: {run} tests run, {skipped} skipped, {starts} starts by posix_spawn"
-    print(form.format(way=way, **answer))
+    counted = COUNTED.get(way, "starts by posix_spawn")
+    form = "{way}: {run} tests run, {skipped} skipped, {starts} {counted}"
+    print(form.format(way=way, counted=counted, **answer))
     failed = answer["failed"]
     for name in list(failed):
-        expected = EXPECTED_FORCED if way == "forced" else EXPECTED
-        reason = expected.get(name.rpartition(".")[2])
+        reason = EXPECTED[way].get(name.rpartition(".")[2])
         if reason:
             print("expected to fail: {}: {}".format(name, reason))
             del failed[name]
@@ -120,7 +186,7 @@ def check(way, tests, minimum):
         else:
             print("FAILS: {}\n{}".format(name, failed[name]))
     if answer["starts"] < minimum:
-        print("too few starts by posix_spawn: at least {} are required".format(minimum))
+        print("too few {}: at least {} are required".format(counted, minimum))
     return not set(failed) - set(own) and answer["starts"] >= minimum
 
 
@@ -133,7 +199,12 @@ def main():
     ways = {"patched": MINIMUM.get(version, 0)}
     if version in MINIMUM_FORCED:
         ways["forced"] = MINIMUM_FORCED[version]
-    results = [check(way, tests or MODULES, 0 if tests else ways[way]) for way in ways]
+    if version in MINIMUM_WATCHED:
+        ways["watcher"] = MINIMUM_WATCHED[version]
+    results = [
+        check(way, tests or (watched() if way == "watcher" else MODULES), 0 if tests else ways[way])
+        for way in ways
+    ]
     return 0 if all(results) else 1
 
 
