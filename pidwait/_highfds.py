@@ -81,10 +81,10 @@ class Raised:
             import fcntl
 
             soft = self._limits[0]
-            if soft <= _HIGH:
+            if self._is_up:
                 try:
                     return opened(fcntl.fcntl, file, _F_DUPFD_CLOEXEC, soft)
-                except OSError as error:  # EINVAL: soft is the hard limit; EMFILE: none is free
+                except OSError as error:  # EINVAL: it is not up after all; EMFILE: none is free
                     pass_over(error, "F_DUPFD_CLOEXEC, %d", soft)
             return opened(fcntl.fcntl, file, _F_DUPFD_CLOEXEC, min(soft // 2, _LOW))
         except ImportError as error:  # no file descriptor is left
