@@ -54,8 +54,9 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if loop is None:
             raise RuntimeError("no event loop is running, and none is attached")
         self.remove_child_handler(pid)
-        handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, callback, args)
         try:
+            handler = _Handler(self._handlers, loop, pid, callback, args)
+            self._handlers[pid] = handler
             _call(loop, handler.start)
         except BaseException:
             self.remove_child_handler(pid)
@@ -68,7 +69,11 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
             return False
         # A forked child has a copy of its parent's loop, which shares the parent's epoll.
         if handler.creator.is_me() and not handler.loop.is_closed():
-            _call(handler.loop, handler.stop)
+            try:
+                _call(handler.loop, handler.stop)
+            except RuntimeError:
+                if not handler.loop.is_closed():  # by its thread, just now
+                    raise
         return True
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:

@@ -2,7 +2,9 @@
 """aio.ChildWatcher: asyncio's own subprocesses, up to Python 3.13."""
 
 import asyncio
+import contextlib
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -108,6 +110,41 @@ def told(start):
 def end(child):
     """Tell the child to exit."""
     child.stdin.close()
+
+
+class Interrupt(Exception):
+    pass
+
+
+@pytest.fixture
+def interrupt_at():
+    """with interrupt_at(n) as lines: at the n-th line of the watcher a signal handler raises."""
+
+    def raising(number, frame):
+        raise Interrupt
+
+    @contextlib.contextmanager
+    def interrupt_at(wanted):
+        lines = []
+
+        def trace(frame, event, arg):
+            if frame.f_code.co_filename != child_watcher.__file__:
+                return None
+            if event == "line":
+                lines.append(frame.f_lineno)
+                if len(lines) == wanted:
+                    os.kill(os.getpid(), signal.SIGUSR1)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            yield lines
+        finally:
+            sys.settrace(None)
+
+    old = signal.signal(signal.SIGUSR1, raising)
+    yield interrupt_at
+    signal.signal(signal.SIGUSR1, old)
 
 
 class Callbacks:
@@ -656,6 +693,28 @@ class TestHandlers:
             loop.close()
         assert callbacks == [(child.pid, 3)]
 
+    def test_loop_is_closed_while_another_thread_removes(self, watcher, told):
+        loop = asyncio.new_event_loop()
+        watcher.attach_loop(loop)
+        child = told(3)
+        call = loop.call_soon_threadsafe
+
+        def closed_just_before(*args):
+            del loop.is_running
+            loop.close()
+            call(*args)
+
+        try:
+            watcher.add_child_handler(child.pid, print)
+            loop.is_running = lambda: True
+            loop.call_soon_threadsafe = closed_just_before
+            assert watcher.remove_child_handler(child.pid) is True
+        finally:
+            watcher.attach_loop(None)
+        assert loop.is_closed()
+        end(child)
+        assert child.wait() == 3
+
     def test_bad_pids(self, watcher):
         with pytest.raises(ValueError):
             watcher.add_child_handler(0, print)
@@ -681,30 +740,8 @@ class TestHandlers:
         assert run(main()) == [(child.pid, 3)]
         assert looks == [False]
 
-    def test_interrupted_at_each_line(self, watcher, told):
-        """Wherever a signal handler raises, the exit is told, and nothing is left."""
-        source = child_watcher.__file__
-
-        class Interrupt(Exception):
-            pass
-
-        def raising(number, frame):
-            raise Interrupt
-
-        def trace_at(wanted):
-            def trace(frame, event, arg):
-                if frame.f_code.co_filename != source:
-                    return None
-                if event == "line" and frame.f_code.co_name in TRACED:
-                    seen.append(frame.f_lineno)
-                    if len(seen) == wanted:
-                        os.kill(os.getpid(), signal.SIGUSR1)
-                return trace
-
-            return trace
-
+    def test_exit_is_told_wherever_a_signal_handler_raises(self, watcher, told, interrupt_at):
         def run_with(wanted):
-            del seen[:]
             child = told(3)
             callbacks = []
             loop = asyncio.new_event_loop()
@@ -714,13 +751,10 @@ class TestHandlers:
                 watcher.add_child_handler(child.pid, lambda *args: callbacks.append(args))
                 end(child)
                 become_zombie(child.pid)
-                sys.settrace(trace_at(wanted))
-                try:
+                with interrupt_at(wanted) as seen:
                     while not callbacks and len(seen) < 1000:
                         loop.call_soon(loop.stop)
                         loop.run_forever()
-                finally:
-                    sys.settrace(None)
             finally:
                 watcher.attach_loop(None)
                 loop.run_until_complete(asyncio.sleep(0))
@@ -729,16 +763,43 @@ class TestHandlers:
             assert state(child.pid) is None
             return len(seen)
 
-        TRACED = ("_on_event", "_reap", "tell", "_forget", "_end", "_is_wanted")
-        seen = []
-        old = signal.signal(signal.SIGUSR1, raising)
-        try:
-            lines = run_with(0)
-            assert lines > 15
-            for wanted in range(1, lines + 1):
-                run_with(wanted)
-        finally:
-            signal.signal(signal.SIGUSR1, old)
+        lines = run_with(0)
+        assert lines > 15
+        for wanted in range(1, lines + 1):
+            run_with(wanted)
+
+    def test_nothing_is_left_of_an_interrupted_add(self, watcher, way, told, interrupt_at):
+        def run_with(wanted):
+            child = told(3)
+            callbacks = []
+            fds = open_fds()
+            loop = asyncio.new_event_loop()
+            try:
+                watcher.attach_loop(loop)
+                interrupted = False
+                with interrupt_at(wanted) as seen:
+                    try:
+                        watcher.add_child_handler(child.pid, lambda *args: callbacks.append(args))
+                    except Interrupt:
+                        interrupted = True
+                assert interrupted is (wanted > 0)
+                if not interrupted:
+                    assert watcher.remove_child_handler(child.pid)
+                loop.run_until_complete(asyncio.sleep(0))
+                assert len(watcher._handlers) == 0
+            finally:
+                watcher.attach_loop(None)
+                loop.close()
+            assert open_fds() == fds or gc.collect() or open_fds() == fds
+            end(child)
+            assert child.wait() == 3
+            assert callbacks == []
+            return len(seen)
+
+        lines = run_with(0)
+        assert lines > 15
+        for wanted in range(1, lines + 1):
+            run_with(wanted)
 
 
 @with_watchers
