@@ -28,7 +28,7 @@ else:
 
 
 class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
-    """Has asyncio's own subprocesses waited for by the engine of their loop, without a thread.
+    """Has asyncio's own subprocesses waited for by their loop itself, without a thread.
 
     asyncio.set_child_watcher(ChildWatcher()) does it for each loop, in any thread; Pythons from
     3.14 on have no watchers: NotImplementedError. If somebody else reaps a child, the exit code

@@ -787,6 +787,7 @@ class TestHandlers:
                     assert watcher.remove_child_handler(child.pid)
                 loop.run_until_complete(asyncio.sleep(0))
                 assert len(watcher._handlers) == 0
+                assert len(loop._selector.get_map()) == 1  # the loop's own pipe
             finally:
                 watcher.attach_loop(None)
                 loop.close()
