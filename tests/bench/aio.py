@@ -18,10 +18,10 @@ import threading
 import time
 
 from .. import pidwait
-from . import core, herd, latency, limit, many
+from . import aio_children, core, herd, latency, limit, many
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
-PARTS = ("wakeup", "number", "watcher", "cancelled", "soft limit")
+PARTS = ("wakeup", "number", "watcher", "children", "cancelled", "soft limit")
 OWN = 2000
 SLEEPER = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
 PEER = getattr(asyncio, "PidfdChildWatcher", None)
@@ -231,6 +231,10 @@ def watcher(folder, rounds):
     for ours, peer, title in rows:
         yield core.paired_row(title, results[ours], results[peer], bound=1.0)
     yield core.Row("return codes wrong, own children", sum(wrong), kind="count", bound=0)
+
+
+def children(folder, rounds):
+    return aio_children.rows(rounds)
 
 
 def open_fds():
