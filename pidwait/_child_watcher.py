@@ -2,15 +2,16 @@
 """asyncio's child watcher: it waits for the subprocesses that asyncio itself starts."""
 
 import asyncio
+from os import getpid
 from weakref import WeakValueDictionary
 
 from ._backends import open_handle
 from ._deadline import NOW
 from ._errors import is_of_signal_handler, log, pass_over, raise_of_handler
-from ._fork import Creator
 from ._loops import add, discard
 from ._outcome import RUNNING, NotYet
 from ._sources import exitcodes
+from ._sources.exitcodes import from_info
 from ._targets import OwnerTarget, check_pid
 
 TYPE_CHECKING = False
@@ -67,8 +68,9 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         handler = self._handlers.pop(pid, None)
         if handler is None:
             return False
+        handler.is_wanted = False
         # A forked child has a copy of its parent's loop, which shares the parent's epoll.
-        if handler.creator.is_me() and not handler.loop.is_closed():
+        if handler.creator == getpid() and not handler.loop.is_closed():
             try:
                 _call(handler.loop, handler.stop)
             except RuntimeError:
@@ -113,9 +115,10 @@ class _Handler:
         args: "tuple[Any, ...]",
     ) -> None:
         self._handlers = handlers
-        self.creator = Creator()
+        self.creator = getpid()
+        self.is_wanted = True  # until it has been removed, or told
         self.loop = loop
-        self._pid = pid
+        self._child = pid
         self._callback = callback
         self._args = args
         # If the loop itself watches it.
@@ -129,28 +132,31 @@ class _Handler:
         # The engine takes twice the time for a child: it moves the file descriptor up, and looks
         # before it reaps; and for a lone child it makes an epoll.
         try:
-            handle = self._handle = open_handle(self._pid)
+            handle = self._handle = open_handle(self._child)
             # If somebody else had reaped the child, the handle could be on another process.
-            exitcodes.look_at_child(self._pid)
+            exitcodes.look_at_child(self._child)
             if handle.reap_into is not None:
                 fd = self._fd = handle.fileno()
                 self.loop.add_reader(fd, self._on_event)
                 return
         except (NotImplementedError, OSError) as error:
-            pass_over(error, "pid %d is not watched by itself", self._pid)
+            pass_over(error, "pid %d is not watched by itself", self._child)
         self._start_by_engine()
 
     def _start_by_engine(self) -> None:
-        add(self.loop, [_WatchedTarget(self._pid, self._pid, self)])
+        add(self.loop, [_WatchedTarget(self._child, self._child, self)])
         self._end()
 
     def _on_event(self) -> None:
-        # If a signal handler raises on the way, the event comes again.
-        handle = self._handle
-        if handle is None or not self.creator.is_me():
+        # After the sleep the caches are cold, and each name and call costs. If a signal handler
+        # raises on the way, the event comes again.
+        handle, infos = self._handle, self._infos
+        if handle is None or self.creator != getpid():
             return
-        if self._is_wanted():
-            code = self._reap(handle)
+        if self.is_wanted:
+            if not infos and handle.reap_into is not None:
+                handle.reap_into(infos, False)
+            code = from_info(infos[0]) if infos and infos[0] else self._reap(handle)
             if code is RUNNING:
                 self._start_by_engine()
                 return
@@ -159,41 +165,36 @@ class _Handler:
 
     def _reap(self, handle: "Handle") -> "Outcome":
         """The exit code; RUNNING if a tracer prevents the reaping: the event would not end."""
-        infos = self._infos
-        if not infos and handle.reap_into is not None:
-            handle.reap_into(infos, False)
-        if infos:
-            return RUNNING if infos[0] is None else exitcodes.from_info(infos[0])
+        if self._infos:
+            return RUNNING
         try:
             return handle.wait(NOW, True)
         except NotYet:
             return RUNNING
 
     def tell(self, code: "int | None") -> None:
-        if not self._is_wanted():  # it has been removed, or told already
+        if not self.is_wanted:
             return
+        handlers, pid = self._handlers, self._child
+        found = handlers.pop(pid, None)
+        if found is not None and found is not self:  # added by the callback that is called again
+            handlers[pid] = found
         if code is None:
-            log("pid %d: somebody else has reaped it; its return code is told as 255", self._pid)
+            log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
         try:
-            self._callback(self._pid, 255 if code is None else code, *self._args)
+            self._callback(pid, 255 if code is None else code, *self._args)
         except BaseException as error:
             # Then the callback is called again: an exit is told twice rather than never.
             if isinstance(error, KeyboardInterrupt) or is_of_signal_handler(error):
+                handlers.setdefault(pid, self)
                 raise
-            self._forget()
+            self.is_wanted = False
             if not isinstance(error, Exception):
                 raise
             self.loop.call_exception_handler(
                 {"message": "Exception in a child handler", "exception": error}
             )
-        self._forget()
-
-    def _is_wanted(self) -> bool:
-        return self._handlers.get(self._pid) is self
-
-    def _forget(self) -> None:
-        if self._is_wanted():  # the callback may have added another handler for the pid
-            del self._handlers[self._pid]
+        self.is_wanted = False
 
     def stop(self) -> None:
         discard(self.loop, [self])
