@@ -70,15 +70,15 @@ class LoopEngine:
         self._timer = None
         self.look()
 
-    def look(self, at_all: bool = False) -> None:
-        """Tell the waiters of the processes that have exited.
+    def look(self, at_all: bool = False) -> bool:
+        """Tell the waiters of the processes that have exited; return whether there were any.
 
         With ``at_all`` the polled ones are looked at even if it is not time to.
         """
         # After the sleep the caches are cold, and each name and call costs.
         engine = self._engine
         if self._is_closed or engine.pid != getpid():
-            return
+            return False
         sets = engine.sets
         exits: "Exits" = []
         told = 0
@@ -100,6 +100,7 @@ class LoopEngine:
         finally:  # Ctrl-C may come anywhere, even just before the call above
             if self._is_looking:
                 self._end_look()
+        return told > 0
 
     def _end_look(self) -> None:
         engine = self._engine
@@ -214,5 +215,8 @@ def look(loop: "AbstractEventLoop") -> bool:
     engine = _find(loop)
     if engine is None:
         return False
-    engine.look(True)
+    has_told = engine.look(True)
+    # What is known already keeps it from asking the system, which tells so many at a time.
+    while has_told:
+        has_told = engine.look()
     return engine.is_settling()

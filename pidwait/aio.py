@@ -118,17 +118,20 @@ class _Group:
         """Sleep until there are so many exits, for ``seconds`` at most; it may end earlier."""
         if len(self.exits) >= wanted or seconds == 0:
             return
-        if self._sleeper is not None:
+        sleeper = self._sleeper
+        # Python 3.6's wait_for() goes on before the task that it has cancelled has ended.
+        if sleeper is not None and not sleeper.cancelled():
             raise RuntimeError("another task is waiting for the same processes")
         timer = None
         try:
             self._wanted = wanted
-            self._sleeper = self.loop.create_future()
+            sleeper = self._sleeper = self.loop.create_future()
             if seconds is not None:
                 timer = self.loop.call_later(min(seconds, _DAY), self.wake, True)
-            await self._sleeper
+            await sleeper
         finally:
-            self._sleeper = None
+            if self._sleeper is sleeper:
+                self._sleeper = None
             if timer is not None:
                 timer.cancel()
 

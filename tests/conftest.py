@@ -17,6 +17,7 @@ except ImportError:
     pass
 
 from . import pidwait
+from .loops import loop, run  # noqa: F401
 from .processes import (
     WINDOWS,
     Herd,
@@ -48,7 +49,8 @@ NOT_ON_WINDOWS = (
     "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
     "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family "
-    "run_as_gnu run_signals run_tree aio_watcher"
+    "run_as_gnu run_signals run_tree aio_watcher aio aio_cancel aio_completed aio_fds "
+    "aio_forks aio_interrupted aio_loops aio_owners aio_spawn"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
