@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._child import Child as _Child
     from ._child import Path
     from ._generic import P
-    from ._targets import Proc
+    from ._targets import Proc, Target
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
@@ -53,13 +53,17 @@ async def wait(proc: "Proc") -> "int | None":
     """
     loop = _running_loop()
     waiter = _Waiter(loop)
-    target = find(proc, waiter)
+    target = _target(proc, waiter)
     try:
         add(loop, [target])
         return await waiter.future
     except BaseException:
         discard(loop, [waiter])
         raise
+
+
+def _target(proc: "Any", key: object) -> "Target":
+    return find(proc._child if isinstance(proc, Child) else proc, key)
 
 
 class _Waiter:
@@ -102,7 +106,7 @@ class _Group:
             self.left.setdefault(key_of(proc), _Member(self, proc))
 
     def start(self) -> None:
-        add(self.loop, [find(member.proc, member) for member in self.left.values()])
+        add(self.loop, [_target(member.proc, member) for member in self.left.values()])
 
     def stop(self) -> None:
         discard(self.loop, [*self.left.values()])
