@@ -7,9 +7,11 @@ coroutine must not refer to it, or the two would keep each other alive: it calls
 at the end of this module.
 """
 
+from errno import EBADF
 from io import UnsupportedOperation
 from os import getpid
-from weakref import WeakValueDictionary
+from selectors import SelectSelector
+from weakref import WeakValueDictionary, ref
 
 from ._deadline import LONGEST
 from ._engine import Engine
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Handle
     from collections.abc import Iterable, Sequence
     from typing import Protocol  # novm
+    from weakref import ReferenceType
 
     from ._backends.contract import Set
     from ._engine import Exits
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
             """The process has exited. This may be called again, with the same code."""
 
 
+_FOREVER = float("inf")
+_FD_SETSIZE = 1024
+
+
 class LoopEngine:
     def __init__(self, loop: "AbstractEventLoop") -> None:
         self._engine = Engine(False, self._wake)
@@ -40,8 +47,9 @@ class LoopEngine:
         self._watched: "Set | None" = None
         self._fd: "int | None" = None
         self._is_blind = False
-        self._timer: "Handle | None" = None
-        self._rings_at = 0.0
+        # Weakly: they refer to us, and a closed loop drops them.
+        self._timers: "list[ReferenceType[Handle]]" = []
+        self._rings_at = _FOREVER
         self._is_looking = False
         self._is_closed = False
 
@@ -67,7 +75,7 @@ class LoopEngine:
         self.loop.call_soon_threadsafe(self.look)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._rings_at = _FOREVER  # so that look() sets it anew
         self.look()
 
     def look(self, at_all: bool = False) -> bool:
@@ -124,29 +132,36 @@ class LoopEngine:
         if self._is_blind and (delay is None or delay > LONGEST):
             delay = LONGEST
         if delay is None:
-            self._cancel_timer()
-            return
-        at = self.loop.time() + delay
-        if self._timer is not None:
-            if self._rings_at <= at:
-                return
-            self._cancel_timer()
-        self._rings_at = at
-        if delay > 0:
-            self._timer = self.loop.call_later(delay, self._on_timer)
-        else:
-            self._timer = self.loop.call_soon(self._on_timer)
+            self._cancel_timers()
+        elif self.loop.time() + delay < self._rings_at:
+            self._set_timers(delay)
 
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _set_timers(self, delay: float) -> None:
+        loop, old = self.loop, self._timers
+        at = loop.time() + delay
+        timer = (
+            loop.call_later(delay, self._on_timer) if delay > 0 else loop.call_soon(self._on_timer)
+        )
+        # The loop has dropped a timer before it calls it: if a signal handler raises right then,
+        # only another one can find what is polled.
+        spare = loop.call_later(delay + LONGEST, self._on_timer)
+        self._timers = [ref(timer), ref(spare)]
+        self._rings_at = at
+        _cancel(old)
+
+    def _cancel_timers(self) -> None:
+        self._rings_at = _FOREVER
+        _cancel(self._timers)
 
     def _watch(self) -> None:
         self._unwatch()
         self._is_blind = False
         try:
             fd = self._engine.fileno(False)
+            # Else each turn of the loop would raise a ValueError.
+            selector = getattr(self.loop, "_selector", None)
+            if fd >= _FD_SETSIZE and isinstance(selector, SelectSelector):
+                raise OSError(EBADF, "select() takes no fd as high as %d" % fd)
             self.loop.add_reader(fd, self.look)
             self._fd = fd
         except UnsupportedOperation:
@@ -171,11 +186,18 @@ class LoopEngine:
         self._is_closed = True
         if self._engine.pid == getpid():  # else these are the parent's
             self._unwatch()
-            self._cancel_timer()
+            self._cancel_timers()
         self._engine.close()
 
     def __del__(self) -> None:
         self._engine.close()
+
+
+def _cancel(timers: "list[ReferenceType[Handle]]") -> None:
+    for timer in timers:
+        handle = timer()
+        if handle is not None:
+            handle.cancel()
 
 
 _engines: "WeakValueDictionary[int, LoopEngine]" = WeakValueDictionary()
@@ -190,8 +212,9 @@ def _get(loop: "AbstractEventLoop") -> "LoopEngine":
     engine = _find(loop)
     if engine is None:
         # Where objects are freed late, those of closed loops are still there.
-        for other in list(_engines.values()):
-            if other.loop.is_closed():
+        # Not values(): another thread may add its own meanwhile.
+        for other in [reference() for reference in _engines.valuerefs()]:
+            if other is not None and other.loop.is_closed():
                 other.close()
         engine = _engines[id(loop)] = LoopEngine(loop)
     return engine
