@@ -8,7 +8,6 @@ import importlib
 import pytest
 
 from . import pidwait
-from .processes import eventually
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
 _loops = importlib.import_module(pidwait.__name__ + "._loops")
@@ -50,7 +49,8 @@ async def seen_in(completed):
 
 
 def engine_of(loop):
-    return _loops._engines.get(id(loop))
+    engine = _loops._engines.get(id(loop))
+    return None if engine is None or engine._is_closed else engine
 
 
 def readers(loop):
@@ -122,15 +122,3 @@ def waits_for(loop):
     """How many waits the engine of the loop has."""
     engine = engine_of(loop)
     return 0 if engine is None else len(engine._engine)
-
-
-def close_when_unused(loop):
-    """Close the loop; its engine goes with it, on PyPy a little later."""
-    loop.close()
-
-    def is_gone():
-        if engine_of(loop) is not None:
-            gc.collect()
-        return engine_of(loop) is None
-
-    eventually(is_gone)
