@@ -157,17 +157,18 @@ class LoopEngine:
         self._unwatch()
         self._is_blind = False
         try:
-            fd = self._engine.fileno(False)
+            # Noted first: if a signal handler raises right after add_reader(), it is removed.
+            fd = self._fd = self._engine.fileno(False)
             # Else each turn of the loop would raise a ValueError.
             selector = getattr(self.loop, "_selector", None)
             if fd >= _FD_SETSIZE and isinstance(selector, SelectSelector):
                 raise OSError(EBADF, "select() takes no fd as high as %d" % fd)
             self.loop.add_reader(fd, self.look)
-            self._fd = fd
         except UnsupportedOperation:
             pass  # its delay() tells, or it calls _wake()
         except (NotImplementedError, OSError) as error:
             pass_over(error, "the event loop can't watch a file descriptor")
+            self._fd = None
             self._is_blind = True
         self._watched = self._engine.sets.best
 
@@ -181,16 +182,21 @@ class LoopEngine:
             self.close()
 
     def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
+        try:
+            self._is_closed = True
+            self._release()
+        finally:  # Ctrl-C may come anywhere
+            self._release()
+
+    def _release(self) -> None:
         if self._engine.pid == getpid():  # else these are the parent's
             self._unwatch()
             self._cancel_timers()
         self._engine.close()
 
     def __del__(self) -> None:
-        self._engine.close()
+        if hasattr(self, "_engine"):  # else a signal handler has raised in __init__()
+            self._engine.close()
 
 
 def _cancel(timers: "list[ReferenceType[Handle]]") -> None:

@@ -258,8 +258,8 @@ class _Completions:
         return self._taken.popleft()
 
     def __del__(self) -> None:
-        group = self._group
-        if group.left and not group.loop.is_closed():
+        group = getattr(self, "_group", None)  # None: a signal handler has raised in __init__()
+        if group is not None and group.left and not group.loop.is_closed():
             group.loop.call_soon_threadsafe(group.stop)
 
 
