@@ -191,31 +191,34 @@ def test_two_loops_in_two_threads_and_one_process(variant, start_told):
 
 def test_thread_that_adds_its_engine_at_any_step_of_the_list(loop, run):
     """In older Pythons a WeakValueDictionary's values() must not change meanwhile."""
-    other, third = asyncio.new_event_loop(), asyncio.new_event_loop()
-    engines = [_loops.LoopEngine(one) for one in (other, third)]
-    _loops._engines[id(other)] = engines[0]
+    other = asyncio.new_event_loop()
+    engine = _loops.LoopEngine(other)
+    data = _loops._engines.data
+    added = []
 
     def trace(frame, event, argument):
-        if frame.f_code.co_filename.endswith(("weakref.py", "_weakrefset.py")):
-            _loops._engines.data.setdefault(id(third), _loops._engines.data[id(other)])
+        if frame.f_code.co_filename.endswith("weakref.py"):
+            added.append(object())
+            data[added[-1]] = data[id(other)]
             return trace
         return None
 
     async def main():
         sys.settrace(trace)
         try:
-            _loops._get(loop)
+            return _loops._get(loop)
         finally:
             sys.settrace(None)
 
+    _loops._engines[id(other)] = engine
     try:
-        run(main())
+        run(main()).close()
     finally:
-        _loops._engines.data.pop(id(third), None)
-        for one in engines:
-            one.close()
+        for key in added:
+            del data[key]
+        engine.close()
         other.close()
-        third.close()
+    assert added
 
 
 def test_no_thread(variant, loop, run, herd):
