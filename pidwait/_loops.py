@@ -20,7 +20,7 @@ from ._errors import pass_over
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Handle
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol  # novm
     from weakref import ReferenceType
 
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 
 _FOREVER = float("inf")
 _FD_SETSIZE = 1024
+_DAY = 86400.0
 
 
 class LoopEngine:
     def __init__(self, loop: "AbstractEventLoop") -> None:
-        self._engine = Engine(False, self._wake)
+        self._engine = Engine(False, _waker(ref(self)))
         self.loop = loop
         # The set whose file descriptor the loop watches, and that; None if it can't watch it.
         self._watched: "Set | None" = None
@@ -50,6 +51,7 @@ class LoopEngine:
         # Weakly: they refer to us, and a closed loop drops them.
         self._timers: "list[ReferenceType[Handle]]" = []
         self._rings_at = _FOREVER
+        self._anchors: "list[ReferenceType[Handle]]" = []
         self._is_looking = False
         self._is_closed = False
 
@@ -70,9 +72,6 @@ class LoopEngine:
             self._arm()
         else:
             self.close()
-
-    def _wake(self) -> None:
-        self.loop.call_soon_threadsafe(self.look)
 
     def _on_timer(self) -> None:
         self._rings_at = _FOREVER  # so that look() sets it anew
@@ -165,17 +164,23 @@ class LoopEngine:
                 raise OSError(EBADF, "select() takes no fd as high as %d" % fd)
             self.loop.add_reader(fd, self.look)
         except UnsupportedOperation:
-            pass  # its delay() tells, or it calls _wake()
+            # Its delay() tells, or it wakes us. Only the loop's own handles keep us alive.
+            self._anchor()
         except (NotImplementedError, OSError) as error:
             pass_over(error, "the event loop can't watch a file descriptor")
             self._fd = None
             self._is_blind = True
         self._watched = self._engine.sets.best
 
+    def _anchor(self) -> None:
+        handle = self.loop.call_later(_DAY, self._anchor)
+        self._anchors = [ref(handle)]
+
     def _unwatch(self) -> None:
         if self._fd is not None and not self.loop.is_closed():
             self.loop.remove_reader(self._fd)
         self._fd = None
+        _cancel(self._anchors)
 
     def _close_unused(self) -> None:
         if not self._engine:
@@ -197,6 +202,17 @@ class LoopEngine:
     def __del__(self) -> None:
         if hasattr(self, "_engine"):  # else a signal handler has raised in __init__()
             self._engine.close()
+
+
+def _waker(get_engine: "Callable[[], LoopEngine | None]") -> "Callable[[], object]":
+    """A function that wakes the loop, from any thread, and does not keep the engine alive."""
+
+    def wake() -> None:
+        engine = get_engine()
+        if engine is not None:
+            engine.loop.call_soon_threadsafe(engine.look)
+
+    return wake
 
 
 def _cancel(timers: "list[ReferenceType[Handle]]") -> None:

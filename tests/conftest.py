@@ -55,7 +55,7 @@ NOT_ON_WINDOWS = (
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
     if WINDOWS
-    else ["test_windows.py", "test_win32_set.py", "test_win32_pool_set.py"]
+    else ["test_windows.py", "test_win32_set.py", "test_win32_pool_set.py", "test_aio_windows.py"]
 )
 
 # This system's event backend, the call it needs, and the module in which Python may have it.
