@@ -234,8 +234,7 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
 
 
 class _Completions:
-    # The engine refers to the group, and not to this object: when it is not used any more, it
-    # is freed, and the processes are watched no more.
+    # The engine refers to the group only: once this is freed, the processes are watched no more.
 
     def __init__(self, group: _Group, again: "dict[object, list[Any]]") -> None:
         self._group = group
