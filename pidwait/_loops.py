@@ -164,8 +164,9 @@ class LoopEngine:
                 raise OSError(EBADF, "select() takes no fd as high as %d" % fd)
             self.loop.add_reader(fd, self.look)
         except UnsupportedOperation:
-            # Its delay() tells, or it wakes us. Only the loop's own handles keep us alive.
-            self._anchor()
+            # Its delay() tells, or it wakes us, as on Windows. Then no reader keeps us alive.
+            if self._engine.sets.best is not self._engine.sets.polled:
+                self._anchor()
         except (NotImplementedError, OSError) as error:
             pass_over(error, "the event loop can't watch a file descriptor")
             self._fd = None

@@ -79,9 +79,7 @@ TASK_GROUP = """if True:
 """
 
 
-@pytest.mark.skipif(not hasattr(asyncio, "TaskGroup"), reason="asyncio has no TaskGroup yet")
-@pytest.mark.parametrize("code", [TIMEOUT, TASK_GROUP], ids=["timeout", "TaskGroup"])
-def test_structured(variant, loop, run, sleeper, code):
+def cancelled_by_a_block(variant, loop, run, sleeper, code):
     async def fail():
         await until_watched(sleeper)
         raise OSError("on purpose")
@@ -91,6 +89,11 @@ def test_structured(variant, loop, run, sleeper, code):
         exec(code, names)
         assert run(names["main"]()) is True
         nothing_left_in(loop)
+
+
+if hasattr(asyncio, "TaskGroup"):  # and timeout()
+    codes = pytest.mark.parametrize("code", [TIMEOUT, TASK_GROUP], ids=["timeout", "TaskGroup"])
+    test_cancelled_by_a_block = codes(cancelled_by_a_block)
 
 
 async def iterate(procs):
