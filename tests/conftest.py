@@ -194,7 +194,7 @@ def nothing_left():
     # The thread of watch() closes its set after it has reported the last exit.
     name = pidwait.__name__ + ".watching"
     eventually(lambda: name not in [thread.name for thread in threading.enumerate()])
-    for _ in range(3):  # PyPy collects some of them only in the second round
+    for _ in range(10):  # PyPy collects some of them only in a later round
         if open_fds() != before:
             gc.collect()
     assert open_fds() == before
