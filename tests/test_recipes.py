@@ -24,7 +24,8 @@ from .processes import become_zombie, exiting, gone_pid, sleeping, state
 from .recipes import IN_LOOPS, NEEDS, RECIPES
 
 IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
-IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait)
+IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio)
+IMPORTED["aio"] = importlib.import_module(pidwait.__name__ + ".aio")
 BEFORE, AFTER = 0, 1
 tested = set(IN_LOOPS)
 
@@ -266,23 +267,54 @@ def test_selector(start_told, capsys):
     assert printed(capsys) == exits((child.pid, 3))
 
 
-@of("In an event loop")
-def test_event_loop(start_told):
-    when_exited = run("In an event loop")["when_exited"]
-    child = start_told(3)
+@of("In asyncio")
+def test_ending_all_in_asyncio(start):
+    end_all = run("In asyncio", BEFORE)["end_all"]
+    stubborn = start(sys.executable, "-c", STUBBORN, stdout=subprocess.PIPE)
+    stubborn.stdout.readline()
+    obeys = start(*sleeping(60))
     loop = asyncio.new_event_loop()
-    told = []
+    try:
+        assert loop.run_until_complete(end_all([obeys], 60)) == [(obeys, -15)]
+        assert loop.run_until_complete(end_all([stubborn], 0.05)) == [(stubborn, -9)]
+    finally:
+        loop.close()
 
-    def callback(*exit):
-        told.append(exit)
-        loop.stop()
 
-    when_exited(loop, child.pid, callback)
-    loop.call_soon(child.stdin.close)
-    loop.run_forever()
-    loop.close()
-    assert told == [(child.pid, 3)]
-    assert child.wait() == 3
+STUBBORN = """if True:
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print(flush=True)
+    time.sleep(60)
+"""
+
+if hasattr(asyncio, "AbstractChildWatcher"):
+
+    @pytest.mark.filterwarnings("ignore:.*child_watcher:DeprecationWarning")
+    def test_asyncio_without_threads(monkeypatch):
+        use_no_threads = run("In asyncio", AFTER)["use_no_threads"]
+        started = []
+        start_thread = threading.Thread.start
+        monkeypatch.setattr(
+            threading.Thread, "start", lambda self: (started.append(self), start_thread(self))
+        )
+
+        async def main():
+            process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+            return await process.wait()
+
+        old = asyncio.get_event_loop_policy()
+        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            use_no_threads()
+            assert loop.run_until_complete(main()) == 3
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+            asyncio.set_event_loop_policy(old)
+        assert started == []
 
 
 @of("With pexpect")
