@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from . import faults, pidwait
+from .conftest import not_on_kqueue
 from .loops import aio, engine_of, every_way, gathered, until_watched
 from .processes import become_gone, become_zombie, exiting, exiting_when_told, state
 
@@ -208,16 +209,19 @@ def hidden(use_variant, monkeypatch, keeper):
     return pid
 
 
+@not_on_kqueue
 @every_way
 def test_zombie_that_nobody_reaps(hidden, run, way):
     assert run(way(hidden)) is None
 
 
+@not_on_kqueue
 def test_time_is_up_before_the_reaping(hidden, run):
     assert run(aio.wait_procs([hidden], 0)) == ([(hidden, None)], [])
     assert run(aio.wait_procs([hidden], 0.001)) == ([(hidden, None)], [])
 
 
+@not_on_kqueue
 @every_way
 def test_zombie_that_is_reaped_a_moment_later(hidden, loop, run, way, keeper, monkeypatch):
     if not faults.kernel_tells():
