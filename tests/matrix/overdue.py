@@ -57,8 +57,12 @@ def stop(top, table):
 
 
 def command_line(pid):
-    with open("/proc/{}/cmdline".format(pid), "rb") as file:
-        return file.read().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    try:
+        with open("/proc/{}/cmdline".format(pid), "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return "{}, which has exited".format(pid)
+    return text.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def look(parent, limit):
