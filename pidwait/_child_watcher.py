@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from ._backends import open_handle
 from ._deadline import NOW
 from ._errors import is_of_signal_handler, log, pass_over, raise_of_handler
-from ._loops import add, discard
+from ._loops import add, add_reader, call_soon, discard
 from ._outcome import RUNNING, NotYet
 from ._sources import exitcodes
 from ._sources.exitcodes import from_info
@@ -42,7 +42,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
     def __init__(self) -> None:
         if AbstractChildWatcher is None:
             raise NotImplementedError(
-                "asyncio has no child watchers here: nor does it on Windows, or since Python 3.14"
+                "asyncio has no child watchers on Windows, nor from Python 3.14 on"
             )
         # Weak, as the engine of a loop goes with it, and what is left of its handlers, too.
         self._handlers: "WeakValueDictionary[int, _Handler]" = WeakValueDictionary()
@@ -71,11 +71,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         handler.is_wanted = False
         # A forked child has a copy of its parent's loop, which shares the parent's epoll.
         if handler.creator == getpid() and not handler.loop.is_closed():
-            try:
-                _call(handler.loop, handler.stop)
-            except RuntimeError:
-                if not handler.loop.is_closed():  # by its thread, just now
-                    raise
+            _call(handler.loop, handler.stop)
         return True
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
@@ -102,7 +98,7 @@ def _call(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: o
     if loop is asyncio._get_running_loop() or not loop.is_running():
         function(*args)
     else:
-        loop.call_soon_threadsafe(function, *args)
+        call_soon(loop, function, *args)
 
 
 class _Handler:
@@ -136,11 +132,12 @@ class _Handler:
             # If somebody else had reaped the child, the handle could be on another process.
             exitcodes.look_at_child(self._child)
             if handle.reap_into is not None:
-                fd = self._fd = handle.fileno()
-                self.loop.add_reader(fd, self._on_event)
+                self._fd = handle.fileno()
+                add_reader(self.loop, self._fd, self._on_event)
                 return
-        except (NotImplementedError, OSError) as error:
+        except OSError as error:
             pass_over(error, "pid %d is not watched by itself", self._child)
+            self._fd = None
         self._start_by_engine()
 
     def _start_by_engine(self) -> None:

@@ -7,7 +7,7 @@ coroutine must not refer to it, or the two would keep each other alive: it calls
 at the end of this module.
 """
 
-from errno import EBADF
+from errno import EBADF, ENOSYS
 from io import UnsupportedOperation
 from os import getpid
 from selectors import SelectSelector
@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary, ref
 
 from ._deadline import LONGEST
 from ._engine import Engine
-from ._errors import pass_over
+from ._errors import pass_over, raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _FOREVER = float("inf")
 _FD_SETSIZE = 1024
-_DAY = 86400.0
+DAY = 86400.0  # seconds; event loops limit their time-outs in different ways
 
 
 class LoopEngine:
@@ -132,12 +132,13 @@ class LoopEngine:
             delay = LONGEST
         if delay is None:
             self._cancel_timers()
-        elif self.loop.time() + delay < self._rings_at:
-            self._set_timers(delay)
+            return
+        at = self.loop.time() + delay
+        if at < self._rings_at:
+            self._set_timers(delay, at)
 
-    def _set_timers(self, delay: float) -> None:
+    def _set_timers(self, delay: float, at: float) -> None:
         loop, old = self.loop, self._timers
-        at = loop.time() + delay
         timer = (
             loop.call_later(delay, self._on_timer) if delay > 0 else loop.call_soon(self._on_timer)
         )
@@ -157,24 +158,20 @@ class LoopEngine:
         self._is_blind = False
         try:
             # Noted first: if a signal handler raises right after add_reader(), it is removed.
-            fd = self._fd = self._engine.fileno(False)
-            # Else each turn of the loop would raise a ValueError.
-            selector = getattr(self.loop, "_selector", None)
-            if fd >= _FD_SETSIZE and isinstance(selector, SelectSelector):
-                raise OSError(EBADF, "select() takes no fd as high as %d" % fd)
-            self.loop.add_reader(fd, self.look)
+            self._fd = self._engine.fileno(False)
+            add_reader(self.loop, self._fd, self.look)
         except UnsupportedOperation:
             # Its delay() tells, or it wakes us, as on Windows. Then no reader keeps us alive.
             if self._engine.sets.best is not self._engine.sets.polled:
                 self._anchor()
-        except (NotImplementedError, OSError) as error:
-            pass_over(error, "the event loop can't watch a file descriptor")
+        except OSError as error:
+            pass_over(error, "without a reader")
             self._fd = None
             self._is_blind = True
         self._watched = self._engine.sets.best
 
     def _anchor(self) -> None:
-        handle = self.loop.call_later(_DAY, self._anchor)
+        handle = self.loop.call_later(DAY, self._anchor)
         self._anchors = [ref(handle)]
 
     def _unwatch(self) -> None:
@@ -203,6 +200,28 @@ class LoopEngine:
     def __del__(self) -> None:
         if hasattr(self, "_engine"):  # else a signal handler has raised in __init__()
             self._engine.close()
+
+
+def add_reader(loop: "AbstractEventLoop", fd: int, callback: "Callable[[], object]") -> None:
+    """loop.add_reader(); OSError if the loop can't watch this file descriptor."""
+    selector = getattr(loop, "_selector", None)
+    if fd >= _FD_SETSIZE and isinstance(selector, SelectSelector):
+        # Each turn of the loop would raise a ValueError.
+        raise OSError(EBADF, "the event loop can't watch fd %d: select() can't" % fd)
+    try:
+        loop.add_reader(fd, callback)
+    except NotImplementedError as error:
+        raise_of_handler(error)
+        raise OSError(ENOSYS, "the event loop can't watch file descriptors") from error
+
+
+def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:
+    """Call it in the loop, from any thread; not at all if the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
 def _waker(get_engine: "Callable[[], LoopEngine | None]") -> "Callable[[], object]":
@@ -254,6 +273,12 @@ def discard(loop: "AbstractEventLoop", keys: "Iterable[Waiter]") -> None:
     engine = _find(loop)
     if engine is not None:
         engine.discard(keys)
+
+
+def discard_soon(loop: "AbstractEventLoop", keys: "Iterable[Waiter]") -> None:
+    """The same, from any thread: when an object is freed."""
+    if _find(loop) is not None:  # in a forked child the loop is a copy of the parent's
+        call_soon(loop, discard, loop, keys)
 
 
 def look(loop: "AbstractEventLoop") -> bool:

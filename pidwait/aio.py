@@ -12,7 +12,7 @@ from ._child_watcher import ChildWatcher
 from ._deadline import GRACE, Deadline
 from ._errors import log
 from ._kinds import find
-from ._loops import add, discard, look
+from ._loops import DAY, add, discard, discard_soon, look
 from ._queue import deque
 from ._targets import key_of
 from .waiting import given_again
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
 _running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
-_DAY = 86400.0  # seconds; event loops limit their time-outs in different ways
 
 
 async def wait(proc: "Proc") -> "int | None":
@@ -131,7 +130,7 @@ class _Group:
             self._wanted = wanted
             sleeper = self._sleeper = self.loop.create_future()
             if seconds is not None:
-                timer = self.loop.call_later(min(seconds, _DAY), self.wake, True)
+                timer = self.loop.call_later(min(seconds, DAY), self.wake, True)
             await sleeper
         finally:
             if self._sleeper is sleeper:
@@ -258,8 +257,8 @@ class _Completions:
 
     def __del__(self) -> None:
         group = getattr(self, "_group", None)  # None: a signal handler has raised in __init__()
-        if group is not None and group.left and not group.loop.is_closed():
-            group.loop.call_soon_threadsafe(group.stop)
+        if group is not None and group.left:
+            discard_soon(group.loop, [*group.left.values()])
 
 
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":

@@ -15,6 +15,16 @@ _loops = importlib.import_module(pidwait.__name__ + "._loops")
 all_tasks = getattr(asyncio, "all_tasks", None) or asyncio.Task.all_tasks
 
 
+class Blind(asyncio.SelectorEventLoop):
+    """Like Windows' proactor: it can't watch a file descriptor."""
+
+    def add_reader(self, fd, callback, *args):
+        raise NotImplementedError
+
+    def remove_reader(self, fd):
+        raise NotImplementedError
+
+
 async def by_wait(proc):
     return await aio.wait(proc)
 

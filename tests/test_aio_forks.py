@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import traceback
 
@@ -115,3 +116,22 @@ def test_loop_that_a_forked_child_goes_on_with(either, run, herd):
         assert await waiting == -9
 
     run(main())
+
+
+def test_iterator_that_a_forked_child_frees(either, loop, run, herd):
+    """The loop's socketpair is the parent's: nothing is written there."""
+    pid = herd.fork(0)
+
+    async def main():
+        completed = aio.as_completed([pid])
+
+        def free():
+            completed.__del__()
+
+        child = fork(free)
+        assert os.waitpid(child, 0)[1] == 0
+        assert select.select([loop._ssock], [], [], 0)[0] == []
+        os.kill(pid, signal.SIGKILL)
+        return [code async for _, code in completed]
+
+    assert run(main()) == [-9]

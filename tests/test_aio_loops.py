@@ -15,6 +15,7 @@ import pytest
 from . import pidwait
 from .conftest import open_fds
 from .loops import (
+    Blind,
     _loops,
     aio,
     engine_of,
@@ -239,16 +240,6 @@ def test_no_thread(variant, loop, run, herd):
 
 
 # Other loops
-
-
-class Blind(asyncio.SelectorEventLoop):
-    """Like Windows' proactor: it can't watch a file descriptor."""
-
-    def add_reader(self, fd, callback, *args):
-        raise NotImplementedError
-
-    def _add_reader(self, fd, callback, *args):  # for its own socketpair
-        return super()._add_reader(fd, callback, *args)
 
 
 @every_way

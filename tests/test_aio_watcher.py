@@ -18,6 +18,7 @@ import pytest
 
 from . import pidwait
 from .conftest import open_fds
+from .loops import Blind
 from .processes import become_zombie, eventually, exiting, exiting_when_told, run_python, state
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
@@ -714,6 +715,21 @@ class TestHandlers:
         assert loop.is_closed()
         end(child)
         assert child.wait() == 3
+
+    def test_loop_that_cant_watch_a_file_descriptor(self, watcher, told):
+        child = told(3)
+        loop = Blind()
+
+        async def main():
+            callbacks = Callbacks()
+            watcher.add_child_handler(child.pid, callbacks)
+            end(child)
+            return await callbacks.done()
+
+        try:
+            assert loop.run_until_complete(main()) == [(child.pid, 3)]
+        finally:
+            loop.close()
 
     def test_bad_pids(self, watcher):
         with pytest.raises(ValueError):

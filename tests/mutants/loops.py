@@ -10,8 +10,11 @@ MUTANTS = [
     Mutant(
         "reader that a signal handler has left",
         FILE,
-        "            fd = self._fd = self._engine.fileno(False)\n",
-        "            fd = self._engine.fileno(False)\n",
+        "            self._fd = self._engine.fileno(False)\n"
+        "            add_reader(self.loop, self._fd, self.look)\n",
+        "            fd = self._engine.fileno(False)\n"
+        "            add_reader(self.loop, fd, self.look)\n"
+        "            self._fd = fd\n",
         AT_ANY_LINE + "KeyboardInterrupt]",
     ),
     Mutant(
@@ -45,9 +48,16 @@ MUTANTS = [
     Mutant(
         "iterator in an event loop that is left early",
         "aio.py",
-        "            group.loop.call_soon_threadsafe(group.stop)\n",
+        "            discard_soon(group.loop, [*group.left.values()])\n",
         "            pass\n",
         "tests/test_aio_completed.py::test_leaving_as_completed_early[pidfd-ctypes]",
+    ),
+    Mutant(
+        "iterator in an event loop that a forked child frees",
+        FILE,
+        "    if _find(loop) is not None:  # in a forked child",
+        "    if not loop.is_closed():  # in a forked child",
+        "tests/test_aio_forks.py::test_iterator_that_a_forked_child_frees[pidfd-ctypes]",
     ),
     Mutant(
         "step of an iterator after a cancelled one",
@@ -94,9 +104,16 @@ MUTANTS = [
     Mutant(
         "select() in an event loop",
         FILE,
-        "            if fd >= _FD_SETSIZE and",
-        "            if False and",
+        "    if fd >= _FD_SETSIZE and",
+        "    if False and",
         "tests/test_aio_loops.py::test_selector[pidfd-ctypes-SelectSelector]",
+    ),
+    Mutant(
+        "child watcher in an event loop that can't watch a file descriptor",
+        "_child_watcher.py",
+        "            self._fd = None\n        self._start",
+        "        self._start",
+        "tests/test_aio_watcher.py::TestHandlers::test_loop_that_cant_watch_a_file_descriptor",
     ),
     Mutant(
         "event loop that can't watch a file descriptor",
