@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # also for tools that look for a program's imports
     from ._child import Child
     from ._errors import TimeoutExpired
     from ._probe import probe
+    from .listing import ProcessInfo, process_iter
     from .process import Process, pid_exists, wait
     from .spawning import spawn
     from .waiting import WaitSet, as_completed, wait_procs
@@ -20,12 +21,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Child",
     "Process",
+    "ProcessInfo",
     "TimeoutExpired",
     "WaitSet",
     "Watch",
     "as_completed",
     "pid_exists",
     "probe",
+    "process_iter",
     "spawn",
     "wait",
     "wait_procs",
@@ -36,12 +39,14 @@ __all__ = [
 _HOMES = {
     "Child": "_child",
     "Process": "process",
+    "ProcessInfo": "listing",
     "TimeoutExpired": "_errors",
     "WaitSet": "waiting",
     "Watch": "watching",
     "as_completed": "waiting",
     "pid_exists": "process",
     "probe": "_probe",
+    "process_iter": "listing",
     "spawn": "spawning",
     "wait": "process",
     "wait_procs": "waiting",

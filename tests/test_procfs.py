@@ -114,7 +114,7 @@ def test_process_with_an_evil_name(start, tmp_path):
 @not_on_windows("/proc")
 def test_proc_of_another_pid_namespace_in_which_we_have_the_same_pid(monkeypatch):
     lines = []
-    monkeypatch.setattr(procfs, "_read", lambda path: b"".join(lines))
+    monkeypatch.setattr(procfs, "read", lambda path: b"".join(lines))
     for pids, is_foreign in ((b"7", False), (b"7\t7", True), (b"9\t8\t7", True)):
         lines[:] = [b"Name:\ta b c\n", b"NSpid:\t" + pids + b"\n", b"NSpgid:\t1\t1\n"]
         if is_foreign:

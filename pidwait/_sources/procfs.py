@@ -9,6 +9,10 @@ from .. import _checks
 from .._errors import pass_over, raise_of_handler
 from .._fd import opened
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class Stat:
     """Fields of /proc/<pid>/stat: whether the process has exited, which one it is, its name."""
@@ -16,10 +20,8 @@ class Stat:
     __slots__ = ("name", "parent", "started", "state", "status", "threads")
 
     def __init__(self, line: bytes) -> None:
-        # The name stands in parentheses; it can contain spaces and parentheses itself.
-        head, _, tail = line.rpartition(b")")
-        fields = tail.split()
-        self.name = head.partition(b"(")[2].decode("utf-8", "replace")
+        name, fields = split_stat(line)
+        self.name = name.decode("utf-8", "replace")
         self.state = fields[0]
         self.parent = int(fields[1])
         self.threads = int(fields[17])
@@ -32,6 +34,13 @@ class Stat:
         # A main thread that has ended before the other threads is a zombie, too: the process
         # still runs, and its exit code is not known before they have ended.
         return self.state in (b"Z", b"X") and self.threads <= 1
+
+
+def split_stat(line: bytes) -> "tuple[bytes, list[bytes]]":
+    """The name, and the fields from the third on, which is the state."""
+    # The name stands in parentheses; it can contain spaces and parentheses itself.
+    head, _, tail = line.rpartition(b")")
+    return head.partition(b"(")[2], tail.split()
 
 
 def read_stat(pid: int) -> "Stat | None":
@@ -88,7 +97,7 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
         return None
     path = "/proc/%d/%s" % (pid, name)
     try:
-        return _read(path)
+        return read(path)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise_of_handler(error)
         return None
@@ -99,7 +108,7 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
 
 def fd_info(fd: int) -> "dict[str, str]":
     """What /proc/self/fdinfo tells about a file descriptor: see proc_pid_fdinfo(5)."""
-    text = _read("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
+    text = read("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: value.strip() for key, _, value in pairs}
 
@@ -110,7 +119,7 @@ def check() -> None:
     foreign = os.readlink("/proc/self") != str(os.getpid())
     # Our pid can be the same in both namespaces by chance. NSpid lists it for each namespace
     # from that of /proc down to ours, Linux 4.1.
-    for line in _read("/proc/self/status").splitlines():
+    for line in read("/proc/self/status").splitlines():
         foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)
     if foreign:
         raise OSError(ENOENT, "/proc shows another PID namespace")
@@ -118,13 +127,24 @@ def check() -> None:
 
 def self_fields() -> "list[bytes]":
     """The fields of /proc/self/stat from the third on, which is the state."""
-    return _read("/proc/self/stat").rpartition(b")")[2].split()
+    return split_stat(read("/proc/self/stat"))[1]
 
 
-def _read(path: str) -> bytes:
+def numbers() -> "list[int]":
+    """What /proc has processes by: their pids, if it is that of our PID namespace."""
+    return sorted(map(int, filter(str.isdigit, os.listdir("/proc"))))
+
+
+def read(path: str, open_: "Callable[..., int] | None" = None, is_long: bool = False) -> bytes:
     # One read() returns the whole file; open() would add an fstat, an ioctl and an lseek.
-    file = opened(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+    file = opened(open_ or os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(file.fileno(), 8192)
+        text = os.read(file.fileno(), 8192)
+        while is_long:
+            more = os.read(file.fileno(), 65536)
+            if not more:
+                break
+            text += more
+        return text
     finally:
         file.close()

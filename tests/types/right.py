@@ -220,6 +220,32 @@ def spawn(strings: "List[str]", env: "Dict[str, str]", log: Path) -> None:
         pidwait.spawn(strings, pass_fds={3, 4}, start_new_session=True)
 
 
+# Looking
+
+
+def look() -> None:
+    for info in pidwait.process_iter(["pid", "name"], ad_value=""):
+        assert_type(info, pidwait.ProcessInfo)
+        assert_type(info.info, Dict[str, Any])
+        assert_type(info.pid, int)
+    me = pidwait.ProcessInfo(1)
+    with me.oneshot():
+        assert_type(me.name(), str)
+        assert_type(me.ppid(), int)
+        assert_type(me.cmdline(), List[str])
+        assert_type(me.status(), str)
+        assert_type(me.create_time(), float)
+        assert_type(me.username(), str)
+        assert_type(me.uids().effective, int)
+        assert_type(me.terminal(), Optional[str])
+        assert_type(me.cpu_times().user, float)
+    assert_type(me.as_dict(("pid",)), Dict[str, Any])
+    assert_type(me.is_running(), bool)
+    assert_type(me.children(recursive=True), List[pidwait.ProcessInfo])
+    pidwait.wait(me)
+    pidwait.wait_procs(me.children())
+
+
 def end(processes: "Sequence[pidwait.Process]") -> None:
     for process in processes:
         process.kill()

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux, listed: /proc/<pid>/stat, and status and cmdline for what is not there."""
+
+import os
+import time
+from errno import EACCES
+from functools import partial
+
+from .. import _checks
+from .._errors import no_such_process, os_error, pass_over, raise_of_handler
+from .._fd import close, opened
+from . import exitcodes, procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+CHEAP = frozenset(
+    ("pid", "started", "name", "ppid", "status", "create_time", "terminal", "cpu_times")
+    + ("pgid", "sid")
+)
+_TICKS = os.sysconf("SC_CLK_TCK")  # a second
+_BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
+_COMM_MAX = 15  # bytes of a name that the kernel keeps
+# The names of psutil.
+_STATUS = {
+    b"R": "running",
+    b"S": "sleeping",
+    b"D": "disk-sleep",
+    b"T": "stopped",
+    b"t": "tracing-stop",
+    b"Z": "zombie",
+    b"X": "dead",
+    b"x": "dead",
+    b"K": "wake-kill",
+    b"W": "waking",
+    b"I": "idle",
+    b"P": "parked",
+}
+_STATE, _PPID, _PGID, _SID, _TTY, _TIMES, _STARTED = 0, 1, 2, 3, 4, 11, 19
+_PTS_MAJOR = 136
+_boot = [0.0]
+
+
+class Facts:
+    __slots__ = ("_cmdline", "_directory", "_fields", "_name", "_uids", "pid")
+
+    def __init__(self, pid: int, full: bool) -> None:
+        self.pid = pid
+        self._fields: "list[bytes] | None" = None
+        self._cmdline: "list[str] | None" = None
+        self._uids: "tuple[int, int, int] | None" = None
+        # What is opened below a directory of a process that has been reaped is ESRCH, whoever
+        # has the pid then.
+        self._directory: "Any" = None
+        if full:
+            try:
+                self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
+            except PermissionError as error:  # hidepid=1: so is each file in it
+                pass_over(error, "/proc/%d", pid)
+            except FileNotFoundError as error:
+                raise_of_handler(error)
+                raise self._not_there() from None
+
+    def _read(self, name: str, is_long: bool = False) -> bytes:
+        try:
+            if self._directory is None:
+                return procfs.read("/proc/%d/%s" % (self.pid, name), None, is_long)
+            open_ = partial(os.open, dir_fd=self._directory.fileno())
+            return procfs.read(name, open_, is_long)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            raise_of_handler(error)
+            raise self._not_there() from None
+
+    def _not_there(self) -> OSError:
+        # hidepid=2 shows nothing of other users' processes.
+        if exitcodes.is_found(self.pid):
+            return os_error(EACCES, "/proc", self.pid, "the process is hidden")
+        return no_such_process(self.pid)
+
+    def _stat(self) -> "list[bytes]":
+        fields = self._fields
+        if fields is None:
+            self._name, fields = procfs.split_stat(self._read("stat"))
+            if len(fields) <= _STARTED:
+                raise no_such_process(self.pid)
+            self._fields = fields
+        return fields
+
+    def started(self) -> int:
+        return int(self._stat()[_STARTED])
+
+    def name(self) -> str:
+        self._stat()
+        name = os.fsdecode(self._name)
+        if len(self._name) >= _COMM_MAX:
+            # It may have been cut off. As psutil does, look for the rest in the command line.
+            try:
+                words = self.cmdline()
+            except PermissionError as error:
+                raise_of_handler(error)
+                return name
+            longer = os.path.basename(words[0]) if words else ""
+            if longer.startswith(name):
+                return longer
+        return name
+
+    def ppid(self) -> int:
+        return int(self._stat()[_PPID])
+
+    def pgid(self) -> int:
+        return int(self._stat()[_PGID])
+
+    def sid(self) -> int:
+        return int(self._stat()[_SID])
+
+    def status(self) -> str:
+        state = self._stat()[_STATE]
+        return _STATUS.get(state, state.decode("ascii", "replace"))
+
+    def create_time(self) -> float:
+        return self.started() / _TICKS + _boot_time()
+
+    def cpu_times(self) -> "tuple[float, float, float, float]":
+        user, system, children_user, children_system = (
+            int(ticks) / _TICKS for ticks in self._stat()[_TIMES : _TIMES + 4]
+        )
+        return user, system, children_user, children_system
+
+    def terminal(self) -> "str | None":
+        device = int(self._stat()[_TTY]) & 0xFFFFFFFF  # it is shown as a signed number
+        if device == 0:
+            return None
+        major, minor = os.major(device), os.minor(device)
+        if major == _PTS_MAJOR:
+            return "/dev/pts/%d" % minor
+        try:
+            link = os.readlink("/sys/dev/char/%d:%d" % (major, minor))
+        except OSError as error:
+            pass_over(error, "terminal of pid %d", self.pid)
+            return None
+        return "/dev/" + os.path.basename(link)
+
+    def cmdline(self) -> "list[str]":
+        if self._cmdline is None:
+            text = self._read("cmdline", True)
+            # A process that has written its title over its arguments has no NUL at the end.
+            words = text[:-1].split(b"\0") if text.endswith(b"\0") else text.split(b" ")
+            self._cmdline = [os.fsdecode(word) for word in words] if text else []
+        return self._cmdline
+
+    def uids(self) -> "tuple[int, int, int]":
+        if self._uids is None:
+            lines = self._read("status").splitlines()
+            line = next(line for line in lines if line.startswith(b"Uid:"))
+            real, effective, saved = map(int, line.split()[1:4])
+            self._uids = real, effective, saved
+        return self._uids
+
+    def username(self) -> str:
+        return user_name(self.uids()[0])
+
+    def close(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            close(directory)
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _boot_time() -> float:
+    """Seconds from the epoch to the boot: the same at each call, unless the clock is set."""
+    found = time.time() - time.clock_gettime(_BOOTTIME)
+    if abs(found - _boot[0]) > 0.02:
+        _boot[0] = found
+    return _boot[0]
+
+
+def now() -> int:
+    return int(time.clock_gettime(_BOOTTIME) * _TICKS)
+
+
+def read(pid: int, full: bool) -> Facts:
+    _check()
+    return Facts(pid, full)
+
+
+def read_all(full: bool) -> "Iterator[Facts]":
+    _check()
+    for pid in procfs.numbers():
+        try:
+            facts = Facts(pid, full)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            continue
+        yield facts
+
+
+def _check() -> None:
+    error = _checks.ask(procfs.check)
+    if error is not None:
+        raise OSError(error.errno, "processes can't be listed: %s" % error.strerror)

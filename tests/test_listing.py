@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""process_iter() and ProcessInfo, on every system."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from . import pidwait
+from .processes import become_gone, gone_pid
+
+ALL = ("pid name ppid cmdline status create_time username uids terminal cpu_times").split()
+
+
+@pytest.fixture
+def sleeper():
+    popen = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", "a b", ""], stdin=subprocess.PIPE
+    )
+    yield popen
+    popen.stdin.close()
+    popen.wait()
+
+
+def find(pid, *args, **kwargs):
+    (found,) = [info for info in pidwait.process_iter(*args, **kwargs) if info.pid == pid]
+    return found
+
+
+def test_without_attributes(sleeper):
+    info = find(sleeper.pid)
+    assert info.info == {}
+    assert info == pidwait.ProcessInfo(sleeper.pid)
+    assert hash(info) == hash(pidwait.ProcessInfo(sleeper.pid))
+    assert info != pidwait.ProcessInfo(os.getpid())
+    assert repr(info) == "<ProcessInfo pid=%d>" % sleeper.pid
+
+
+def test_attributes(sleeper):
+    info = find(sleeper.pid, ["pid", "ppid"])
+    assert info.info == {"pid": sleeper.pid, "ppid": os.getpid()}
+
+
+@pytest.mark.parametrize("attrs", [[], (), set()])
+def test_all_attributes(sleeper, attrs):
+    assert sorted(find(sleeper.pid, attrs).info) == sorted(ALL)
+
+
+def test_order():
+    pids = [info.pid for info in pidwait.process_iter()]
+    assert pids == sorted(set(pids))
+
+
+def test_command_line(sleeper):
+    assert pidwait.ProcessInfo(sleeper.pid).cmdline()[1:] == [
+        "-c",
+        "import sys; sys.stdin.read()",
+        "a b",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    "attrs, error",
+    [
+        (["nonsense"], ValueError("attrs has 'nonsense'; there is pid, name")),
+        ("name", TypeError("attrs must be a list of names, not str")),
+        (["is_running"], ValueError("attrs has 'is_running'; there is pid, name")),
+    ],
+)
+def test_bad_attributes(attrs, error):
+    for function in (pidwait.process_iter, pidwait.ProcessInfo(os.getpid()).as_dict):
+        with pytest.raises(type(error), match=str(error)):
+            function(attrs)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**40, True, "1", 1.0, None])
+def test_bad_pid(pid):
+    with pytest.raises((TypeError, ValueError), match="pid must be"):
+        pidwait.ProcessInfo(pid)
+
+
+def test_gone_pid():
+    with pytest.raises(ProcessLookupError):
+        pidwait.ProcessInfo(gone_pid())
+
+
+def end(popen):
+    popen.stdin.close()
+    assert popen.wait() == 0
+
+
+def test_process_that_is_gone(sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    assert info.is_running()
+    end(sleeper)
+    del sleeper
+    become_gone(info.pid)
+    assert not info.is_running()
+    for name in ALL[1:]:
+        with pytest.raises(ProcessLookupError):
+            getattr(info, name)()
+    for function in (info.as_dict, info.children):
+        with pytest.raises(ProcessLookupError):
+            function()
+    with pytest.raises(ProcessLookupError), info.oneshot():
+        pytest.fail("nothing can be read here")
+
+
+def test_waiting(sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(info, 0)
+    assert pidwait.wait_procs([info], 0) == ([], [info])
+    sleeper.stdin.close()
+    assert pidwait.wait(info, 60) == 0
+    assert pidwait.wait_procs([info], 60) == ([(info, 0)], [])
+    assert list(pidwait.as_completed([info], 60)) == [(info, 0)]
