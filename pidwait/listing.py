@@ -5,6 +5,7 @@ import os
 from _thread import get_ident
 from collections import namedtuple
 from errno import ENOSYS
+from weakref import ref
 
 from . import _ffi
 from ._errors import log, no_such_process, public, raise_of_handler
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
     from typing import Any, NamedTuple  # novm
+    from weakref import ReferenceType
 
     from ._sources.contract import Facts, Source
 
@@ -82,6 +84,9 @@ class ProcessInfo:
 
     pid: int
     info: "dict[str, Any]"
+    # By the thread that has entered a oneshot(), whose with statement keeps them alive: they
+    # go with it if a signal handler raises before __exit__() does anything.
+    _held: "dict[int, ReferenceType[Facts]]" = {}
 
     def __init__(self, pid: int) -> None:
         number = check_pid(pid)
@@ -96,22 +101,25 @@ class ProcessInfo:
     def _fill(self, facts: "Facts") -> None:
         self.pid = facts.pid
         self.info = {}
-        # Those of a oneshot(), by the thread that has entered it.
-        self._held: "dict[int, Facts]" = {}
         self._started = _started(facts)
 
     def _read(self, full: bool) -> "Facts":
         facts = _source().read(self.pid, full)
         try:
-            if self._started is not None and facts.started() != self._started:
+            started = _started(facts)
+            if None not in (started, self._started) and started != self._started:
                 raise no_such_process(self.pid)
         except BaseException:
             facts.close()
             raise
         return facts
 
+    def _facts_held(self) -> "Facts | None":
+        reference = self._held.get(get_ident())
+        return None if reference is None else reference()
+
     def _ask(self, name: str) -> "Any":
-        facts = self._held.get(get_ident())
+        facts = self._facts_held()
         if facts is not None:
             return _fact(facts, name)
         facts = self._read(name not in _source().CHEAP)
@@ -185,7 +193,7 @@ class ProcessInfo:
         ``ad_value`` stands for what we may not see, and for what the system does not tell.
         """
         names = _checked(attrs)
-        facts = self._held.get(get_ident())
+        facts = self._facts_held()
         if facts is not None:
             return _gather(facts, names, ad_value)
         facts = self._read(not _source().CHEAP.issuperset(names))
@@ -235,17 +243,19 @@ class ProcessInfo:
 class Oneshot:
     """What ProcessInfo.oneshot() returns."""
 
-    __slots__ = ("_info", "_is_inner")
+    __slots__ = ("_facts", "_info")
 
     def __init__(self, info: ProcessInfo) -> None:
         self._info = info
-        self._is_inner = False
+        self._facts: "Facts | None" = None
 
     def __enter__(self) -> None:
-        held = self._info._held
-        self._is_inner = get_ident() in held
-        if not self._is_inner:
-            held[get_ident()] = self._info._read(True)
+        info = self._info
+        if info._facts_held() is None:
+            self._facts = info._read(True)
+            if not info._held:
+                info._held = {}
+            info._held[get_ident()] = ref(self._facts)
 
     def __exit__(
         self,
@@ -253,8 +263,10 @@ class Oneshot:
         value: "BaseException | None",
         traceback: "TracebackType | None",
     ) -> None:
-        if not self._is_inner:
-            self._info._held.pop(get_ident()).close()
+        facts, self._facts = self._facts, None
+        if facts is not None:  # else a block around this one has them
+            self._info._held.pop(get_ident(), None)
+            facts.close()
 
 
 class Family:

@@ -44,7 +44,7 @@ _boot = [0.0]
 
 
 class Facts:
-    __slots__ = ("_cmdline", "_directory", "_fields", "_name", "_uids", "pid")
+    __slots__ = ("__weakref__", "_cmdline", "_directory", "_fields", "_name", "_uids", "pid")
 
     def __init__(self, pid: int, full: bool) -> None:
         self.pid = pid
@@ -57,11 +57,10 @@ class Facts:
         if full:
             try:
                 self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
-            except PermissionError as error:  # hidepid=1: so is each file in it
-                pass_over(error, "/proc/%d", pid)
-            except FileNotFoundError as error:
+            except (FileNotFoundError, PermissionError) as error:
                 raise_of_handler(error)
-                raise self._not_there() from None
+                if not self._is_hidden(error):  # else each file in it is, too
+                    raise no_such_process(pid) from None
 
     def _read(self, name: str, is_long: bool = False) -> bytes:
         try:
@@ -71,13 +70,16 @@ class Facts:
             return procfs.read(name, open_, is_long)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise_of_handler(error)
-            raise self._not_there() from None
+            if self._is_hidden(error):
+                raise os_error(EACCES, "/proc", self.pid, "the process is hidden") from None
+            raise no_such_process(self.pid) from None
 
-    def _not_there(self) -> OSError:
-        # hidepid=2 shows nothing of other users' processes.
-        if exitcodes.is_found(self.pid):
-            return os_error(EACCES, "/proc", self.pid, "the process is hidden")
-        return no_such_process(self.pid)
+    def _is_hidden(self, error: OSError) -> bool:
+        # hidepid=1 refuses it; hidepid=2 shows nothing of it.
+        if isinstance(error, PermissionError):
+            return True
+        # Look once more: the pid may have been given to another process since.
+        return exitcodes.is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid)
 
     def _stat(self) -> "list[bytes]":
         fields = self._fields
