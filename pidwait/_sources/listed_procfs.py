@@ -134,7 +134,8 @@ class Facts:
         device = int(self._stat()[_TTY]) & 0xFFFFFFFF  # it is shown as a signed number
         if device == 0:
             return None
-        major, minor = os.major(device), os.minor(device)
+        # Not by os.major(): PyPy's takes no such number for a large minor.
+        major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
         if major == _PTS_MAJOR:
             return "/dev/pts/%d" % minor
         try:

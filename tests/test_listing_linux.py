@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What process_iter() and ProcessInfo make of /proc."""
+
+import importlib
+import logging
+import os
+import pty
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from . import pidwait
+from .processes import MAIN_THREAD_ENDS, become_zombie, eventually, exiting, state
+
+listing = importlib.import_module(pidwait.__name__ + ".listing")
+listed = importlib.import_module(pidwait.__name__ + "._sources.listed_procfs")
+procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
+
+FROM_STAT = ["name", "ppid", "status", "create_time", "terminal", "cpu_times"]
+
+
+class Opened(list):
+    """Their names; ``info`` and ``pid`` are of the child."""
+
+
+@pytest.fixture
+def files(monkeypatch, sleeper):
+    """The files and folders of /proc that are opened: here those of a sleeping child."""
+    opened = Opened()
+    real = os.open
+
+    def noting(path, *args, **kwargs):
+        opened.append(os.path.basename(path))
+        return real(path, *args, **kwargs)
+
+    info = pidwait.ProcessInfo(sleeper.pid)
+    info.as_dict()  # the first one reads more
+    monkeypatch.setattr(os, "open", noting)
+    opened.info, opened.pid = info, str(info.pid)
+    return opened
+
+
+def test_one_file(files):
+    assert list(files.info.as_dict(FROM_STAT)) == FROM_STAT
+    assert files == ["stat"]
+
+
+def test_each_file_once(files):
+    files.info.as_dict()
+    assert sorted(files) == sorted([files.pid, "stat", "cmdline", "status"])
+
+
+def test_oneshot(files):
+    info = files.info
+    with info.oneshot():
+        for _ in range(2):
+            for name in listing._ATTRIBUTES[1:]:
+                getattr(info, name)()
+            info.as_dict()
+            with info.oneshot():
+                info.cmdline()
+        assert sorted(files) == sorted([files.pid, "stat", "cmdline", "status"])
+        del files[:]
+        from_another_thread = []
+        thread = threading.Thread(target=lambda: from_another_thread.append(info.ppid()))
+        thread.start()
+        thread.join()
+        assert from_another_thread == [os.getpid()] and files == ["stat"]
+        del files[:]
+    info.ppid()
+    assert files == ["stat"]
+    del files[:]
+
+
+def test_listing_reads_one_file_of_each(files):
+    found = [info.pid for info in pidwait.process_iter(FROM_STAT[1:])]
+    assert files.count("stat") >= len(found)
+    assert set(files) == {"stat"}
+
+
+def test_main_thread_that_has_ended(start):
+    child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
+    eventually(lambda: state(child.pid) == "Z")
+    info = pidwait.ProcessInfo(child.pid)
+    assert (info.status(), info.cmdline(), info.ppid()) == ("zombie", [], os.getpid())
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(info, 0)
+    child.stdin.close()
+    assert pidwait.wait(info, 60) == 9
+
+
+def test_zombie(start):
+    child = start(*exiting(7))
+    become_zombie(child.pid)
+    info = pidwait.ProcessInfo(child.pid)
+    assert info.is_running()
+    found = info.as_dict()
+    assert (found["status"], found["cmdline"], found["ppid"]) == ("zombie", [], os.getpid())
+    assert found["uids"] == os.getresuid()
+    assert pidwait.wait(info, 60) == 7
+    assert child.wait() == 7
+
+
+def test_threads_id(start):
+    child = start(
+        sys.executable,
+        "-c",
+        "import threading, sys\n"
+        "threading.Thread(target=sys.stdin.read).start()\nprint('on', flush=True)",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    child.stdout.readline()
+    threads = sorted(map(int, os.listdir("/proc/%d/task" % child.pid)))
+    assert threads[0] == child.pid and len(threads) == 2
+    with pytest.raises(ProcessLookupError):
+        pidwait.ProcessInfo(threads[1])
+
+
+def test_terminal():
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", "tty; exec sleep 60"])
+    try:
+        tty = os.read(fd, 100).decode().rstrip()
+        assert pidwait.ProcessInfo(pid).terminal() == tty
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "device, path",
+    [
+        (0, None),
+        (0x8800, "/dev/pts/0"),
+        (0x10088FF, "/dev/pts/4351"),
+        (-0x0FFF7701, "/dev/pts/983295"),
+        (0x501, "/dev/console" if os.path.exists("/sys/dev/char/5:1") else None),
+        (0xFFF00, None),  # there is no such device
+    ],
+)
+def test_devices(device, path, monkeypatch):
+    facts = listed.Facts(os.getpid(), False)
+    line = "1 (x) S 1 1 1 {} ".format(device).encode() + b"0 " * 46
+    monkeypatch.setattr(procfs, "read", lambda *args: line)
+    assert facts.terminal() == path
+
+
+def test_clock_that_is_set(monkeypatch, sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    first = info.create_time()
+    assert abs(first - time.time()) < 60
+    assert info.create_time() == first
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    assert abs(info.create_time() - first - 3600) < 1
+    assert info == pidwait.ProcessInfo(sleeper.pid)
+
+
+def test_family_without_end(monkeypatch, sleeper, caplog):
+    looks = []
+    monkeypatch.setattr(listing.Family, "look", lambda self: looks.append(0) or True)
+    with caplog.at_level(logging.INFO, pidwait.__name__):
+        assert pidwait.ProcessInfo(sleeper.pid).children() == []
+    assert len(looks) == 100
+    assert "still starts processes, after 100 looks" in caplog.text
+
+
+def test_children(start):
+    command = "sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
+    child = start("sh", "-c", command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    inner, innermost = sorted(int(child.stdout.readline()) for _ in range(2))
+    info = pidwait.ProcessInfo(child.pid)
+    assert [one.pid for one in info.children()] == [inner]
+    family = info.children(recursive=True)
+    assert [one.pid for one in family] == [inner, innermost]
+    assert pidwait.ProcessInfo(os.getpid()).children() == [info]
+    exited, alive = pidwait.wait_procs([info] + family, 0)
+    assert (exited, alive) == ([], [info] + family)
+    os.kill(innermost, 9)
+    exited, alive = pidwait.wait_procs([info] + family, 60)
+    assert (len(exited), alive) == (3, [])
