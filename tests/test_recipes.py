@@ -9,6 +9,7 @@ import importlib.util
 import multiprocessing
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ import types
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, gone_pid, sleeping, state
+from .processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
 from .recipes import IN_LOOPS, NEEDS, RECIPES
 
 IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
@@ -111,6 +112,35 @@ def test_waitpid(part, start, herd, capsys):
     assert printed(capsys) == exits(("job 3", 3), ("job 5", 5))
     assert [state(pid) for pid in pids] == [None, None] and jobs == {}
     assert others.wait() == (0 if part == BEFORE else 7)
+
+
+@of("Find processes, and wait for them")
+def test_finding(tmp_path):
+    names = run("Find processes, and wait for them")
+    program = tmp_path / "sleeps well"
+    program.symlink_to(shutil.which("sleep"))
+    popens = [subprocess.Popen([str(program), "60"]) for _ in range(2)]
+    eventually(lambda: all(pidwait.ProcessInfo(one.pid).name() == program.name for one in popens))
+    exited, alive = names["wait_for_all_named"](program.name, 0)
+    assert (exited, [one.pid for one in alive]) == ([], sorted(one.pid for one in popens))
+    for popen in popens:
+        popen.kill()
+    exited, alive = names["wait_for_all_named"](program.name, 60)
+    assert (len(exited), alive) == (2, [])
+    for popen in popens:
+        popen.wait()
+
+
+@of("Find processes, and wait for them")
+def test_family(start):
+    names = run("Find processes, and wait for them", 1)
+    shell = start("sh", "-c", "sleep 60 & echo $!; wait", stdout=subprocess.PIPE)
+    inner = int(shell.stdout.readline())
+    exited, alive = names["wait_for_family"](shell.pid, 0)
+    assert (exited, [one.pid for one in alive]) == ([], [shell.pid, inner])
+    os.kill(inner, signal.SIGTERM)
+    exited, alive = names["wait_for_family"](shell.pid, 60)
+    assert [code for info, code in exited if info.pid == shell.pid] == [0] and alive == []
 
 
 @of("Terminate, then kill")
