@@ -205,6 +205,26 @@ def test_pid_that_is_reused_at_each_line(namespaces):
     faults.run(reused, within=namespaces)
 
 
+def waited_for():
+    """Whoever has the pid by now: the wait is for the process that was listed."""
+    load()
+    twice = Twice()
+    (info,) = [one for one in pidwait.process_iter() if one.pid == twice.pid]
+    twice.pass_on()
+    assert not info.is_running()
+    assert info != pidwait.ProcessInfo(twice.pid)
+    assert pidwait.wait(info) is None
+    assert pidwait.wait_procs([info]) == ([(info, None)], [])
+    with pidwait.WaitSet([info]) as waiting:
+        assert waiting.wait() == [(info, None)]
+    assert pidwait.ProcessInfo(twice.pid).name() == "tail"
+    twice.end()
+
+
+def test_waiting_for_a_process_whose_pid_is_reused(namespaces):
+    faults.run(waited_for, within=namespaces)
+
+
 def with_a_child(make_child):
     """A process whose child make_child() makes; it exits, without waiting, once it is told to."""
     reader, writer = os.pipe()

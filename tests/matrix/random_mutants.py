@@ -39,6 +39,8 @@ NEAREST = {
     "ffi": "ffi posix_spawn",
     "fork": "waitset process",
     "highfds": "waitset",
+    "listed": "listing listing_linux",
+    "listing": "listing_linux recipes",
     "main": "cli",
     "outcome": "wait",
     "polled": "procfs wait process",
