@@ -82,11 +82,14 @@ class ProcessInfo:
     True
     """
 
-    pid: int
-    info: "dict[str, Any]"
+    if TYPE_CHECKING:
+        pid: int
+        info: "dict[str, Any]"
+        _held: "dict[int, ReferenceType[Facts]]"
+        _started: "int | None"
     # By the thread that has entered a oneshot(), whose with statement keeps them alive: they
     # go with it if a signal handler raises before __exit__() does anything.
-    _held: "dict[int, ReferenceType[Facts]]" = {}
+    _held = {}
 
     def __init__(self, pid: int) -> None:
         number = check_pid(pid)
