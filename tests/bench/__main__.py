@@ -13,6 +13,7 @@ from . import (
     imports,
     latency,
     leaks,
+    listing,
     many,
     plots,
     spawn,
@@ -30,6 +31,7 @@ BENCHES = {
     "many": many,
     "fileno": fileno,
     "aio": aio,
+    "listing": listing,
     "pytest": startup,
 }
 LIST = "\n".join(

@@ -153,13 +153,14 @@ def sequence(calls):
     return re.sub(r"(?<!\S)((?:\S+ )+?)\1+", repeated, " ".join(calls) + " ").strip()
 
 
-def traced(**env):
+def traced(module=__name__, **env):
+    """What strace sees of a module that is run, and marks its calls."""
     strace = shutil.which("strace")
     if strace is None:
         raise core.Unavailable("strace is not installed (Debian package: strace)")
     with tempfile.NamedTemporaryFile("r") as log:
         core.output(
-            [strace, "-o", log.name] + core.script(__name__),
+            [strace, "-o", log.name] + core.script(module),
             cwd=str(core.ROOT),
             env=dict(os.environ, **env),
         )
