@@ -84,7 +84,7 @@ class Facts:
     def _stat(self) -> "list[bytes]":
         fields = self._fields
         if fields is None:
-            self._name, fields = procfs.split_stat(self._read("stat"))
+            self._name, fields = procfs.split_stat(self._read("stat"), _STARTED + 1)
             if len(fields) <= _STARTED:
                 raise no_such_process(self.pid)
             self._fields = fields

@@ -36,11 +36,14 @@ class Stat:
         return self.state in (b"Z", b"X") and self.threads <= 1
 
 
-def split_stat(line: bytes) -> "tuple[bytes, list[bytes]]":
-    """The name, and the fields from the third on, which is the state."""
+def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
+    """The name, and the fields from the third on, which is the state.
+
+    With ``count`` so many of them, and what follows in one piece.
+    """
     # The name stands in parentheses; it can contain spaces and parentheses itself.
     head, _, tail = line.rpartition(b")")
-    return head.partition(b"(")[2], tail.split()
+    return head.partition(b"(")[2], tail.split(None, count)
 
 
 def read_stat(pid: int) -> "Stat | None":
