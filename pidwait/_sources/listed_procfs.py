@@ -155,9 +155,9 @@ class Facts:
 
     def uids(self) -> "tuple[int, int, int]":
         if self._uids is None:
-            lines = self._read("status").splitlines()
-            line = next(line for line in lines if line.startswith(b"Uid:"))
-            real, effective, saved = map(int, line.split()[1:4])
+            # The program's name, above it, has no newline: the kernel writes it as "\\n".
+            line = self._read("status").partition(b"\nUid:")[2].partition(b"\n")[0]
+            real, effective, saved = map(int, line.split()[:3])
             self._uids = real, effective, saved
         return self._uids
 
