@@ -145,7 +145,7 @@ def test_terminal():
     ],
 )
 def test_devices(device, path, monkeypatch):
-    facts = listed.Facts(os.getpid(), False)
+    facts = listed.read(os.getpid(), False)
     line = "1 (x) S 1 1 1 {} ".format(device).encode() + b"0 " * 46
     monkeypatch.setattr(procfs, "read", lambda *args: line)
     assert facts.terminal() == path

@@ -44,10 +44,20 @@ _boot = [0.0]
 
 
 class Facts:
-    __slots__ = ("__weakref__", "_cmdline", "_directory", "_fields", "_name", "_uids", "pid")
+    __slots__ = (
+        "__weakref__",
+        "_cmdline",
+        "_directory",
+        "_fields",
+        "_name",
+        "_uids",
+        "_users",
+        "pid",
+    )
 
-    def __init__(self, pid: int, full: bool) -> None:
+    def __init__(self, pid: int, full: bool, users: "dict[int, str]") -> None:
         self.pid = pid
+        self._users = users  # those that have been looked up
         self._fields: "list[bytes] | None" = None
         self._cmdline: "list[str] | None" = None
         self._uids: "tuple[int, int, int] | None" = None
@@ -162,7 +172,10 @@ class Facts:
         return self._uids
 
     def username(self) -> str:
-        return user_name(self.uids()[0])
+        uid = self.uids()[0]
+        if uid not in self._users:
+            self._users[uid] = user_name(uid)
+        return self._users[uid]
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
@@ -175,7 +188,8 @@ def user_name(uid: int) -> str:
 
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
+    except KeyError as error:
+        raise_of_handler(error)
         return str(uid)
 
 
@@ -193,14 +207,15 @@ def now() -> int:
 
 def read(pid: int, full: bool) -> Facts:
     _check()
-    return Facts(pid, full)
+    return Facts(pid, full, {})
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
     _check()
+    users: "dict[int, str]" = {}
     for pid in procfs.numbers():
         try:
-            facts = Facts(pid, full)
+            facts = Facts(pid, full, users)
         except ProcessLookupError as error:
             raise_of_handler(error)
             continue
