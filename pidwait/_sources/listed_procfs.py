@@ -114,7 +114,8 @@ class Facts:
                 raise_of_handler(error)
                 return name
             longer = os.path.basename(words[0]) if words else ""
-            if longer.startswith(name):
+            # As bytes: the cut may be in the middle of a character.
+            if os.fsencode(longer).startswith(self._name):
                 return longer
         return name
 
