@@ -50,7 +50,7 @@ NOT_ON_WINDOWS = (
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
     "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family "
     "run_as_gnu run_signals run_tree aio_watcher aio aio_cancel aio_completed aio_fds "
-    "aio_forks aio_interrupted aio_loops aio_owners aio_spawn listing_linux"
+    "aio_forks aio_interrupted aio_loops aio_owners aio_spawn listing_linux listing_peers"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]

@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "process that vanishes before its folder is opened",
         PROCFS,
-        "            facts = Facts(pid, full, users)\n        except ProcessLookupError as error:\n",
-        "            facts = Facts(pid, full, users)\n        except ArithmeticError as error:\n",
+        "facts = Facts(pid, full, users)\n        except ProcessLookupError as error:\n",
+        "facts = Facts(pid, full, users)\n        except ArithmeticError as error:\n",
         VANISHES,
     ),
     Mutant(
@@ -102,5 +102,12 @@ MUTANTS = [
         "        return facts.started()\n    except PermissionError as error:\n",
         "        return facts.started()\n    except ArithmeticError as error:\n",
         TEST + "hidden_processes_of_another_user[hidepid=1]",
+    ),
+    Mutant(
+        "pause between looks at two clocks",
+        PROCFS,
+        "found = max(_look_at_clocks() for _ in range(3))",
+        "found = _look_at_clocks()",
+        "tests/test_listing_peers.py::test_create_time_on_a_busy_machine[pauses2]",
     ),
 ]
