@@ -3,12 +3,12 @@
 
 from functools import lru_cache
 
-from ._errors import pass_over
-from ._ffi import calls
+from ._errors import no_such_process, pass_over, raise_of_handler
+from ._ffi import calls, win32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 
 class Owned(map):  # type: ignore[type-arg]
@@ -43,3 +43,27 @@ def opened(call: str, *arguments: object) -> Owned:
     # Looked up now: when the interpreter shuts down, it may not be found any more.
     close = calls.get("CloseHandle")
     return next(map(Owned, (close,), zip(map(calls.get(call), *zip(arguments)))))
+
+
+def received(cell: bytearray) -> Owned:
+    """The owner of the HANDLE that a call will write into ``cell``; of none while that is 0."""
+    # As in opened(), no bytecode runs between the call and the owner's knowing the number.
+    from_bytes: "Any" = int.from_bytes
+    numbers = filter(None, map(from_bytes, (cell,), ("little",)))
+    return Owned({}.get, (0,), map(calls.get("CloseHandle"), numbers))
+
+
+def open_process(rights: int, pid: int) -> Owned:
+    try:
+        return opened("OpenProcess", rights, False, pid)
+    except OSError as error:
+        raise_of_handler(error)
+        if win32.error_number(error) == win32.ERROR_INVALID_PARAMETER:
+            raise no_such_process(pid) from None
+        fail(error, "OpenProcess", pid)
+
+
+def fail(error: OSError, call: str, pid: int) -> "NoReturn":
+    """Raise the error of a call, with the call's name and the pid."""
+    text = "%s (%s, pid %d)" % (error.strerror, call, pid)
+    raise OSError(error.errno, text, None, win32.error_number(error)) from None

@@ -52,7 +52,7 @@ def test_synchronize_alone_waits_without_a_code(start_told):
     child = start_told(7)
     restrict(child)
     with pytest.raises(PermissionError):
-        win32._open_with(table.PROCESS_QUERY_LIMITED_INFORMATION, child.pid)
+        handles.open_process(table.PROCESS_QUERY_LIMITED_INFORMATION, child.pid)
     for pid in (child.pid + 1, child.pid + 2):
         assert not pidwait.pid_exists(pid)
     with pidwait.Process(child.pid) as process:

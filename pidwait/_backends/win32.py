@@ -17,14 +17,12 @@ from io import UnsupportedOperation
 from .._deadline import NOW, Deadline
 from .._errors import no_such_process, pass_over
 from .._ffi import calls, win32
-from .._handle import Owned, opened
+from .._handle import Owned, fail, open_process, opened
 from .._outcome import RUNNING
 from .._sources import toolhelp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from .._outcome import Outcome
     from .contract import Checks, Identity
 
@@ -89,7 +87,7 @@ class Win32Handle:
 
     def identify(self) -> "Identity | None":
         try:
-            return "start", self.pid, calls.get("GetProcessTimes")(self.handle)
+            return "start", self.pid, calls.get("GetProcessTimes")(self.handle)[0]
         except OSError as error:
             pass_over(error, "GetProcessTimes, pid %d", self.pid)
             return None
@@ -105,7 +103,7 @@ class Win32Handle:
             try:
                 calls.get("GenerateConsoleCtrlEvent")(sig, self.pid)
             except OSError as error:
-                _fail(error, "GenerateConsoleCtrlEvent", self.pid)
+                fail(error, "GenerateConsoleCtrlEvent", self.pid)
         elif sig == signal.SIGTERM:
             self._terminate()
         elif sig != 0:
@@ -116,14 +114,14 @@ class Win32Handle:
         try:
             owned = opened("OpenProcess", win32.PROCESS_TERMINATE, False, self.pid)
         except OSError as error:
-            _fail(error, "OpenProcess", self.pid)
+            fail(error, "OpenProcess", self.pid)
         try:
             calls.get("TerminateProcess")(owned.number, 1)
         except OSError as error:
             # Access is also denied once it has exited: see TerminateProcess.
             if self.has_exited():
                 raise no_such_process(self.pid) from None
-            _fail(error, "TerminateProcess", self.pid)
+            fail(error, "TerminateProcess", self.pid)
         finally:
             owned.close()
 
@@ -137,22 +135,13 @@ def milliseconds(seconds: "float | None") -> int:
 
 def _open(pid: int) -> Owned:
     try:
-        owned = _open_with(win32.SYNCHRONIZE | win32.PROCESS_QUERY_LIMITED_INFORMATION, pid)
+        owned = open_process(win32.SYNCHRONIZE | win32.PROCESS_QUERY_LIMITED_INFORMATION, pid)
     except PermissionError:
-        owned = _open_with(win32.SYNCHRONIZE, pid)
+        owned = open_process(win32.SYNCHRONIZE, pid)
     if not _has_pid(owned.number, pid):
         owned.close()
         raise no_such_process(pid)
     return owned
-
-
-def _open_with(rights: int, pid: int) -> Owned:
-    try:
-        return opened("OpenProcess", rights, False, pid)
-    except OSError as error:
-        if win32.error_number(error) == win32.ERROR_INVALID_PARAMETER:
-            raise no_such_process(pid) from None
-        _fail(error, "OpenProcess", pid)
 
 
 def _has_pid(handle: int, pid: int) -> bool:
@@ -166,11 +155,6 @@ def _has_pid(handle: int, pid: int) -> bool:
     except OSError as error:
         pass_over(error, "CreateToolhelp32Snapshot, pid %d", pid)
     return pid % 4 == 0
-
-
-def _fail(error: OSError, call: str, pid: int) -> "NoReturn":
-    text = "%s (%s, pid %d)" % (error.strerror, call, pid)
-    raise OSError(error.errno, text, None, win32.error_number(error)) from None
 
 
 def check() -> None:

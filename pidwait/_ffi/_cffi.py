@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-_LIBRARY = "kernel32" if os.name == "nt" else None
+_LIBRARY = "kernel32" if os.name == "nt" else None  # the system's
 _POINTER = "(__stdcall *)" if os.name == "nt" else "(*)"
 
 
@@ -27,10 +27,15 @@ class Adapter:
         self._int = self._ffi.typeof("int *")
         self._text = self._ffi.typeof("char[]")
         self._texts = self._ffi.typeof("char *[]")
-        self._library: "Any" = _cffi_backend.load_library(_LIBRARY, 0)
+        self._libraries: "dict[str | None, Any]" = {None: _cffi_backend.load_library(_LIBRARY, 0)}
 
     def _type(self, prototype: "tuple[str, ...]") -> "Any":
         return self._ffi.typeof("%s%s(%s)" % (prototype[0], _POINTER, ", ".join(prototype[1:])))
+
+    def _library(self, name: "str | None") -> "Any":
+        if name not in self._libraries:
+            self._libraries[name] = _cffi_backend.load_library(name, 0)
+        return self._libraries[name]
 
     def _last_error(self) -> OSError:
         if os.name == "nt":
@@ -40,14 +45,18 @@ class Adapter:
         return OSError(code, os.strerror(code))
 
     def function(
-        self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
+        self,
+        name: str,
+        prototype: "tuple[str, ...]",
+        failure: "int | None" = -1,
+        library: "str | None" = None,
     ) -> "Callable[..., int]":
         """A function of the system's library; it raises OSError instead of returning ``failure``.
 
-        With None as ``failure`` it returns every result.
+        With None as ``failure`` it returns every result. ``library`` names another library.
         """
         try:
-            function: "Any" = self._library.load_function(self._type(prototype), name)
+            function: "Any" = self._library(library).load_function(self._type(prototype), name)
         except AttributeError:
             raise ImportError("the system's library has no %s" % name) from None
         if failure is None:

@@ -28,8 +28,8 @@ _Cell = ctypes.c_int * 1
 if sys.platform == "win32":
     _FunctionType = ctypes.WINFUNCTYPE
 
-    def _load() -> "Any":
-        return ctypes.WinDLL("kernel32", use_last_error=True)
+    def _load(name: "str | None") -> "Any":
+        return ctypes.WinDLL(name or "kernel32", use_last_error=True)
 
     def _last_error() -> OSError:
         return ctypes.WinError(ctypes.get_last_error())
@@ -37,8 +37,8 @@ if sys.platform == "win32":
 else:
     _FunctionType = ctypes.CFUNCTYPE
 
-    def _load() -> "Any":
-        return ctypes.CDLL(None, use_errno=True)
+    def _load(name: "str | None") -> "Any":
+        return ctypes.CDLL(name, use_errno=True)
 
     def _last_error() -> OSError:
         code = ctypes.get_errno()
@@ -50,17 +50,26 @@ class Adapter:
     null = None
 
     def __init__(self) -> None:
-        self._library = _load()
+        self._libraries: "dict[str | None, Any]" = {None: _load(None)}
+
+    def _library(self, name: "str | None") -> "Any":
+        if name not in self._libraries:
+            self._libraries[name] = _load(name)
+        return self._libraries[name]
 
     def function(
-        self, name: str, prototype: "tuple[str, ...]", failure: "int | None" = -1
+        self,
+        name: str,
+        prototype: "tuple[str, ...]",
+        failure: "int | None" = -1,
+        library: "str | None" = None,
     ) -> "Callable[..., int]":
         """A function of the system's library; it raises OSError instead of returning ``failure``.
 
-        With None as ``failure`` it returns every result.
+        With None as ``failure`` it returns every result. ``library`` names another library.
         """
         try:
-            function: "Any" = self._library[name]
+            function: "Any" = self._library(library)[name]
         except AttributeError:
             raise ImportError("the system's library has no %s" % name) from None
 

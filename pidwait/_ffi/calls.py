@@ -138,6 +138,12 @@ def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
     return console.WaitForMultipleObjects(binding, name)
 
 
+def _from_advapi32(binding: "Any", name: str) -> "Any":
+    from . import advapi32
+
+    return advapi32.CALLS[name](binding, name)
+
+
 # name: (module that may have the interpreter's own function, function that makes one from an
 # adapter); either can be None. _signal is signal without its enums: it is always loaded, so
 # that no file has to be opened for it when no file descriptor is left.
@@ -159,9 +165,10 @@ _CALLS: "dict[str, tuple[str | None, Any]]" = {
 _WHOLE = {"kqueue": "KQ_NOTE_EXIT", "kevent": "KQ_NOTE_EXIT"}
 
 if sys.platform == "win32":
-    from . import kernel32
+    from . import kernel32, win32
 
     _CALLS.update(kernel32.CALLS)
+    _CALLS.update(dict.fromkeys(win32.LIBRARIES, (None, _from_advapi32)))
     _CALLS["WaitForMultipleObjects"] = ("_winapi", _wait_for_multiple_objects)
 else:
     from . import libc_spawn

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 def bind(binding: "Any", name: str) -> "Callable[..., int]":
     failure, result, *arguments = win32.PROTOTYPES[name]
-    function: "Callable[..., int]" = binding.function(name, (result, *arguments), failure)
+    library = win32.LIBRARIES.get(name)
+    function: "Callable[..., int]" = binding.function(name, (result, *arguments), failure, library)
     return function
 
 
@@ -27,16 +28,28 @@ def _get_exit_code(binding: "Any", name: str) -> "Callable[[int], int]":
     return get_exit_code
 
 
-def _get_creation_time(binding: "Any", name: str) -> "Callable[[int], int]":
-    """GetProcessTimes(handle) -> the process's creation time, in units of 100 ns."""
+def _get_times(binding: "Any", name: str) -> "Callable[[int], list[int]]":
+    """GetProcessTimes(handle) -> created, exited, kernel, user, in units of 100 ns."""
     function = bind(binding, name)
 
-    def get_creation_time(handle: int) -> int:
+    def get_times(handle: int) -> "list[int]":
         times = [bytearray(8) for _ in range(4)]
         function(handle, *map(binding.pointer, times))
-        return int.from_bytes(times[0], "little")
+        return [int.from_bytes(time, "little") for time in times]
 
-    return get_creation_time
+    return get_times
+
+
+def _read_memory(binding: "Any", name: str) -> "Callable[[int, int, int], bytearray]":
+    """ReadProcessMemory(handle, address, size) -> the bytes."""
+    function = bind(binding, name)
+
+    def read_memory(handle: int, address: int, size: int) -> bytearray:
+        memory = bytearray(size)
+        function(handle, address, binding.pointer(memory), size, binding.null)
+        return memory
+
+    return read_memory
 
 
 def _with_entry(binding: "Any", name: str) -> "Callable[[int, bytearray], int]":
@@ -92,7 +105,8 @@ CALLS: "dict[str, tuple[str | None, Any]]" = {
     "RegisterWaitForSingleObject": (None, _register_wait),
     "UnregisterWaitEx": (None, bind),
     "GetProcessId": ("_winapi", bind),
-    "GetProcessTimes": ("_winapi", _get_creation_time),
+    "GetProcessTimes": ("_winapi", _get_times),
+    "ReadProcessMemory": (None, _read_memory),
     "GenerateConsoleCtrlEvent": ("_winapi", bind),
     "CreateToolhelp32Snapshot": ("_winapi", bind),
     "Process32FirstW": ("_winapi", _with_entry),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: prototypes of kernel32, layouts, constants.
+"""Windows: prototypes of kernel32 and others, layouts, constants.
 
 The types are C's own: a DWORD is an unsigned int, a BOOL an int, a HANDLE as wide as a
 pointer. Without a prototype, ctypes would truncate a HANDLE to an int.
@@ -68,6 +68,53 @@ PROTOTYPES = {
     # BOOL Process32FirstW(HANDLE hSnapshot, LPPROCESSENTRY32W lppe); Process32NextW is alike
     "Process32FirstW": (0, "int", "uintptr_t", "void *"),
     "Process32NextW": (0, "int", "uintptr_t", "void *"),
+    # BOOL ReadProcessMemory(HANDLE hProcess, LPCVOID lpBaseAddress, LPVOID lpBuffer,
+    #                        SIZE_T nSize, SIZE_T *lpNumberOfBytesRead);
+    "ReadProcessMemory": (0, "int", "uintptr_t", "uintptr_t", "void *", "uintptr_t", "void *"),
+    # NTSTATUS NtQueryInformationProcess(HANDLE ProcessHandle,
+    #                                    PROCESSINFOCLASS ProcessInformationClass,
+    #                                    PVOID ProcessInformation,
+    #                                    ULONG ProcessInformationLength, PULONG ReturnLength);
+    "NtQueryInformationProcess": (
+        None,
+        "unsigned int",
+        "uintptr_t",
+        "int",
+        "void *",
+        "unsigned int",
+        "void *",
+    ),
+    # ULONG RtlNtStatusToDosError(NTSTATUS Status);
+    "RtlNtStatusToDosError": (None, "unsigned int", "unsigned int"),
+    # BOOL OpenProcessToken(HANDLE ProcessHandle, DWORD DesiredAccess, PHANDLE TokenHandle);
+    "OpenProcessToken": (0, "int", "uintptr_t", "unsigned int", "void *"),
+    # BOOL GetTokenInformation(HANDLE TokenHandle, TOKEN_INFORMATION_CLASS TokenInformationClass,
+    #                          LPVOID TokenInformation, DWORD TokenInformationLength,
+    #                          PDWORD ReturnLength);
+    "GetTokenInformation": (0, "int", "uintptr_t", "int", "void *", "unsigned int", "void *"),
+    # BOOL LookupAccountSidW(LPCWSTR lpSystemName, PSID Sid, LPWSTR Name, LPDWORD cchName,
+    #                        LPWSTR ReferencedDomainName, LPDWORD cchReferencedDomainName,
+    #                        PSID_NAME_USE peUse);
+    "LookupAccountSidW": (
+        0,
+        "int",
+        "void *",
+        "void *",
+        "void *",
+        "void *",
+        "void *",
+        "void *",
+        "void *",
+    ),
+}
+
+# Where a function is that kernel32 lacks.
+LIBRARIES = {
+    "NtQueryInformationProcess": "ntdll",
+    "RtlNtStatusToDosError": "ntdll",
+    "OpenProcessToken": "advapi32",
+    "GetTokenInformation": "advapi32",
+    "LookupAccountSidW": "advapi32",
 }
 
 # BOOL WINAPI HandlerRoutine(DWORD dwCtrlType);
@@ -78,6 +125,8 @@ WAITORTIMERCALLBACK = ("void", "uintptr_t", "unsigned char")
 # access rights of a process
 SYNCHRONIZE = 0x00100000
 PROCESS_TERMINATE = 0x0001
+PROCESS_VM_READ = 0x0010
+PROCESS_QUERY_INFORMATION = 0x0400
 PROCESS_QUERY_LIMITED_INFORMATION = 0x1000
 
 # results of the WaitFor functions
@@ -92,6 +141,7 @@ WT_EXECUTEONLYONCE = 0x8
 ERROR_ACCESS_DENIED = 5
 ERROR_NO_MORE_FILES = 18
 ERROR_INVALID_PARAMETER = 87
+ERROR_NOT_FOUND = 1168
 
 CTRL_C_EVENT = 0
 
@@ -105,6 +155,27 @@ PROCESSENTRY_SIZE = 568 if WORD == 8 else 556
 PROCESSENTRY_PID = 8
 PROCESSENTRY_THREADS = 28 if WORD == 8 else 20  # the parent's pid follows it
 PROCESSENTRY_NAME = 44 if WORD == 8 else 36
+
+# Classes of NtQueryInformationProcess. The first fills a PROCESS_BASIC_INFORMATION, whose second
+# word is the address of the PEB. The other, from Windows 8.1 on, fills a UNICODE_STRING and puts
+# the text right behind it.
+PROCESS_BASIC_INFORMATION = 0
+PROCESS_BASIC_INFORMATION_SIZE = 6 * WORD
+PROCESS_COMMAND_LINE_INFORMATION = 60
+# typedef struct { USHORT Length, MaximumLength; PWSTR Buffer; } UNICODE_STRING;  lengths in bytes
+UNICODE_STRING_SIZE = 2 * WORD
+UNICODE_STRING_MAX = 0xFFFE
+# In the PEB, the address of its RTL_USER_PROCESS_PARAMETERS; there, the UNICODE_STRING CommandLine.
+PEB_PARAMETERS = 0x20 if WORD == 8 else 0x10
+PARAMETERS_COMMAND_LINE = 0x70 if WORD == 8 else 0x40
+
+TOKEN_QUERY = 0x0008  # access right of a token
+# Class of GetTokenInformation: it fills a TOKEN_USER, which is two words, and puts the SID right
+# behind it. A SID has 68 bytes at most: a revision, the number of its subauthorities, 6 bytes of
+# an authority, and the subauthorities.
+TOKEN_USER = 1
+TOKEN_USER_SIZE = 2 * WORD
+SID_MAX = 68
 
 
 def error_number(error: OSError) -> "int | None":
