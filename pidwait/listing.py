@@ -56,12 +56,17 @@ _sources: "list[Source]" = []
 def _source() -> "Source":
     if not _sources:
         if os.name == "nt":
-            from ._sources import listed_win32 as source
+            from ._sources import listed_win32
+
+            _sources.append(listed_win32)
         elif _ffi.PLATFORM in ("linux", "android"):
-            from ._sources import listed_procfs as source
+            from ._sources import listed_procfs
+
+            _sources.append(listed_procfs)
         else:
-            from ._sources import listed_ps as source
-        _sources.append(source)
+            from ._sources import listed_ps
+
+            _sources.append(listed_ps)
     return _sources[0]
 
 

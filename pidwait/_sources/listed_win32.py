@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Windows, listed: a snapshot of all processes, and a HANDLE for what it lacks.
+
+While the HANDLE is open, the pid is not given to another process. So all facts are of one
+process, with ``full`` or without.
+"""
+
+import time
+from errno import EACCES, ENOSYS
+from operator import attrgetter
+
+from .._errors import no_such_process, os_error, pass_over, raise_of_handler
+from .._ffi import calls, win32
+from .._handle import Owned, fail, open_process, received
+from . import toolhelp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
+
+CHEAP = frozenset(
+    ("pid", "started", "name", "ppid", "cmdline", "status", "create_time", "username", "uids")
+    + ("terminal", "cpu_times", "pgid", "sid")
+)
+_SECOND = 10**7  # of a FILETIME, which counts 100 ns
+_EPOCH = 11644473600 * _SECOND  # from 1601 on
+# The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
+# calls GetSystemTimePreciseAsFileTime.
+_TICK = _SECOND // 60
+_RIGHTS = win32.SYNCHRONIZE | win32.PROCESS_QUERY_LIMITED_INFORMATION
+_BLANKS = " \t"
+
+
+class Facts:
+    __slots__ = ("_cmdline", "_entry", "_owned", "_times", "_user", "pid")
+
+    def __init__(self, pid: int, entry: "toolhelp.Entry | None" = None) -> None:
+        self.pid = pid
+        self._entry = entry
+        self._times: "list[int] | None" = None
+        self._cmdline: "list[str] | None" = None
+        self._user: "str | None" = None
+        self._owned: "Owned | None" = None
+        try:
+            self._owned = open_process(_RIGHTS, pid)
+        except PermissionError as error:  # the snapshot tells of it all the same
+            pass_over(error, "OpenProcess, pid %d", pid)
+
+    def is_opened(self) -> bool:
+        return self._owned is not None
+
+    def _handle(self) -> int:
+        if self._owned is None:
+            raise os_error(EACCES, "OpenProcess", self.pid)
+        return self._owned.number
+
+    def _ask(self, call: str, *arguments: object) -> "Any":
+        try:
+            return calls.get(call)(*arguments)
+        except OSError as error:
+            raise_of_handler(error)
+            if self._has_exited():
+                raise no_such_process(self.pid) from None
+            fail(error, call, self.pid)
+
+    def _has_exited(self) -> bool:
+        # Not WaitForMultipleObjects, which Ctrl-C interrupts.
+        wait = calls.get("WaitForMultipleObjectsEx")
+        return bool(wait((self._handle(),), False, 0) == win32.WAIT_OBJECT_0)
+
+    def _shown(self) -> toolhelp.Entry:
+        if self._entry is None:
+            self._entry = toolhelp.find(self.pid)
+            if self._entry is None:
+                raise no_such_process(self.pid)
+        return self._entry
+
+    def _clock(self) -> "list[int]":
+        if self._times is None:
+            self._times = self._ask("GetProcessTimes", self._handle())
+        return self._times
+
+    def started(self) -> int:
+        return self._clock()[0]
+
+    def name(self) -> str:
+        return self._shown().name
+
+    def ppid(self) -> int:
+        return self._shown().parent
+
+    def status(self) -> str:
+        exited = self._has_exited() if self.is_opened() else not self._shown().threads
+        return "zombie" if exited else "running"
+
+    def create_time(self) -> float:
+        return (self.started() - _EPOCH) / _SECOND
+
+    def cpu_times(self) -> "tuple[float, float, float, float]":
+        _, _, kernel, user = self._clock()
+        return user / _SECOND, kernel / _SECOND, 0.0, 0.0
+
+    def cmdline(self) -> "list[str]":
+        if self._cmdline is None:
+            try:
+                line = self._command_line()
+            except OSError as error:
+                raise_of_handler(error)
+                if not self._has_exited():
+                    raise
+                line = ""
+            self._cmdline = split(line)
+        return self._cmdline
+
+    def _command_line(self) -> str:
+        size = win32.UNICODE_STRING_SIZE + win32.UNICODE_STRING_MAX
+        arguments = self._handle(), win32.PROCESS_COMMAND_LINE_INFORMATION, size
+        try:
+            memory = self._ask("NtQueryInformationProcess", *arguments)
+        except OSError as error:
+            raise_of_handler(error)
+            number = win32.error_number(error)
+            if number == win32.ERROR_NOT_FOUND:  # a process of the kernel's
+                return ""
+            if number == win32.ERROR_INVALID_PARAMETER:  # before Windows 8.1, and Wine 8
+                return self._remembered_line()
+            raise
+        return _text(memory[win32.UNICODE_STRING_SIZE :][: _length(memory)])
+
+    def _remembered_line(self) -> str:
+        """The command line in the memory of the process."""
+        owned = open_process(win32.PROCESS_QUERY_INFORMATION | win32.PROCESS_VM_READ, self.pid)
+        try:
+            basic = self._ask(
+                "NtQueryInformationProcess",
+                owned.number,
+                win32.PROCESS_BASIC_INFORMATION,
+                win32.PROCESS_BASIC_INFORMATION_SIZE,
+            )
+            peb = _word(basic)
+            if not peb:  # of a 64-bit process, and we have 32 bits
+                self._not_told("command line")
+
+            def read(address: int, size: int) -> bytearray:
+                found: bytearray = self._ask("ReadProcessMemory", owned.number, address, size)
+                return found
+
+            # _word() takes the second one.
+            parameters = _word(read(peb + win32.PEB_PARAMETERS - win32.WORD, 2 * win32.WORD))
+            string = read(parameters + win32.PARAMETERS_COMMAND_LINE, win32.UNICODE_STRING_SIZE)
+            length = _length(string)
+            return _text(read(_word(string), length)) if length else ""
+        finally:
+            owned.close()
+
+    def username(self) -> str:
+        if self._user is None:
+            cell = bytearray(win32.WORD)
+            token = received(cell)
+            try:
+                self._ask("OpenProcessToken", self._handle(), win32.TOKEN_QUERY, cell)
+                sid = self._ask("GetTokenInformation", int.from_bytes(cell, "little"))
+            finally:
+                token.close()
+            self._user = user_name(sid)
+        return self._user
+
+    def _not_told(self, what: str) -> "NoReturn":
+        raise OSError(ENOSYS, "Windows does not tell the %s (pid %d)" % (what, self.pid))
+
+    def uids(self) -> "tuple[int, int, int]":
+        self._not_told("uids")
+
+    def terminal(self) -> "str | None":
+        self._not_told("terminal")
+
+    def pgid(self) -> int:
+        self._not_told("process group")
+
+    def sid(self) -> int:
+        self._not_told("session")
+
+    def close(self) -> None:
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            owned.close()
+
+
+def _length(string: bytearray) -> int:
+    return int.from_bytes(string[:2], "little")
+
+
+def _word(memory: bytearray) -> int:
+    """The second word."""
+    return int.from_bytes(memory[win32.WORD :][: win32.WORD], "little")
+
+
+def _text(memory: bytearray) -> str:
+    return memory.decode("utf-16-le", "surrogatepass")
+
+
+def user_name(sid: bytearray) -> str:
+    try:
+        return "%s\\%s" % calls.get("LookupAccountSidW")(sid)
+    except OSError as error:  # it has been deleted, or its domain can't be asked
+        pass_over(error, "LookupAccountSidW")
+    numbers = [int.from_bytes(sid[at : at + 4], "little") for at in range(8, len(sid), 4)]
+    return "-".join(map(str, ["S", sid[0], int.from_bytes(sid[2:8], "big")] + numbers))
+
+
+def split(line: str) -> "list[str]":
+    """The words of a command line, as CommandLineToArgvW in its documentation returns them."""
+    if not line:
+        return []
+    # In the name of the program a backslash is nothing special.
+    if line[0] == '"':
+        program, _, rest = line[1:].partition('"')
+    else:
+        end = (line + " ").replace("\t", " ").index(" ")
+        program, rest = line[:end], line[end:]
+    words = [program]
+    word: "list[str] | None" = None
+    slashes = 0  # right before
+    quotes = 0  # 1 within quotes; 2 right after them, and a third one there stands for itself
+    for char in rest:
+        if char != '"':
+            quotes %= 2
+            if char in _BLANKS and not quotes:
+                if word is not None:
+                    words.append("".join(word))
+                word, slashes = None, 0
+                continue
+        if word is None:
+            word = []
+        if char == '"':
+            # Two backslashes stand for one. If one is left over, the quote stands for itself.
+            is_plain = slashes % 2 == 1
+            del word[len(word) - (slashes + 1) // 2 :]
+            if not is_plain:
+                quotes += 1
+                is_plain = quotes == 3
+                quotes %= 3
+            if is_plain:
+                word.append(char)
+        else:
+            word.append(char)
+        slashes = slashes + 1 if char == "\\" else 0
+    if word is not None:
+        words.append("".join(word))
+    return words
+
+
+def _time() -> int:
+    return int(time.time() * _SECOND) + _EPOCH
+
+
+def now() -> int:
+    # A process that is started from now on must not seem to be older.
+    return _time() - _TICK
+
+
+def read(pid: int, full: bool) -> Facts:
+    return Facts(pid)
+
+
+def read_all(full: bool) -> "Iterator[Facts]":
+    entries = sorted(toolhelp.entries(), key=attrgetter("pid"))
+    latest = _time() + _TICK
+    for entry in entries:
+        if entry.pid == 0:  # System Idle Process: nobody can wait for it
+            continue
+        try:
+            facts = Facts(entry.pid, entry)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            continue
+        # It may have exited since the snapshot, and its pid been given to another process.
+        if facts.is_opened() and facts.started() > latest:
+            facts.close()
+        else:
+            yield facts
