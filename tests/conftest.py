@@ -55,7 +55,13 @@ NOT_ON_WINDOWS = (
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
     if WINDOWS
-    else ["test_windows.py", "test_win32_set.py", "test_win32_pool_set.py", "test_aio_windows.py"]
+    else [
+        "test_windows.py",
+        "test_win32_set.py",
+        "test_win32_pool_set.py",
+        "test_aio_windows.py",
+        "test_listing_windows.py",
+    ]
 )
 
 # This system's event backend, the call it needs, and the module in which Python may have it.
@@ -160,7 +166,7 @@ def open_fds():
 
 
 def open_handles():
-    """The open handles of processes and events; Python's locks are handles, too.
+    """The open handles of processes, tokens and events; Python's locks are handles, too.
 
     Every number is tried, as Wine's GetProcessHandleCount says 0.
     """
@@ -169,7 +175,7 @@ def open_handles():
         handle += 4
         if kernel32.GetHandleInformation(ctypes.c_void_p(handle), ctypes.byref(ctypes.c_uint())):
             last = handle
-            if kind_of(handle) in ("Process", "Event"):
+            if kind_of(handle) in ("Process", "Token", "Event"):
                 found.append(handle)
     return found
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import become_gone, gone_pid
+from .processes import WINDOWS, become_gone, gone_pid
 
 ALL = ("pid name ppid cmdline status create_time username uids terminal cpu_times").split()
 
@@ -89,13 +89,14 @@ def test_gone_pid():
 def end(popen):
     popen.stdin.close()
     assert popen.wait() == 0
+    if WINDOWS:
+        popen._handle.Close()  # which keeps the pid
 
 
 def test_process_that_is_gone(sleeper):
     info = pidwait.ProcessInfo(sleeper.pid)
     assert info.is_running()
     end(sleeper)
-    del sleeper
     become_gone(info.pid)
     assert not info.is_running()
     for name in ALL[1:]:
