@@ -109,6 +109,7 @@ def status(text, number):
         ("", []),
         (status("0xC0000225", 1168), []),  # STATUS_NOT_FOUND: a process of the kernel's
     ],
+    ids=["short", "strange", "long", "empty", "none"],
 )
 def test_command_line_that_the_system_tells(told, monkeypatch, line, words):
     child = told()
@@ -309,19 +310,27 @@ def test_process_that_exits_after_the_snapshot_while_a_handle_is_open(binding, t
 
 def test_pid_that_was_given_to_another_process_after_the_snapshot(told, monkeypatch):
     """Neither Windows nor Wine uses a pid again so soon: the test puts the new one in."""
-    old = told()
-    entry = toolhelp.find(old.pid)
+    entry = toolhelp.find(os.getpid())
+    entry.pid, entry.parent, entry.name = 2**32 - 4, 4, "other.exe"
     entries = toolhelp.entries()
-    entry.pid = 2**32 - 4  # the last
-    monkeypatch.setattr(toolhelp, "entries", lambda: entries + [entry])
-    listing = pidwait.process_iter()
-    found = [next(listing).pid]
+    with monkeypatch.context() as patch:
+        patch.setattr(toolhelp, "entries", lambda: [*entries, entry])
+        listing = pidwait.process_iter(["ppid", "name"])
+        found = [next(listing)]
     began = time.time()
     eventually(lambda: time.time() > began + 0.1)
     new = told()
     entry.pid = new.pid
-    found += [info.pid for info in listing]
-    assert old.pid in found and new.pid not in found
+    found += listing
+    assert found[-1].info == {"ppid": os.getpid(), "name": toolhelp.find(new.pid).name}
+    assert os.getpid() in [info.pid for info in found]
+
+
+def test_clock_that_is_set_back(told, monkeypatch):
+    child = told()
+    monkeypatch.setattr(time, "time", lambda: 1.0)
+    (info,) = [info for info in pidwait.process_iter(["ppid"]) if info.pid == child.pid]
+    assert info.info["ppid"] == os.getpid()
 
 
 def test_exited_process_with_an_open_handle(start):
@@ -369,6 +378,7 @@ def test_entry_without_threads(told, monkeypatch):
     assert info.info["status"] == "zombie"
 
 
+@pytest.mark.timeout(300)
 def test_thousand_listings_leave_no_handle(binding, start):
     done, alive = start(*exiting(3)), start(*sleeping(60))
     done.wait()

@@ -47,8 +47,12 @@ class Facts:
         except PermissionError as error:  # the snapshot tells of it all the same
             pass_over(error, "OpenProcess, pid %d", pid)
 
-    def is_opened(self) -> bool:
-        return self._owned is not None
+    def check_entry(self, latest: int) -> None:
+        """Forget an entry that may be of another process; ``latest`` is when it was read."""
+        # That process may have exited since, and its pid been given to this one. If the clock was
+        # set back instead, a new snapshot tells the same.
+        if self._owned is not None and self.started() > latest:
+            self._entry = None
 
     def _handle(self) -> int:
         if self._owned is None:
@@ -91,7 +95,7 @@ class Facts:
         return self._shown().parent
 
     def status(self) -> str:
-        exited = self._has_exited() if self.is_opened() else not self._shown().threads
+        exited = not self._shown().threads if self._owned is None else self._has_exited()
         return "zombie" if exited else "running"
 
     def create_time(self) -> float:
@@ -272,11 +276,8 @@ def read_all(full: bool) -> "Iterator[Facts]":
             continue
         try:
             facts = Facts(entry.pid, entry)
+            facts.check_entry(latest)
         except ProcessLookupError as error:
             raise_of_handler(error)
             continue
-        # It may have exited since the snapshot, and its pid been given to another process.
-        if facts.is_opened() and facts.started() > latest:
-            facts.close()
-        else:
-            yield facts
+        yield facts
