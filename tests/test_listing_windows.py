@@ -165,6 +165,10 @@ def test_user_that_is_denied(told, monkeypatch):
     with pytest.raises(PermissionError, match="OpenProcessToken, pid %d" % child.pid):
         info.username()
     assert len(closed) == 1 and closed[0]
+    child.stdin.close()
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        info.username()
 
 
 def test_times(binding, told):
@@ -399,15 +403,19 @@ def test_thousand_listings_leave_no_handle(binding, start):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, PermissionError, ProcessLookupError])
-def test_signal_handlers_that_raise_leave_no_handle(told, error, monkeypatch):
+def test_signal_handlers_that_raise_leave_no_handle(told, start, error, monkeypatch):
     """At each line; but not in the bindings: for two lines, only they know a HANDLE."""
     child = told()
     info = pidwait.ProcessInfo(child.pid)
     entry = toolhelp.find(child.pid)
     monkeypatch.setattr(toolhelp, "entries", lambda: [entry])
+    exited = start(*exiting(0))
+    exited.wait()
+    done = pidwait.ProcessInfo(exited.pid)
 
     def look():
         info.as_dict()
+        assert done.cmdline() == []
         assert len(list(pidwait.process_iter([]))) == 1
 
     def interrupt(number):
