@@ -83,7 +83,7 @@ class ProcessInfo:
 
     >>> import os
     >>> me = ProcessInfo(os.getpid())
-    >>> me.ppid() == os.getppid()
+    >>> me.is_running()
     True
     """
 
