@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Find processes, and look at them: what is needed to choose those to wait for."""
 
-import os
 from _thread import get_ident
-from collections import namedtuple
-from errno import ENOSYS
 from weakref import ref
 
-from . import _ffi
-from ._errors import log, no_such_process, public, raise_of_handler
+from . import _facts
+from ._errors import no_such_process, public, raise_of_handler
+from ._family import Family
 from ._targets import check_pid
 from .process import pid_exists
 
@@ -16,58 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
-    from typing import Any, NamedTuple  # novm
+    from typing import Any
     from weakref import ReferenceType
 
-    from ._sources.contract import Facts, Source
-
-    class Uids(NamedTuple):  # novm
-        real: int
-        effective: int
-        saved: int
-
-    class CpuTimes(NamedTuple):  # novm
-        user: float
-        system: float
-        children_user: float
-        children_system: float
-
-else:
-    Uids = namedtuple("Uids", "real effective saved")
-    CpuTimes = namedtuple("CpuTimes", "user system children_user children_system")
-
-_ATTRIBUTES = (
-    "pid",
-    "name",
-    "ppid",
-    "cmdline",
-    "status",
-    "create_time",
-    "username",
-    "uids",
-    "terminal",
-    "cpu_times",
-)
-_TYPES = {"uids": Uids._make, "cpu_times": CpuTimes._make}
-_MOST_LOOKS = 100  # at a family that never stops starting processes
-_sources: "list[Source]" = []
-
-
-def _source() -> "Source":
-    if not _sources:
-        if os.name == "nt":
-            from ._sources import listed_win32
-
-            _sources.append(listed_win32)
-        elif _ffi.PLATFORM in ("linux", "android"):
-            from ._sources import listed_procfs
-
-            _sources.append(listed_procfs)
-        else:
-            from ._sources import listed_ps
-
-            _sources.append(listed_ps)
-    return _sources[0]
+    from ._facts import CpuTimes, Uids
+    from ._sources.contract import Facts
 
 
 @public
@@ -100,7 +51,7 @@ class ProcessInfo:
         number = check_pid(pid)
         if not pid_exists(number):
             raise no_such_process(number)
-        facts = _source().read(number, False)
+        facts = _facts.source().read(number, False)
         try:
             self._fill(facts)
         finally:
@@ -109,12 +60,12 @@ class ProcessInfo:
     def _fill(self, facts: "Facts") -> None:
         self.pid = facts.pid
         self.info = {}
-        self._started = _started(facts)
+        self._started = _facts.started(facts)
 
     def _read(self, full: bool) -> "Facts":
-        facts = _source().read(self.pid, full)
+        facts = _facts.source().read(self.pid, full)
         try:
-            started = _started(facts)
+            started = _facts.started(facts)
             if None not in (started, self._started) and started != self._started:
                 raise no_such_process(self.pid)
         except BaseException:
@@ -129,10 +80,10 @@ class ProcessInfo:
     def _ask(self, name: str) -> "Any":
         facts = self._facts_held()
         if facts is not None:
-            return _fact(facts, name)
-        facts = self._read(name not in _source().CHEAP)
+            return _facts.fact(facts, name)
+        facts = self._read(name not in _facts.source().CHEAP)
         try:
-            return _fact(facts, name)
+            return _facts.fact(facts, name)
         finally:
             facts.close()
 
@@ -163,7 +114,7 @@ class ProcessInfo:
         """The name of its real user; the number of one without a name."""
         return self._ask("username")  # type: ignore[no-any-return]
 
-    def uids(self) -> Uids:
+    def uids(self) -> "Uids":
         """The numbers of its users: (real, effective, saved)."""
         return self._ask("uids")  # type: ignore[no-any-return]
 
@@ -171,7 +122,7 @@ class ProcessInfo:
         """The path of its controlling terminal; None if it has none."""
         return self._ask("terminal")  # type: ignore[no-any-return]
 
-    def cpu_times(self) -> CpuTimes:
+    def cpu_times(self) -> "CpuTimes":
         """Seconds of processor time: (user, system, children_user, children_system).
 
         The last two are of the children that it has waited for.
@@ -200,13 +151,13 @@ class ProcessInfo:
 
         ``ad_value`` stands for what we may not see, and for what the system does not tell.
         """
-        names = _checked(attrs)
+        names = _facts.checked(attrs)
         facts = self._facts_held()
         if facts is not None:
-            return _gather(facts, names, ad_value)
-        facts = self._read(not _source().CHEAP.issuperset(names))
+            return _facts.gather(facts, names, ad_value)
+        facts = self._read(not _facts.source().CHEAP.issuperset(names))
         try:
-            return _gather(facts, names, ad_value)
+            return _facts.gather(facts, names, ad_value)
         finally:
             facts.close()
 
@@ -218,13 +169,7 @@ class ProcessInfo:
         """
         if not self.is_running():
             raise no_such_process(self.pid)
-        family = Family(self, recursive)
-        for _ in range(_MOST_LOOKS):
-            if not family.look():
-                break
-        else:
-            log("pid %d still starts processes, after %d looks", self.pid, _MOST_LOOKS)
-        return family.found
+        return Family(self, recursive, _parents, _facts.source().now).find()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcessInfo):
@@ -277,53 +222,6 @@ class Oneshot:
             facts.close()
 
 
-class Family:
-    """The descendants of a process, found by several looks at all processes."""
-
-    def __init__(self, top: ProcessInfo, recursive: bool) -> None:
-        self.found: "list[ProcessInfo]" = []
-        self._members = {top}
-        self._top = top
-        self._recursive = recursive
-
-    def look(self) -> bool:
-        """Add those that are not yet in it; return whether there were any."""
-        began = _source().now()
-        by_pid: "dict[int, ProcessInfo]" = {}
-        children: "dict[int, list[ProcessInfo]]" = {}
-        for info, facts in _each(False):
-            try:
-                children.setdefault(facts.ppid(), []).append(info)
-                by_pid[info.pid] = info
-            except (ProcessLookupError, PermissionError) as error:
-                raise_of_handler(error)
-        before = len(self.found)
-        # In the order of their pids a child may come before its parent, so look from the top.
-        left = [self._top, *(self.found if self._recursive else ())]
-        for parent in left:
-            if by_pid.get(parent.pid) != parent:
-                continue  # it is gone, and another process may have its pid
-            for child in children.get(parent.pid, ()):
-                if child not in self._members and _is_child(child, parent, began):
-                    self._members.add(child)
-                    self.found.append(child)
-                    if self._recursive:
-                        left.append(child)
-        return len(self.found) > before
-
-
-def _is_child(child: ProcessInfo, parent: ProcessInfo, began: int) -> bool:
-    """Whether it is the child of this very process, and not of one with the same pid.
-
-    Both have been looked at since ``began``, the parent perhaps before the child.
-    """
-    if child._started is None or parent._started is None or child._started < parent._started:
-        return False
-    # The parent may have exited after we looked at it, and its pid been given to another
-    # process, which has started the child. Then the child is younger than our look.
-    return child._started < began or parent.is_running()
-
-
 def process_iter(
     attrs: "Iterable[str] | None" = None, ad_value: object = None
 ) -> "Iterator[ProcessInfo]":
@@ -339,15 +237,15 @@ def process_iter(
     >>> os.getpid() in names
     True
     """
-    return _iterate(None if attrs is None else _checked(attrs), ad_value)
+    return _iterate(None if attrs is None else _facts.checked(attrs), ad_value)
 
 
 def _iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
-    full = not _source().CHEAP.issuperset(names or ())
+    full = not _facts.source().CHEAP.issuperset(names or ())
     for info, facts in _each(full):
         if names is not None:
             try:
-                info.info = _gather(facts, names, ad_value)
+                info.info = _facts.gather(facts, names, ad_value)
             except ProcessLookupError as error:
                 raise_of_handler(error)
                 continue
@@ -355,7 +253,7 @@ def _iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessIn
 
 
 def _each(full: bool) -> "Iterator[tuple[ProcessInfo, Facts]]":
-    for facts in _source().read_all(full):
+    for facts in _facts.source().read_all(full):
         try:
             info = ProcessInfo.__new__(ProcessInfo)
             try:
@@ -368,39 +266,12 @@ def _each(full: bool) -> "Iterator[tuple[ProcessInfo, Facts]]":
             facts.close()
 
 
-def _started(facts: "Facts") -> "int | None":
-    try:
-        return facts.started()
-    except PermissionError as error:
-        raise_of_handler(error)
-        return None
-
-
-def _checked(attrs: "Iterable[str] | None") -> "list[str]":
-    if isinstance(attrs, str):
-        raise TypeError("attrs must be a list of names, not str")
-    names = list(attrs or ())
-    for name in names:
-        if name not in _ATTRIBUTES:
-            raise ValueError("attrs has %r; there is %s" % (name, ", ".join(_ATTRIBUTES)))
-    return names or list(_ATTRIBUTES)
-
-
-def _gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[str, Any]":
-    found: "dict[str, Any]" = {}
-    for name in names:
+def _parents() -> "Iterator[tuple[ProcessInfo, int]]":
+    """Each process, and the pid of its parent."""
+    for info, facts in _each(False):
         try:
-            found[name] = _fact(facts, name)
-        except OSError as error:
+            parent = facts.ppid()
+        except (ProcessLookupError, PermissionError) as error:
             raise_of_handler(error)
-            if error.errno != ENOSYS and not isinstance(error, PermissionError):
-                raise
-            found[name] = ad_value
-    return found
-
-
-def _fact(facts: "Facts", name: str) -> "Any":
-    if name == "pid":
-        return facts.pid
-    value = getattr(facts, name)()
-    return _TYPES[name](value) if name in _TYPES else value
+            continue
+        yield info, parent

@@ -15,7 +15,8 @@ import pytest
 from . import pidwait
 from .processes import MAIN_THREAD_ENDS, become_zombie, eventually, exiting, state
 
-listing = importlib.import_module(pidwait.__name__ + ".listing")
+_facts = importlib.import_module(pidwait.__name__ + "._facts")
+_family = importlib.import_module(pidwait.__name__ + "._family")
 listed = importlib.import_module(pidwait.__name__ + "._sources.listed_procfs")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
@@ -57,7 +58,7 @@ def test_oneshot(files):
     info = files.info
     with info.oneshot():
         for _ in range(2):
-            for name in listing._ATTRIBUTES[1:]:
+            for name in _facts.ATTRIBUTES[1:]:
                 getattr(info, name)()
             info.as_dict()
             with info.oneshot():
@@ -164,7 +165,7 @@ def test_clock_that_is_set(monkeypatch, sleeper):
 
 def test_family_without_end(monkeypatch, sleeper, caplog):
     looks = []
-    monkeypatch.setattr(listing.Family, "look", lambda self: looks.append(0) or True)
+    monkeypatch.setattr(_family.Family, "look", lambda self: looks.append(0) or True)
     with caplog.at_level(logging.INFO, pidwait.__name__):
         assert pidwait.ProcessInfo(sleeper.pid).children() == []
     assert len(looks) == 100

@@ -18,9 +18,9 @@ from . import system
 
 pytest.importorskip("ctypes")
 
-listing = importlib.import_module(pidwait.__name__ + ".listing")
+_facts = importlib.import_module(pidwait.__name__ + "._facts")
 
-FILES = "listing.py", "listed_procfs.py"
+FILES = "listing.py", "_facts.py", "_family.py", "listed_procfs.py"
 CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
 US, THEM = 65432, 65433
 
@@ -43,7 +43,7 @@ def next_tick():
 
 def load():
     """List once, and see that there are names of users, so that nothing is imported later."""
-    assert listing.ProcessInfo(os.getpid()).as_dict()["pid"] == os.getpid()
+    assert pidwait.ProcessInfo(os.getpid()).as_dict()["pid"] == os.getpid()
 
 
 def list_all():
@@ -78,7 +78,7 @@ def vanishing():
             child.end(0)
             child.reap()
         if found is not None:
-            assert sorted(found) == sorted(listing._ATTRIBUTES)
+            assert sorted(found) == sorted(_facts.ATTRIBUTES)
             assert found["ppid"] == os.getpid() and found["uids"] == os.getresuid()
         return step
 
@@ -95,7 +95,7 @@ def vanishing():
     def in_a_oneshot(info):
         try:
             with info.oneshot():
-                return {name: value(info, name) for name in listing._ATTRIBUTES}
+                return {name: value(info, name) for name in _facts.ATTRIBUTES}
         except ProcessLookupError:
             return None
 
@@ -445,12 +445,12 @@ def hidden(how):
     faults.system.become(US)
     for pid in (strangers[0].pid, strangers[1].pid):
         info = pidwait.ProcessInfo(pid)
-        for name in listing._ATTRIBUTES[1:]:
+        for name in _facts.ATTRIBUTES[1:]:
             raises(PermissionError, getattr(info, name))
         with info.oneshot():
             raises(PermissionError, info.cmdline)
         assert info.as_dict(ad_value="hidden") == dict(
-            dict.fromkeys(listing._ATTRIBUTES, "hidden"), pid=pid
+            dict.fromkeys(_facts.ATTRIBUTES, "hidden"), pid=pid
         )
         assert info.is_running() and info.children() == []
         assert info != pidwait.ProcessInfo(pid)  # nobody can tell

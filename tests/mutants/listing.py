@@ -4,6 +4,7 @@
 from .mutant import Mutant
 
 FILE = "listing.py"
+FAMILY = "_family.py"
 PROCFS = "_sources/listed_procfs.py"
 TEST = "tests/faults/test_listing.py::test_"
 REUSED = TEST + "pid_that_is_reused_at_each_line"
@@ -48,38 +49,38 @@ MUTANTS = [
     Mutant(
         "process that vanishes while it is listed",
         FILE,
-        "                info.info = _gather(facts, names, ad_value)\n"
+        "                info.info = _facts.gather(facts, names, ad_value)\n"
         "            except ProcessLookupError as error:\n",
-        "                info.info = _gather(facts, names, ad_value)\n"
+        "                info.info = _facts.gather(facts, names, ad_value)\n"
         "            except ArithmeticError as error:\n",
         VANISHES,
     ),
     Mutant(
         "child of the process that got the parent's pid",
-        FILE,
+        FAMILY,
         "child._started < began or parent.is_running()",
         "True",
         TEST + "child_of_another_process_with_the_pid_of_the_parent",
     ),
     Mutant(
         "parent of which only the pid is left",
-        FILE,
+        FAMILY,
         "            if by_pid.get(parent.pid) != parent:\n",
         "            if False:\n",
         TEST + "child_of_another_process_with_the_pid_of_the_parent",
     ),
     Mutant(
         "child that is older than its parent",
-        FILE,
+        FAMILY,
         " or child._started < parent._started:\n",
         ":\n",
         TEST + "orphan_whose_parent_has_the_pid_of_a_member_now",
     ),
     Mutant(
         "children that are started meanwhile",
-        FILE,
-        "            if not family.look():\n                break\n",
-        "            family.look()\n            break\n",
+        FAMILY,
+        "            if not self.look():\n                break\n",
+        "            self.look()\n            break\n",
         TEST + "children_that_are_started_meanwhile",
     ),
     Mutant(
@@ -98,7 +99,7 @@ MUTANTS = [
     ),
     Mutant(
         "start of a hidden process",
-        FILE,
+        "_facts.py",
         "        return facts.started()\n    except PermissionError as error:\n",
         "        return facts.started()\n    except ArithmeticError as error:\n",
         TEST + "hidden_processes_of_another_user[hidepid=1]",
