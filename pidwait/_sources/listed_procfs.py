@@ -9,7 +9,7 @@ from functools import partial
 from .. import _checks
 from .._errors import no_such_process, os_error, pass_over, raise_of_handler
 from .._fd import close, opened
-from . import exitcodes, procfs
+from . import exitcodes, procfs, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,23 +175,13 @@ class Facts:
     def username(self) -> str:
         uid = self.uids()[0]
         if uid not in self._users:
-            self._users[uid] = user_name(uid)
+            self._users[uid] = users.name(uid)
         return self._users[uid]
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
         if directory is not None:
             close(directory)
-
-
-def user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError as error:
-        raise_of_handler(error)
-        return str(uid)
 
 
 def _boot_time() -> float:

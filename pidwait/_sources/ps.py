@@ -6,18 +6,25 @@ The structures of their kernels differ from version to version; what ps prints d
 
 import os
 from _thread import get_ident
-from errno import ENOSYS
+from errno import EDEADLK, ENOSYS, ETIMEDOUT
 from time import monotonic, time
 
-from .._errors import log, pass_over
+from .. import _ffi
+from .._errors import log, pass_over, raise_of_handler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
-# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD.
-ARGUMENTS = ("-o", "stat=", "-o", "xstat=", "-o", "lstart=", "-p")
-_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0"}
+# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD. None
+# is an alias, as "stat" is: DragonFly's ps, and the older ones of OpenBSD, give an alias the
+# headline of what it stands for, even if an empty one is asked for.
+ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", "lstart=", "-p")
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0"}
 _TIME_LIMIT = 1.0  # seconds; ps takes milliseconds
-# Threads that are waiting for a ps now, each with its process: see read_stat().
+# Threads that are waiting for a ps now, each with its process: see run().
 _asking: "set[tuple[int, int]]" = set()
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
@@ -32,7 +39,7 @@ class Stat:
         self.exited = words[0].startswith("Z")
         self.status = int(words[1], 16)
         # NetBSD and OpenBSD print "-" for a zombie.
-        self.started = _seconds(words[2:])
+        self.started = seconds(words[2:])
         self.since = None if self.started is None else self.started - time() + monotonic()
 
     def is_other(self, other: "Stat") -> bool:
@@ -46,7 +53,7 @@ class Stat:
         return abs(self.started - other.started) > 1 and abs(self.since - other.since) > 2
 
 
-def _seconds(words: "list[str]") -> "int | None":
+def seconds(words: "list[str]") -> "int | None":
     """The seconds from the epoch to a date in the format of ctime(3)."""
     if len(words) != 5 or words[1] not in _MONTHS:
         return None
@@ -62,39 +69,83 @@ def _seconds(words: "list[str]") -> "int | None":
 
 def read_stat(pid: int) -> "Stat | None":
     """What ps tells; None if it can't be run, or tells nothing."""
-    thread = os.getpid(), get_ident()
-    if thread in _asking:
-        # subprocess has been patched, and now waits for that ps by polling: it would run
-        # another ps for that, and so on.
-        return None
-    _asking.add(thread)
     try:
-        line = _run(pid)
+        line = _first_line(pid)
         return Stat(line) if line.strip() else None
     except (ValueError, LookupError) as error:
         log("%s of pid %d: %s", PS, pid, error)
         return None
+
+
+def _first_line(pid: int) -> str:
+    """The first line that ps prints; an empty one if ps can't be run."""
+    try:
+        text = run((*ARGUMENTS, str(pid)), _TIME_LIMIT).printed
+    except OSError as error:  # no file descriptor left, a sandbox
+        pass_over(error, "%s", PS)
+        return ""
+    return text.decode("ascii", "replace").partition("\n")[0]
+
+
+class Run:
+    """A ps that has ended: its pid, its exit code, and what it printed."""
+
+    __slots__ = ("errors", "pid", "printed", "returncode")
+
+    def __init__(self, pid: int, returncode: int, printed: bytes, errors: bytes) -> None:
+        self.pid = pid
+        self.returncode = returncode
+        self.printed = printed
+        self.errors = errors
+
+
+def run(arguments: "Iterable[str]", time_limit: float) -> Run:
+    """Run ps; OSError if that can't be done, or takes longer than the limit."""
+    thread = os.getpid(), get_ident()
+    if thread in _asking:
+        # subprocess has been patched, and now waits for that ps by polling: it would run
+        # another ps for that, and so on.
+        raise OSError(EDEADLK, "%s is being run by this thread" % PS)
+    _asking.add(thread)
+    try:
+        return _run((PS, *arguments), time_limit)
     finally:
         _asking.discard(thread)
 
 
-def _run(pid: int) -> str:
-    """The first line that ps prints; an empty one if ps can't be run."""
+def _run(command: "tuple[str, ...]", time_limit: float) -> Run:
     import subprocess
 
     try:
-        done = subprocess.run(
-            (PS, *ARGUMENTS, str(pid)),
+        with subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-            timeout=_TIME_LIMIT,
-        )
-    except (OSError, subprocess.SubprocessError) as error:  # no file descriptor left, a sandbox
-        pass_over(error, "%s", PS)
-        return ""
-    return done.stdout.decode("ascii", "replace").partition("\n")[0]
+            stderr=subprocess.PIPE,
+            env=_environment(),
+        ) as process:
+            try:
+                printed, errors = process.communicate(timeout=time_limit)
+            except BaseException:
+                process.kill()
+                raise
+    except subprocess.TimeoutExpired as error:
+        raise_of_handler(error)
+        raise OSError(ETIMEDOUT, "%s took longer than %g seconds" % (PS, time_limit)) from None
+    except subprocess.SubprocessError as error:
+        raise_of_handler(error)
+        raise OSError(ENOSYS, "%s: %s" % (PS, error)) from error
+    return Run(process.pid, process.returncode, printed, errors)
+
+
+def _environment() -> "dict[str, str]":
+    if _ffi.PLATFORM != "darwin":
+        return ENVIRONMENT
+    # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
+    # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
+    environment = dict(ENVIRONMENT, LC_CTYPE="UTF-8")
+    del environment["LC_ALL"]
+    return environment
 
 
 def check() -> None:

@@ -48,11 +48,11 @@ def test_error_of_a_signal_handler_in_ps(on, keeper, alarm):
     on("freebsd12")
     pid = keeper.start(*sleeping(60))
 
-    def run(*args, **kwargs):
+    def popen(*args, **kwargs):
         alarm(0.001)
         time.sleep(30)
 
-    on.patch.setattr(subprocess, "run", run)
+    on.patch.setattr(subprocess, "Popen", popen)
     with pytest.raises(TimeoutError, match="on purpose"):
         ps.read_stat(pid)
 

@@ -134,7 +134,7 @@ def test_ps_that_prints_something_else(on, sleeper, caplog):
         "S ? Sat Nov 21 03:11:52 2026",
         "S 0 Sat Nov 21 03:11 2026",
     ):
-        on.patch.setattr(ps, "_run", lambda pid, line=line: line)
+        on.patch.setattr(ps, "_first_line", lambda pid, line=line: line)
         assert ps.read_stat(sleeper.pid) is None
         assert "of pid %d: " % sleeper.pid in caplog.text
         caplog.clear()
@@ -145,15 +145,15 @@ def test_ps_of_a_patched_subprocess(on, keeper):
     on("openbsd")
     on.patch.setenv("PIDWAIT_BACKEND", "polling")
     pid = keeper.start(*sleeping(60))
-    asked, real = [], subprocess.run
+    asked, real = [], subprocess.Popen
 
-    def run(*args, **kwargs):
+    def popen(*args, **kwargs):
         asked.append(args)
         with pytest.raises(pidwait.TimeoutExpired):
             pidwait.wait(pid, 0)
         return real(*args, **kwargs)
 
-    on.patch.setattr(subprocess, "run", run)
+    on.patch.setattr(subprocess, "Popen", popen)
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(pid, 0)
     assert len(asked) == 1
