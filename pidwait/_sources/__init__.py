@@ -5,6 +5,7 @@
     procfs      Linux: /proc
     ps          macOS and the BSDs: ps(1)
     toolhelp    Windows: a snapshot of all processes
+    users       names of users
 
 Each looks when it is asked, and remembers nothing. How often to ask is up to the caller.
 """

@@ -26,9 +26,10 @@ CHEAP = frozenset(
 )
 _TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
-# Names have up to 24 bytes, and ps shows a byte as up to 4 characters.
-_WIDTH = 100
-_HEADLINE = b"N" * _WIDTH
+# Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the
+# right of the next column, and so tells whether the name has ended.
+_WIDTH, _PID_WIDTH = 100, 10
+_HEADLINES = "N" * _WIDTH, "P" * _PID_WIDTH
 _STATUS = {
     "R": "running",
     "O": "running",  # NetBSD: on a processor
@@ -74,10 +75,10 @@ class _System:
         self.row = re.compile(b" +" + b" +".join(columns) + rb"(?: +(.*))?\n")
 
     def arguments(self) -> "list[str]":
-        keywords = ["pid", "ppid", "pgid", "uid", "ruid", "svuid"]
+        keywords = ["ppid", "pgid", "uid", "ruid", "svuid"]
         keywords += [self.session] if self.session else []
         keywords += ["tty", "state", *self.times, "lstart", "command"]
-        found = ["-ww", "-o", "ucomm=" + _HEADLINE.decode()]
+        found = ["-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
         for keyword in keywords:
             found += ["-o", keyword + "="]
         return found
@@ -261,7 +262,7 @@ def _list(*which: str) -> "list[Facts]":
     headline, _, rows = done.printed.partition(b"\n")
     # A ps that finds no process exits with 1, but prints the headline. One that has been killed
     # may have printed a part of the processes.
-    if done.returncode < 0 or not headline.startswith(_HEADLINE):
+    if done.returncode < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
         text = done.errors.decode("utf-8", "replace").partition("\n")[0]
         raise _failed(ENOSYS, text or "%s exited with %d" % (ps.PS, done.returncode))
     found = _parse(system, rows)
@@ -283,8 +284,9 @@ def _parse(system: _System, rows: bytes) -> "list[Facts]":
         # FreeBSD's ps prints with libxo, which fills up a column by what a terminal shows: of
         # control characters nothing.
         for extra in range(1 + sum(byte < 32 or byte > 126 for byte in name)):
-            row = system.row.match(rows, at + _WIDTH + extra)
-            if row is not None:
+            start = at + _WIDTH + extra
+            row = system.row.match(rows, start)
+            if row is not None and row.end(1) == start + 1 + _PID_WIDTH:
                 break
         else:
             row = None

@@ -53,8 +53,9 @@ def test_error_of_a_signal_handler_in_ps(on, keeper, alarm):
         time.sleep(30)
 
     on.patch.setattr(subprocess, "Popen", popen)
-    with pytest.raises(TimeoutError, match="on purpose"):
-        ps.read_stat(pid)
+    for function in (lambda: ps.read_stat(pid), lambda: pidwait.ProcessInfo(pid)):
+        with pytest.raises(TimeoutError, match="^on purpose"):
+            function()
 
 
 def test_error_of_a_signal_handler_in_add(on, sleeper, alarm):

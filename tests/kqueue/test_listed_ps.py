@@ -13,7 +13,17 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import PYTHON, become_gone, become_zombie, eventually, exiting, gone_pid, sleeping
+from ..processes import (
+    MAIN_THREAD_ENDS,
+    PYTHON,
+    become_gone,
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    sleeping,
+    state,
+)
 from .systems import SYSTEMS
 
 ps = importlib.import_module(pidwait.__name__ + "._sources.ps")
@@ -22,10 +32,6 @@ listed_procfs = importlib.import_module(pidwait.__name__ + "._sources.listed_pro
 # One of each kind: the versions' ps are the same.
 PLATFORMS = ["darwin", "dragonfly", "freebsd12", "netbsd11", "openbsd"]
 every = pytest.mark.parametrize("platform", PLATFORMS)
-
-
-def platform_of(name):
-    return SYSTEMS[name].platform
 
 
 def facts_of(pid):
@@ -88,19 +94,19 @@ def test_terminal(on, start, platform):
 
 
 # The name, and what DragonFly's ps makes of it.
-NAMES = [
-    (b"a b", b"a b"),
-    (b" a  b", b" a  b"),
-    (b"(a) b)", b"(a) b)"),
-    (b"1 2 3 4 5 6 7", b"1 2 3 4 5 6 7"),
-    (b"a\nb", b"a^Jb"),
-    (b"a\n\n1 1 1", b"a^J^J1 1 1"),
-    (b"a\\nb", b"a\\nb"),
-    (b"\xff\xfe", b"M^?M-~"),
-    ("\N{LATIN SMALL LETTER E WITH ACUTE}".encode(), b"M-CM-)"),
-    (b"\x01\x7f\x81", b"^A^?M^A"),
-    (b"-ksh", b"-ksh"),
-]
+NAMES = {
+    "space": (b"a b", b"a b"),
+    "spaces": (b" a  b", b" a  b"),
+    "parentheses": (b"(a) b)", b"(a) b)"),
+    "numbers": (b"1 2 3 4 5 6 7", b"1 2 3 4 5 6 7"),
+    "newline": (b"a\nb", b"a^Jb"),
+    "newlines": (b"a\n\n1 1 1", b"a^J^J1 1 1"),
+    "backslash": (b"a\\nb", b"a\\nb"),
+    "not UTF-8": (b"\xff\xfe", b"M^?M-~"),
+    "UTF-8": ("\N{LATIN SMALL LETTER E WITH ACUTE}".encode(), b"M-CM-)"),
+    "control characters": (b"\x01\x7f\x81", b"^A^?M^A"),
+    "login shell": (b"-ksh", b"-ksh"),
+}
 
 
 def start_named(start, folder, name, *args):
@@ -108,14 +114,15 @@ def start_named(start, folder, name, *args):
     path = os.path.join(os.fsencode(str(folder)), name)
     os.symlink(b"/bin/sh", path)
     child = start(path, "-c", "read line", *args, stdin=subprocess.PIPE)
-    eventually(lambda: listed_procfs.Facts(child.pid, False).name() != "python")
+    eventually(lambda: path in listed_procfs.Facts(child.pid, False)._read("cmdline"))
     return child, path
 
 
 @every
-@pytest.mark.parametrize("name, escaped", NAMES)
-def test_name(on, start, tmp_path, platform, name, escaped):
+@pytest.mark.parametrize("what", sorted(NAMES))
+def test_name(on, start, tmp_path, platform, what):
     on(platform)
+    name, escaped = NAMES[what]
     child, path = start_named(start, tmp_path, name)
     shown = escaped if platform == "dragonfly" else name
     for one in (facts_of(child.pid), listed_ps.read(child.pid, False)):
@@ -124,7 +131,7 @@ def test_name(on, start, tmp_path, platform, name, escaped):
     command = b" ".join(map(os.fsencode, facts_of(child.pid).cmdline()))
     if platform != "darwin":  # which escapes it beyond recognition
         assert command.split() == path.split() + [b"-c", b"read", b"line"]
-    elif name == NAMES[-3][0]:
+    elif what == "UTF-8":
         assert path + b" -c" in command
     pids = [info.pid for info in pidwait.process_iter()]
     assert pids == sorted(set(pids)) and min(pids) > 0
@@ -188,8 +195,6 @@ def test_zombie(on, start, platform):
 
 @every
 def test_main_thread_that_has_ended(on, start, platform):
-    from ..processes import MAIN_THREAD_ENDS, state
-
     on(platform)
     child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     eventually(lambda: state(child.pid) == "Z")
@@ -268,7 +273,7 @@ def test_ps_that_fails(on, sleeper, tmp_path, how):
     on("freebsd12")
     script, message = BAD[how]
     path = tmp_path / "ps"
-    path.write_text("#!/bin/sh\nexec 3>&-\n" + script.format("N" * 100) + "\n")
+    path.write_text("#!/bin/sh\nexec 3>&-\n" + script.format("N" * 100 + " " + "P" * 10) + "\n")
     path.chmod(0o755)
     on.patch.setattr(ps, "PS", str(path))
     on.patch.setattr(ps, "ENVIRONMENT", {"PATH": os.defpath})
@@ -297,11 +302,11 @@ def test_ps_that_is_not_there(on, sleeper):
     "strange",
     [
         b"strange\n",
-        b"\n",
-        b"x\n\n" * 40,
-        b"a" * 100 + b" 1 1 1 1 1 1 1 - S 0:00.01 0:00.01 Sat Nov 21 03:1 2026 sh\n",
-        b"a" * 100 + b" 1 1 1 1 1 1 1 - S 0:00.01 0:00.01\n",
+        b"x\n" * 60,
+        b"a" * 100 + b"          1 1 1 1 1 1 1 - S 0:00.01 0:00.01 Sat Nov 21 03:1 2026 sh\n",
+        b"a" * 100 + b"          1 1 1 1 1 1 1 - S 0:00.01 0:00.01\n",
     ],
+    ids="word words date end".split(),
 )
 def test_strange_line(on, sleeper, caplog, strange):
     """It is logged, and left out."""
@@ -324,7 +329,7 @@ def test_strange_line(on, sleeper, caplog, strange):
 def one_row(platform, text):
     """What is made of the line of a process."""
     (found,) = listed_ps._parse(
-        listed_ps._System(**listed_ps._SYSTEMS[platform]), b"sh".ljust(101) + text + b"\n"
+        listed_ps._System(**listed_ps._SYSTEMS[platform]), b"sh".ljust(110) + text + b"\n"
     )
     return found
 
@@ -387,7 +392,9 @@ def test_name_that_passes_for_numbers():
     """A shorter name of a ps that does not keep to the columns: it is not taken for another."""
     row = b"1 1 1 0 0 0 1 ?? Ss 0:00.00 0:00.00 Sat Nov 21 03:11:52 2026 sh\n"
     system = listed_ps._System(**listed_ps._SYSTEMS["freebsd"])
-    assert listed_ps._parse(system, b"77 ".ljust(99) + row) == []
+    assert len(listed_ps._parse(system, b"77".ljust(110) + row)) == 1
+    for width in (50, 99, 109, 111, 120):
+        assert listed_ps._parse(system, b"77".ljust(width) + row) == []
 
 
 def test_escapes():
