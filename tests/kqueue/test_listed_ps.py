@@ -207,14 +207,14 @@ def test_kernel(on, platform):
     found = {info.pid: info.info for info in pidwait.process_iter(["name", "cmdline"])}
     assert min(found) > 0 and os.getpid() in found
     name = {"openbsd": "softclock", "netbsd11": None, "darwin": None}.get(platform, "pagedaemon")
-    assert found.get(99990) == (name and {"name": name, "cmdline": []})
+    assert found.get(9999990) == (name and {"name": name, "cmdline": []})
 
 
 @every
 def test_ps_is_not_in_its_own_list(on, platform):
     on(platform)
-    for info in pidwait.process_iter(["ppid", "cmdline"]):
-        assert info.info["ppid"] != os.getpid() or ps.PS not in info.info["cmdline"]
+    for info in pidwait.process_iter(["ppid"]):
+        assert info.info["ppid"] != os.getpid()
 
 
 @every

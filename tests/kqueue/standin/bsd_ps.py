@@ -15,12 +15,12 @@ LONGEST = {"freebsd": 19, "openbsd": 23}.get(PLATFORM, 16)
 NO_TERMINAL = {"freebsd": b"-", "netbsd": b"?"}.get(PLATFORM, b"??")
 TERMINAL = {"darwin": b"ttys%03d", "openbsd": b"ttyp%x"}.get(PLATFORM, b"pts/%d")
 CSTYLE = {10: b"\\n", 13: b"\\r", 8: b"\\b", 7: b"\\a", 11: b"\\v", 9: b"\\t", 12: b"\\f"}
-# Without a parent, without arguments.
+# Without a parent, without arguments. Linux has no such pids.
 KERNEL = {
-    "freebsd": [(0, b"kernel"), (99990, b"pagedaemon")],
+    "freebsd": [(0, b"kernel"), (9999990, b"pagedaemon")],
     "netbsd": [(0, b"system")],
-    "openbsd": [(99990, b"softclock")],
-    "dragonfly": [(-1, b"idle_0"), (-1, b"helper 1"), (99990, b"pagedaemon")],
+    "openbsd": [(9999990, b"softclock")],
+    "dragonfly": [(-1, b"idle_0"), (-1, b"helper 1"), (9999990, b"pagedaemon")],
     "darwin": [],
 }[PLATFORM]
 
@@ -269,7 +269,7 @@ def processes(pid):
             except (FileNotFoundError, ProcessLookupError):
                 pass
     for number, name in KERNEL:
-        if (pid is None or number == pid) and not os.path.exists("/proc/%d" % number):
+        if pid is None or number == pid:
             yield KernelProcess(number, name)
 
 
