@@ -108,7 +108,7 @@ def _system() -> _System:
 
 
 class Facts:
-    __slots__ = ("_command", "_fields", "_name", "_started", "_system", "pid")
+    __slots__ = ("__weakref__", "_command", "_fields", "_name", "_started", "_system", "pid")
 
     def __init__(self, system: _System, name: bytes, row: "Match[bytes]") -> None:
         fields = [field.decode("ascii", "replace") for field in row.groups()[:-1]]
@@ -240,12 +240,14 @@ def now() -> int:
 
 
 def read(pid: int, full: bool) -> Facts:
-    for facts in _list("-p", str(pid)):
-        if facts.pid == pid:
-            return facts
-    if exitcodes.exists(pid):
-        raise os_error(EACCES, ps.PS, pid, "the process is hidden")
-    raise no_such_process(pid)
+    # Twice: the pid may have been given to another process since.
+    for _ in range(2):
+        for facts in _list("-p", str(pid)):
+            if facts.pid == pid:
+                return facts
+        if not exitcodes.exists(pid):
+            raise no_such_process(pid)
+    raise os_error(EACCES, ps.PS, pid, "the process is hidden")
 
 
 def read_all(full: bool) -> "Iterator[Facts]":

@@ -249,13 +249,29 @@ def test_state_for_polling(on, sleeper, platform):
     assert stat is not None and not stat.exited and abs(stat.started - time.time()) < 3600
 
 
-def test_gone_and_hidden(on, sleeper):
+def test_gone(on):
     on("freebsd12")
     with pytest.raises(ProcessLookupError):
         listed_ps.read(gone_pid(), True)
+
+
+def test_hidden(on, sleeper):
+    on("freebsd12")
     on.patch.setattr(listed_ps, "_list", lambda *which: [])
     with pytest.raises(PermissionError, match="is hidden"):
         listed_ps.read(sleeper.pid, True)
+
+
+def test_process_that_starts_after_ps_has_looked(on, sleeper):
+    on("freebsd12")
+    real = listed_ps._list
+
+    def too_early(*which):
+        on.patch.setattr(listed_ps, "_list", real)
+        return []
+
+    on.patch.setattr(listed_ps, "_list", too_early)
+    assert listed_ps.read(sleeper.pid, True).name() == "sleep"
 
 
 BAD = {

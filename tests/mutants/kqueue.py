@@ -481,13 +481,6 @@ MUTANTS = [
         "tests/kqueue/test_listed_ps.py::test_strange_line[word]",
     ),
     Mutant(
-        "start time that ps does not show for a zombie",
-        "listing.py",
-        "            if started is not None and started != self._started:\n",
-        "            if started != self._started:\n",
-        "tests/kqueue/test_listed_ps.py::test_zombie[netbsd11]",
-    ),
-    Mutant(
         "negative number of a user",
         "_sources/listed_ps.py",
         "(int(uid) & 0xFFFFFFFF for",
@@ -504,9 +497,16 @@ MUTANTS = [
     Mutant(
         "process that ps does not show",
         "_sources/listed_ps.py",
-        "    if exitcodes.exists(pid):\n",
-        "    if False:\n",
-        "tests/kqueue/test_listed_ps.py::test_gone_and_hidden",
+        "        if not exitcodes.exists(pid):\n",
+        "        if True:\n",
+        "tests/kqueue/test_listed_ps.py::test_hidden",
+    ),
+    Mutant(
+        "process that got the pid after ps has looked",
+        "_sources/listed_ps.py",
+        "    for _ in range(2):\n",
+        "    for _ in range(1):\n",
+        "tests/kqueue/test_listed_ps.py::test_process_that_starts_after_ps_has_looked",
     ),
     Mutant(
         "error of a signal handler in a list by ps",

@@ -105,7 +105,7 @@ def ucomm(one):
 def tty(one):
     if one.tty == 0:
         return NO_TERMINAL
-    return TERMINAL % (os.minor(one.tty & 0xFFFFFFFF))
+    return TERMINAL % (one.tty & 0xFF | one.tty >> 12 & 0xFFF00)
 
 
 def state(one):
