@@ -130,7 +130,8 @@ class Facts:
             # It may have been cut off. As psutil does, look for the rest in the command line.
             words = self.cmdline()
             longer = os.path.basename(words[0]) if words else ""
-            if longer.startswith(name):
+            # As bytes: the cut may be in the middle of a character.
+            if os.fsencode(longer).startswith(os.fsencode(name)):
                 return longer
         return name
 

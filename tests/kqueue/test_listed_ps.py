@@ -44,8 +44,8 @@ def facts_of(pid):
 def test_same_as_proc(on, start, platform):
     on(platform)
     child = start("sh", "-c", "read line", "a", stdin=subprocess.PIPE, start_new_session=True)
-    eventually(lambda: b"sh\0" in listed_procfs.Facts(child.pid, False)._read("cmdline"))
-    other = listed_procfs.Facts(child.pid, False)
+    eventually(lambda: b"sh\0" in listed_procfs.read(child.pid, False)._read("cmdline"))
+    other = listed_procfs.read(child.pid, False)
     for one in (facts_of(child.pid), listed_ps.read(child.pid, False)):
         for fact in "name ppid pgid sid uids username terminal".split():
             assert getattr(one, fact)() == getattr(other, fact)(), fact
@@ -62,7 +62,7 @@ def test_processor_time(on, start, platform):
     on(platform)
     code = "import time, sys\nwhile time.process_time() < 0.3: pass\nsys.stdin.read()"
     child = start(*PYTHON, "-c", code, stdin=subprocess.PIPE)
-    eventually(lambda: sum(listed_procfs.Facts(child.pid, False).cpu_times()) > 0.2)
+    eventually(lambda: sum(listed_procfs.read(child.pid, False).cpu_times()) > 0.2)
     user, system, *of_children = facts_of(child.pid).cpu_times()
     assert 0.1 < user + system < 60 and of_children == [0.0, 0.0]
     if platform in ("openbsd", "dragonfly"):
@@ -114,7 +114,7 @@ def start_named(start, folder, name, *args):
     path = os.path.join(os.fsencode(str(folder)), name)
     os.symlink(b"/bin/sh", path)
     child = start(path, "-c", "read line", *args, stdin=subprocess.PIPE)
-    eventually(lambda: path in listed_procfs.Facts(child.pid, False)._read("cmdline"))
+    eventually(lambda: path in listed_procfs.read(child.pid, False)._read("cmdline"))
     return child, path
 
 
@@ -147,14 +147,25 @@ def test_long_name(on, start, tmp_path, platform):
 
 
 @every
+def test_long_name_that_is_cut_off_in_a_character(platform):
+    system = listed_ps._SYSTEMS[SYSTEMS[platform].platform]
+    whole = "a" * (system.get("longest", 16) - 1) + "\N{LATIN SMALL LETTER E WITH ACUTE}"
+    numbers = b"1 1 1 0 0 0 " + b"1 " * ("session" in system)
+    rest = b"?? S " + b"0:00.00 " * len(system["times"]) + b"Sat Nov 21 03:11:52 2026 /bin/"
+    row = os.fsencode(whole)[:-1].ljust(110) + numbers + rest + os.fsencode(whole) + b"\n"
+    (found,) = listed_ps._parse(listed_ps._System(**system), row)
+    assert found.name() == whole
+
+
+@every
 def test_command_line_that_begins_with_another_name(on, start, platform):
     """ps adds the name, in parentheses."""
     on(platform)
     child = start("-x", "-c", "read line", executable="/bin/sh", stdin=subprocess.PIPE)
     pid = child.pid
-    eventually(lambda: listed_procfs.Facts(pid, False)._read("cmdline").startswith(b"-x"))
+    eventually(lambda: listed_procfs.read(pid, False)._read("cmdline").startswith(b"-x"))
     assert facts_of(pid).cmdline() == ["-x", "-c", "read", "line"]
-    assert facts_of(pid).name() == listed_procfs.Facts(pid, False).name()
+    assert facts_of(pid).name() == listed_procfs.read(pid, False).name()
 
 
 @every
@@ -162,7 +173,7 @@ def test_escaped_arguments(on, start, platform):
     on(platform)
     words = ["a\tb", "\\", "c\nd", "\udcff", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\x1b[0m"]
     child = start("sh", "-c", "read line", *words, stdin=subprocess.PIPE)
-    eventually(lambda: b"[0m" in listed_procfs.Facts(child.pid, False)._read("cmdline"))
+    eventually(lambda: b"[0m" in listed_procfs.read(child.pid, False)._read("cmdline"))
     if platform == "darwin":
         # Nobody can tell that from what is not escaped.
         words = ["a^Ib", "\\", "c^Jd", "M^?", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x^[[0m"]
