@@ -30,7 +30,7 @@ class Library:
 
     def __init__(self, adapter, kernel):
         self._adapter = adapter
-        self._real = adapter._library
+        self._real = adapter._libraries[None]
         self._kernel = kernel
 
     def __getitem__(self, name):
@@ -106,7 +106,7 @@ def install(name, patch):
     for binding in ("ctypes", "cffi"):
         if ffi.missing(binding) is None:
             adapter = ffi.load(binding)
-            patch(adapter, "_library", Library(adapter, kernel))
+            patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     _install_select(kernel, patch)
     _install_os(kernel, patch)
     patch(ps, "PS", os.path.join(_FOLDER, "ps"))
