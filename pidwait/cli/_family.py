@@ -4,6 +4,7 @@
 import os
 from errno import ENOENT
 
+from .._errors import raise_of_handler
 from .._sources import procfs
 
 TYPE_CHECKING = False
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 def parents() -> "dict[int, int]":
     """The parent of each process, by the numbers that /proc has, which may not be those here."""
     found = {}
-    for name in os.listdir("/proc"):
-        stat = read_stat(int(name)) if name.isdigit() else None
+    for number in procfs.numbers():
+        stat = read_stat(number)
         if stat is not None:
-            found[int(name)] = stat.parent
+            found[number] = stat.parent
     return found
 
 
@@ -32,9 +33,9 @@ def _read(number: int, name: str) -> bytes:
 
 def _read_file(path: str) -> bytes:
     try:
-        with open(path, "rb", 0) as file:
-            return file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return procfs.read(path, None, True)
+    except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
+        raise_of_handler(error)
         return b""
 
 
