@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line, as a user calls it."""
 
+import json
 import subprocess
 import sys
 
@@ -18,3 +19,13 @@ def run(*args, **kwargs):
         universal_newlines=True,
         **kwargs,
     )
+
+
+NOTHING = "python -m %s: no process fits (with -e that is no error)\n" % pidwait.__name__
+
+
+def chosen(*args):
+    """The PIDs of the processes that the arguments choose."""
+    done = run("--list", "--json", *args)
+    assert (done.returncode, done.stderr) in ((0, ""), (1, NOTHING)), done
+    return [json.loads(line)["pid"] for line in done.stdout.splitlines()]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import uuid
 
 import pytest
 
@@ -19,6 +20,7 @@ except ImportError:
 from . import pidwait
 from .loops import loop, run  # noqa: F401
 from .processes import (
+    PYTHON,
     WINDOWS,
     Herd,
     Keeper,
@@ -48,7 +50,7 @@ if WINDOWS:
 NOT_ON_WINDOWS = (
     "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
-    "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family "
+    "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family cli_names "
     "run_as_gnu run_signals run_tree aio_watcher aio aio_cancel aio_completed aio_fds "
     "aio_forks aio_interrupted aio_loops aio_owners aio_spawn listing_linux listing_peers"
 ).split()
@@ -241,6 +243,23 @@ def start_told(start):
 def sleeper(start):
     """A child that sleeps for a minute."""
     return start(*sleeping(60))
+
+
+@pytest.fixture
+def token():
+    """A word that is in the names of this test's processes alone."""
+    return "t" + uuid.uuid4().hex[:6]
+
+
+@pytest.fixture
+def worker(start):
+    """worker(words...) starts a process with these at the end of its command line."""
+
+    def worker(*words):
+        command = PYTHON + ("-c", "import sys; sys.stdin.read()") + words
+        return start(*command, stdin=subprocess.PIPE)
+
+    return worker
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from .test_package import SOURCES
 
 cli = importlib.import_module(pidwait.__name__ + ".cli")
 probe = importlib.import_module(pidwait.__name__ + ".cli.probe")
-waited = importlib.import_module(pidwait.__name__ + ".cli.wait")
+waited = importlib.import_module(pidwait.__name__ + ".cli._waited")
 
 # What the processes of exiting() and of sleeping() are called.
 SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
@@ -259,7 +259,7 @@ def test_probe_of_what_is_missing(monkeypatch, capsys):
 
 
 def test_name_of_a_process_that_goes():
-    assert waited._name(gone_pid()) is None
+    assert waited.name_of(gone_pid()) is None
 
 
 @pytest.mark.parametrize("variable", ["BACKEND", "FFI"])

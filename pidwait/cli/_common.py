@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the commands share: options, durations, errors, exit statuses, what they are called."""
 
-import re
+import os
 
-from .. import __version__, _backends, _config, _ffi
+from .. import __version__
 from ._output import READER_GONE, Lost, complain, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Sequence
 
+NO_PROCESS = 1
+NOT_FOUND = 127  # with --exit-code, as a shell's wait says it of a process that it does not know
 TIMED_OUT = 124  # as GNU timeout says it
 
 # What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
 # __package__ is not set yet where zipimport loads this, before Python 3.10.
 PROG = "python -m " + __name__.rsplit(".", 2)[0]
+
+_DIGITS = frozenset("0123456789")
 
 # As GNU timeout takes them, which are strtod(3)'s numbers, and more units.
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -43,9 +47,10 @@ class Command:
         self.wrong: int = 2  # exit statuses
         self.failed: int = 1
         self.intermixed: bool = True  # options may come after operands
+        self.lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
         self._usage = "usage: " + usage.replace("{prog}", PROG)
         self._text = text.replace("{prog}", PROG)
-        self._options = [one.rpartition("|") for one in (options + " h|help version").split()]
+        self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
 
     def run(self, work: "Callable[[dict[str, str], list[str]], int]", argv: "Sequence[str]") -> int:
         try:
@@ -71,6 +76,8 @@ class Command:
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands."""
+        if not any(word.startswith("-") for word in argv):
+            return {}, list(argv)  # getopt loads gettext
         import getopt
 
         read = getopt.gnu_getopt if self.intermixed else getopt.getopt
@@ -81,11 +88,22 @@ class Command:
             found, operands = read(list(argv), short, long_)
         except getopt.GetoptError as error:
             raise Usage(str(error)) from None
-        return {names.get(name, name)[2:]: value for name, value in found}, operands
+        chosen: "dict[str, str]" = {}
+        for name, value in found:
+            name = names.get(name, name)[2:]
+            several = name in chosen and name in self.lists
+            chosen[name] = chosen[name] + "," + value if several else value
+        return chosen, operands
 
 
 def check_environment() -> None:
     """Raise Usage if a variable forces what there is not."""
+    from .. import _config
+
+    if not os.environ.get(_config.BACKEND) and not os.environ.get(_config.FFI):
+        return
+    from .. import _backends, _ffi
+
     try:
         _config.choice(_config.FFI, *_ffi.NAMES)
         _backends.backend()
@@ -93,8 +111,15 @@ def check_environment() -> None:
         raise Usage(getattr(error, "strerror", None) or str(error)) from None
 
 
+def digits(text: str) -> "int | None":
+    """The number that the text is; None if there is anything but digits."""
+    return int(text) if text and _DIGITS.issuperset(text) and len(text) < 100 else None
+
+
 def duration(text: str) -> float:
     """The seconds in the value of an option."""
+    import re
+
     stripped = text.strip()
     single = re.match(_SINGLE, stripped, re.ASCII)
     if single is not None:
@@ -105,6 +130,18 @@ def duration(text: str) -> float:
         raise Usage("%r is not a duration: give seconds, or a number with d, h, m, s, ms" % text)
     parts = zip(several.groups(), _UNITS.values())
     return sum(float(number) * seconds for number, seconds in parts if number)
+
+
+def no_process(exits_as_they_do: bool) -> int:
+    """The exit status where there is no process to wait for."""
+    return NOT_FOUND if exits_as_they_do else NO_PROCESS
+
+
+def as_status(code: int) -> int:
+    """What to exit with for a process's exit code, as shells do."""
+    if code < 0:
+        return 128 - code
+    return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
 
 
 def _other_number(text: str) -> float:

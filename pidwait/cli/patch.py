@@ -21,7 +21,7 @@ Run a script, or a module, as python does. Its subprocesses are started by
 posix_spawn where Python would fork, and waited for without a busy loop.
 
   -m MODULE               run a module
-      --version           show the version
+  -V, --version           show the version
   -h, --help              show this
 
 exit status: that of the script; 2 if there is none

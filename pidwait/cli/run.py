@@ -4,7 +4,7 @@
 import os
 
 from .._errors import TimeoutExpired
-from ._common import TIMED_OUT, Command, Failed, Usage, check_environment, duration
+from ._common import TIMED_OUT, Command, Failed, Usage, as_status, check_environment, duration
 from ._start import FAILED, RUN, start, tell_of_signal
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ process group of their own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on.
                              show how long COMMAND has been running
       --tree                 wait for all that COMMAND has started, wherever it
                              went, and send all of it the signals (Linux)
-      --version              show the version
+  -V, --version              show the version
   -h, --help                 show this
 
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
@@ -103,5 +103,4 @@ def _run_on_windows(options: Options, command: "Sequence[str]") -> int:
             code = child.wait()
     if timed_out and not options.preserve_status:
         return TIMED_OUT
-    code = code or 0
-    return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
+    return as_status(code or 0)

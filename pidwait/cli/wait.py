@@ -1,29 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes: the command without a name."""
 
-import os
-import re
-import time
-
 from .._deadline import Deadline
-from .._sources import procfs, toolhelp
-from .._targets import check_pid
-from ..process import Process
-from ..waiting import WaitSet
-from . import _family
-from ._common import TIMED_OUT, Command, Usage, check_environment, duration
-from ._output import Lost, complain, red, write
-from ._progress import Progress, names
+from ._common import Command, Failed, Usage, check_environment, digits, duration, no_process
+from ._waited import Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Sequence
 
-NO_SUCH_PROCESS = NOT_WRITTEN = 1
-
 _COMMANDS = "run", "patch"
+# Options that choose processes, and those that say how --name is meant.
+_CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
+_OF_NAME = "full", "exact", "ignore-case"
+
 _USAGE = """\
 {prog} [OPTION...] PID...
+       {prog} [OPTION...] --name PATTERN
        {prog} --probe [--json]
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
        {prog} patch SCRIPT [ARGUMENT...]
@@ -35,11 +28,26 @@ Wait until processes have exited: any processes, not only one's own children.
   -c, --count COUNT       wait until so many have exited
       --any               wait until one has exited
   -e, --exited            ignore PIDs that do not exist; no PID is fine, too
+      --exit-code         exit as the process did: see below
+  -l, --list              show what would be waited for, and do not wait
   -v, --verbose           print how each ended
       --json              print a JSON object for each PID, on a line of its own
       --probe             show what this system offers for waiting
-      --version           show the version
+  -V, --version           show the version
   -h, --help              show this
+
+Instead of PIDs, options can choose processes, those that fit all of them:
+      --name PATTERN      the regular expression is found in the name
+  -f, --full              in the whole command line, not in the name
+  -x, --exact             PATTERN matches the whole of it, not a part
+  -i, --ignore-case       upper and lower case are the same
+  -u, --user USER,...     it runs as one of these users: names or numbers
+  -P, --parent PID,...    its parent is one of these
+  -g, --group PGID,...    it is in one of these process groups; 0: in ours
+  -s, --session SID,...   it is in one of these sessions; 0: in ours
+  -n, --newest            of those that fit, the one that was started last
+  -o, --oldest            of those that fit, the one that was started first
+This process and those that it descends from are never chosen.
 
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 
@@ -47,12 +55,16 @@ commands:
   run    start a command with a time-out, as GNU timeout does: see run -h
   patch  run a script whose subprocesses start and end sooner: see patch -h
 
-examples:
-  {prog} 4711                wait for one process
-  {prog} -t 10m 4711 4712    wait for both, ten minutes at most
-  {prog} -v $!               wait for the shell's last job
-  {prog} -e $(pgrep make) && notify-send built
+examples:                               what other tools have for it:
+  {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
+  {prog} --name make -u ann  {procps} -u ann make
+  {prog} -v 4711             pwait -v 4711
+  {prog} run -t 1h make      timeout 1h make
+  tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
+and more:
   {prog} --any -v 4711 4712  wait until one has exited: which?
+  {prog} --exit-code 4711 && notify-send built
+  {prog} -l -n -f --name 'ssh .*example'
   ({prog} $$; cleanup) &     clean up once this shell has exited
 
 What can never end is refused: to wait for this very process; and without -t
@@ -61,85 +73,27 @@ has in the foreground.
 
 exit status:
   0    all have exited, or as many as -c or --any ask for
-  1    a PID was no process (not with -e), and the others were waited for;
-       or what is printed could not be written
+  1    a PID was no process, and the others were waited for, or there was
+       nothing to choose (not with -e); or stdout did not take what is printed
   2    the arguments are wrong
   124  the time was up
+exit status with --exit-code: that of the first that did not exit with 0; 128
+and the signal's number if one killed it; 0 if all exited with 0; and
+  125  the system does not tell how it exited, or stdout took nothing
+  127  instead of 1, there is no such process (not with -e)
 """
+# The command of procps, in two parts, as a copy of the package under another name has no string
+# with this one.
+_PROCPS = "pid" + "wait"
 
-COMMAND = Command("", _USAGE, _TEXT, "t|timeout: c|count: any e|exited v|verbose json probe")
-
-
-class Waited:
-    """One PID of the command line, and how its wait ended."""
-
-    process: "Process | None" = None
-    name: "str | None" = None
-    seconds: "float | None" = None
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def open(self) -> bool:
-        """Whether there is such a process."""
-        try:
-            self.process = Process(self.pid)
-        except ProcessLookupError:
-            return False
-        self.name = _name(self.pid)
-        return True
-
-    def __str__(self) -> str:
-        if not self.name:
-            return str(self.pid)
-        # A name may try to talk to the terminal.
-        name = "".join(char if char.isprintable() else "?" for char in self.name)
-        return "%d (%s)" % (self.pid, name)
-
-    def as_json(self) -> str:
-        import json
-
-        found = self.process is not None
-        about = {
-            "pid": self.pid,
-            "name": self.name,
-            "found": found,
-            "exited": not found or self.seconds is not None,
-            "exitcode": self.process.exitcode if self.process else None,
-            "seconds": self.seconds,
-        }
-        return json.dumps(about)
-
-    def as_text(self) -> str:
-        if self.process is None:
-            return "%d: no such process" % self.pid
-        if self.seconds is None:
-            return "%s: still running" % self
-        code = self.process.exitcode
-        how = red(_how(code)) if code else _how(code)
-        return "%s: %s; waited %.3f s" % (self, how, self.seconds)
-
-
-def _name(pid: int) -> "str | None":
-    try:
-        shown = toolhelp.find(pid) if os.name == "nt" else procfs.read_stat(pid)
-    except OSError:
-        return None
-    return shown.name if shown else None
-
-
-def _how(exitcode: "int | None") -> str:
-    if exitcode is None:
-        return "exited"
-    if exitcode >= 0:
-        # Above are the NTSTATUS codes of Windows, known by their hexadecimal form.
-        return ("exited with %d" if exitcode < 2**31 else "exited with 0x%X") % exitcode
-    from signal import Signals
-
-    try:
-        return "killed by %s" % Signals(-exitcode).name
-    except ValueError:
-        return "killed by signal %d" % -exitcode
+COMMAND = Command(
+    "",
+    _USAGE,
+    _TEXT.replace("{procps}", _PROCPS),
+    "t|timeout: c|count: any e|exited exit-code l|list v|verbose json probe name: f|full x|exact"
+    " i|ignore-case u|user: P|parent: g|group: s|session: n|newest o|oldest",
+)
+COMMAND.lists = ("user", "parent", "group", "session")
 
 
 def main(argv: "Sequence[str]") -> int:
@@ -154,21 +108,55 @@ def _main(options: "dict[str, str]", operands: "list[str]") -> int:
 
         check_environment()
         return show_probe("json" in options)
+    _check_combinations(options, operands)
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
-    if words and not re.search(r"\d", words[0]):
+    if words and not any(char.isdecimal() for char in words[0]):
         raise Usage(_no_command(words[0]))
     pids = list(dict.fromkeys(map(_process_id, words)))
-    if not pids and "exited" not in options:
-        raise Usage("give at least one PID, or --probe (-h shows examples)")
+    chooses = any(one in options for one in _CHOOSING)
+    if not pids and not chooses and "exited" not in options:
+        raise Usage("give at least one PID, or --name, or --probe (-h shows examples)")
+    count = _count(options["count"]) if "count" in options else int("any" in options)
+    timeout = duration(options["timeout"]) if "timeout" in options else None
+    all_ = None if chooses else [Waited(pid) for pid in pids]
+    if all_ is None:
+        from ._select import Choice
+
+        choice = Choice(options)
+        check_environment()
+        deadline = Deadline(timeout)
+        all_ = [Waited(info.pid, info) for info in choice.processes()]
+        if not all_ and "exited" not in options:
+            error = Failed("no process fits (with -e that is no error)")
+            error.status = no_process("exit-code" in options)
+            raise error
+    else:
+        check_environment()
+        deadline = Deadline(timeout)
+    if "list" in options:
+        from ._list import show
+
+        return show(all_, options)
+    from ._waiting import Wait, refuse_what_never_ends
+
+    count = count or len(all_)
+    if not chooses:
+        refuse_what_never_ends(pids, count, deadline)
+    return Wait(options, deadline).run(all_, count)
+
+
+def _check_combinations(options: "Mapping[str, str]", operands: "Sequence[str]") -> None:
     if "any" in options and "count" in options:
         raise Usage("--any can't be combined with --count")
-    count = _count(options["count"]) if "count" in options else "any" in options or len(pids)
-    timeout = duration(options["timeout"]) if "timeout" in options else None
-    check_environment()
-    deadline = Deadline(timeout)
-    _refuse_what_never_ends(pids, int(count), deadline)
-    return Wait(options, deadline).run(pids, int(count))
+    if "newest" in options and "oldest" in options:
+        raise Usage("--newest can't be combined with --oldest")
+    for one in _OF_NAME:
+        if one in options and "name" not in options:
+            raise Usage("--%s needs --name" % one)
+    for one in _CHOOSING:
+        if one in options and operands:
+            raise Usage("give PIDs or --%s, not both" % one)
 
 
 def _no_command(text: str) -> str:
@@ -184,8 +172,13 @@ def _no_command(text: str) -> str:
 
 
 def _process_id(text: str) -> int:
-    if re.match(r"[+-]?\d+\Z", text, re.ASCII) is None:
+    number = digits(text[1:] if text[0] in "+-" else text)
+    if number is None:
         raise Usage("%r is not a process ID: give a number" % text)
+    if text[0] != "-" and 0 < number < 2**31:
+        return number
+    from .._targets import check_pid  # for its message: it loads much
+
     try:
         return check_pid(int(text), "PID")
     except ValueError as error:
@@ -193,103 +186,7 @@ def _process_id(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    if re.match(r"\d+\Z", text, re.ASCII) is None or int(text) == 0:
+    number = digits(text)
+    if not number:
         raise Usage("%r is not a count: give a number from 1 on" % text)
-    return int(text)
-
-
-def _refuse_what_never_ends(pids: "Sequence[int]", count: int, deadline: Deadline) -> None:
-    if os.getpid() in pids:
-        raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
-    if deadline.remaining() is not None or os.name == "nt":
-        return
-    blocked = [pid for pid in pids if _family.waits_for_us(pid)]
-    if blocked and count > len(pids) - len(blocked):
-        one = Waited(blocked[0])
-        one.name = _name(one.pid)
-        raise Usage(
-            "the wait for %s would never end, as that waits for this process"
-            " (run this in the background, or with -t)" % one
-        )
-
-
-class Wait:
-    """Waits for the processes of one command line, and reports them."""
-
-    def __init__(self, options: "Mapping[str, str]", deadline: Deadline) -> None:
-        self._json = "json" in options
-        self._verbose = "verbose" in options
-        self._ignores_missing = "exited" in options
-        self._deadline = deadline
-        self._start = time.monotonic()
-        self._progress = Progress()
-        self._status = 0
-        self._running: "dict[Process, Waited]" = {}
-
-    def run(self, pids: "Sequence[int]", count: int) -> int:
-        try:
-            for pid in pids:
-                self._open(Waited(pid))
-            # A process that is not there counts as one that has exited.
-            return self._wait(max(0, len(pids) - count)) or self._status
-        finally:
-            self._progress.clear()
-            for process in self._running:
-                process.close()
-
-    def _open(self, one: Waited) -> None:
-        if one.open():
-            assert one.process is not None
-            self._running[one.process] = one
-            return
-        if not self._ignores_missing:
-            self._status = NO_SUCH_PROCESS
-            self._complain("there is no process %d (with -e that is no error)" % one.pid)
-        if self._json or self._ignores_missing:
-            self._report(one)
-
-    def _wait(self, left: int) -> int:
-        total = len(self._running)
-        with WaitSet(self._running) as waiting:
-            while len(self._running) > left:
-                exits = self._some(waiting, total)
-                self._progress.clear()
-                for process, _ in exits:
-                    one = self._running.pop(process)
-                    one.seconds = time.monotonic() - self._start
-                    self._report(one)
-                    process.close()
-                if not exits:
-                    running = names(list(self._running.values()))
-                    self._complain("the time was up; still running: %s" % running)
-                    break
-        in_time = len(self._running) <= left
-        if self._json or not in_time:
-            for one in self._running.values():
-                self._report(one)
-        return 0 if in_time else TIMED_OUT
-
-    def _some(
-        self, waiting: "WaitSet[Process]", total: int
-    ) -> "Sequence[tuple[Process, int | None]]":
-        while True:
-            exits = waiting.wait(self._progress.step(self._deadline.remaining()))
-            if exits or self._deadline.expired():
-                return exits
-            self._progress.show(list(self._running.values()), total)
-
-    def _report(self, one: Waited) -> None:
-        if not self._json and not self._verbose:
-            return
-        try:
-            write((one.as_json() if self._json else one.as_text()) + "\n")
-        except Lost as error:
-            if error.reader_gone:
-                raise
-            # The wait goes on, and the exit status shows the failure.
-            self._complain(str(error))
-            self._json = self._verbose = False
-            self._status = NOT_WRITTEN
-
-    def _complain(self, text: str) -> None:
-        complain("%s: %s" % (COMMAND.name, text))
+    return number

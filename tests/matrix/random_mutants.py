@@ -26,11 +26,12 @@ RATE = 0.05
 NEAREST = {
     "backends": "process wait waiting",
     "checks": "probe",
-    "cli": "cli commands cli_values cli_streams cli_family cli_terminal",
+    "cli": "cli commands cli_values cli_streams cli_family cli_terminal cli_exit_code cli_select",
     "run": "run_as_gnu run_signals run_tree",
     "job": "run_as_gnu run_signals run_tree cli_terminal",
     "start": "run_as_gnu",
     "tree": "run_tree run_signals",
+    "select": "cli_names",
     "config": "probe",
     "deadline": "wait",
     "engine": "waitset waiting targets forks",

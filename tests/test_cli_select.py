@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes that the command line chooses by what they are; and --list."""
+
+import importlib
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from . import pidwait
+from .command_line import NOTHING, chosen, run
+from .processes import (
+    PYTHON,
+    WINDOWS,
+    become_gone,
+    become_zombie,
+    exiting,
+    gone_pid,
+    kill,
+    sleeping,
+)
+
+waited = importlib.import_module(pidwait.__name__ + ".cli._waited")
+listing = importlib.import_module(pidwait.__name__ + ".listing")
+
+
+def test_full(token, worker):
+    first, second = worker(token, "a b"), worker(token + "x")
+    both = sorted([first.pid, second.pid])
+    assert chosen("-f", "--name", token) == both
+    assert chosen("--full", "--name", token + " a b$") == [first.pid]
+    assert chosen("-f", "--name", token.upper()) == []
+    assert chosen("-fi", "--name", token.upper()) == both
+    assert chosen("-fx", "--name", token) == []
+    assert chosen("-fx", "--name", ".*" + token + ".") == [second.pid]
+    assert chosen("--name", token) == []  # in the name alone
+
+
+def test_parent(token, worker, keeper):
+    child = worker(token)
+    theirs = keeper.start(*PYTHON + ("-c", "import time; time.sleep(60)", token))
+    ours = ["-f", "--name", token]
+    assert chosen(*ours) == sorted([child.pid, theirs])
+    assert chosen("-P", os.getpid(), *ours) == [child.pid]
+    assert chosen("--parent", keeper.process.pid, *ours) == [theirs]
+    both = [os.getpid(), keeper.process.pid]
+    assert chosen("-P", "%d,%d" % tuple(both), *ours) == sorted([child.pid, theirs])
+    assert chosen("-P", both[0], "-P", both[1], *ours) == sorted([child.pid, theirs])
+    assert chosen("-P", keeper.process.pid) == [theirs]
+    assert chosen("-P", child.pid) == []
+
+
+def test_age(token, worker):
+    pids = []
+    for _ in range(3):
+        pids.append(worker(token).pid)
+        time.sleep(0.02)  # the start times are in hundredths of a second
+    ours = ["-f", "--name", token]
+    assert chosen(*ours) == sorted(pids)
+    assert chosen("-n", *ours) == chosen("--newest", "-P", os.getpid()) == pids[2:]
+    assert chosen("-o", *ours) == chosen("--oldest", "-P", os.getpid()) == pids[:1]
+    assert len(chosen("-o")) == 1
+
+
+def own_name():
+    return pidwait.ProcessInfo(os.getpid()).username()
+
+
+def test_user(token, worker):
+    child = worker(token)
+    ours = ["-f", "--name", token]
+    assert chosen("-u", own_name(), *ours) == [child.pid]
+    if WINDOWS:
+        assert chosen("-u", own_name().upper().rpartition("\\")[2], *ours) == [child.pid]
+        return
+    assert chosen("--user", os.geteuid(), *ours) == [child.pid]
+    assert chosen("-u", os.geteuid() + 1, *ours) == []
+    assert chosen("-u", "%d,%d" % (os.geteuid() + 1, os.geteuid()), *ours) == [child.pid]
+
+
+def test_not_itself(token):
+    assert chosen("-f", "--name", "nonsense|" + token) == []
+
+
+@pytest.mark.parametrize("args, status", [((), 124), (("--any",), 124), (("-c", "9"), 124)])
+def test_time_out(token, worker, args, status):
+    pids = sorted(worker(token).pid for _ in range(2))
+    done = run("-t", "0", "--json", "-f", "--name", token, *args)
+    assert done.returncode == status
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["pid"] for row in rows] == pids
+    assert all(row["found"] and not row["exited"] and row["name"] for row in rows)
+    assert "the time was up; still running: %d (" % pids[0] in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args, status, message",
+    [
+        ([], 1, NOTHING),
+        (["-v", "--json"], 1, NOTHING),
+        (["--list"], 1, NOTHING),
+        (["--exit-code"], 127, NOTHING),
+        (["-e"], 0, ""),
+        (["-e", "--any", "-v"], 0, ""),
+        (["-e", "-l"], 0, ""),
+        (["-e", "--exit-code"], 0, ""),
+    ],
+)
+def test_nothing_fits(token, args, status, message):
+    done = run("--name", token, *args)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", message)
+
+
+def choose(pid):
+    (info,) = [info for info in listing._iterate(["name"], None) if info.pid == pid]
+    return waited.Waited(pid, info)
+
+
+def test_one_that_exits_after_it_was_chosen(keeper):
+    one = choose(keeper.start(*sleeping(60)))
+    kill(one.pid, signal.SIGTERM)
+    keeper.reap(one.pid)
+    become_gone(one.pid)
+    assert not one.open()
+    assert one.found and one.exitcode is None
+    one.seconds = 0.5
+    assert one.as_text() == "%s: exited; waited 0.500 s" % one
+    assert json.loads(one.as_json()) == {
+        "pid": one.pid,
+        "name": one.name,
+        "found": True,
+        "exited": True,
+        "exitcode": None,
+        "seconds": 0.5,
+    }
+
+
+def test_one_whose_pid_another_process_has(token, worker):
+    """The race that tests/faults makes for real."""
+    one = choose(worker(token).pid)
+    assert one.chosen._started is not None
+    one.chosen._started -= 1
+    assert not one.open() and one.process is None
+    one.chosen._started += 1
+    assert one.open()
+    one.process.close()
+
+
+def test_list_of_pids(start, worker, token):
+    child, exited, gone = worker(token), start(*exiting(0)), gone_pid()
+    done = run("-l", child.pid)
+    assert (done.returncode, done.stderr) == (0, "")
+    name = pidwait.ProcessInfo(child.pid).name()
+    assert done.stdout == "%d (%s)\n" % (child.pid, name[:15] if not WINDOWS else name)
+    done = run("--list", child.pid, gone)
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+    assert "there is no process %d" % gone in done.stderr
+    assert run("-l", "--exit-code", gone).returncode == 127
+    done = run("-l", "-e", "--json", gone, child.pid)
+    assert (done.returncode, done.stderr) == (0, "")
+    row = json.loads(done.stdout)
+    info = pidwait.ProcessInfo(child.pid)
+    assert row.pop("status") and row.pop("create_time") == pytest.approx(info.create_time(), abs=2)
+    assert row == {
+        "pid": child.pid,
+        "name": info.name(),
+        "ppid": os.getpid(),
+        "username": info.username(),
+        "cmdline": info.cmdline(),
+    }
+    become_zombie(exited.pid)
+
+
+def test_list_of_this_process():
+    """It is only looked at."""
+    assert run("-l", os.getpid()).returncode == 0
+    assert "give at least one PID, or --name" in run("-l").stderr
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["--name", "["], "--name '[' is not a regular expression: "),
+        (["--name", "a{99999999999}"], "--name 'a{99999999999}' is not a regular expression: "),
+        (["--name", ""], "--name '' would match every process"),
+        (["--name", "x", "1"], "give PIDs or --name, not both"),
+        (["-n", "1"], "give PIDs or --newest, not both"),
+        (["-P", "1", "make"], "give PIDs or --parent, not both"),
+        (["-f", "make"], "--full needs --name"),
+        (["-x", "-n"], "--exact needs --name"),
+        (["-i"], "--ignore-case needs --name"),
+        (["-n", "-o"], "--newest can't be combined with --oldest"),
+        (["-P", ""], "--parent: '' is not a number"),
+        (["-P", "1,x"], "--parent: 'x' is not a number"),
+        (["-P", "-1"], "--parent: '-1' is not a number"),
+        (["-P", "\u0661"], "--parent: "),
+        (["-P", "99999999999"], "--parent must be at most 2147483647, not 99999999999"),
+        (["-P", "9" * 5000], "is not a number"),
+        (["-u", "a,"], "--user 'a,' has an empty name"),
+        (["-c", "0", "--name", "x"], "'0' is not a count"),
+    ],
+)
+def test_usage(args, message):
+    done = run(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["-u", "nonesuch-7"], "--user: there is no user 'nonesuch-7'"),
+        (["-g", "x"], "--group: 'x' is not a number"),
+        (["-s", "1,"], "--session: '' is not a number"),
+    ][WINDOWS * 3 :]
+    or [(["-g", "0"], "--group is not for Windows"), (["-s", "0"], "--session is not for Windows")],
+)
+def test_usage_here(args, message):
+    done = run(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_bad_environment(monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", "nonesuch")
+    done = run("--name", "x")
+    assert done.returncode == 2 and "PIDWAIT_BACKEND must be one of" in done.stderr
