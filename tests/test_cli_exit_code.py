@@ -34,8 +34,10 @@ def test_code(exited, code):
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.parametrize("backend", ["auto", "polling"])
 @pytest.mark.parametrize("code", codes(0, 3, -signal.SIGTERM))
-def test_code_of_one_that_still_runs(variant, start_told, start, code):
+def test_code_of_one_that_still_runs(monkeypatch, start_told, start, backend, code):
+    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
     child = start_told(code)
     command = start(*COMMAND + ["--exit-code", str(child.pid)])
     child.stdin.close()

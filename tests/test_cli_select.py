@@ -59,8 +59,8 @@ def test_age(token, worker):
         time.sleep(0.02)  # the start times are in hundredths of a second
     ours = ["-f", "--name", token]
     assert chosen(*ours) == sorted(pids)
-    assert chosen("-n", *ours) == chosen("--newest", "-P", os.getpid()) == pids[2:]
-    assert chosen("-o", *ours) == chosen("--oldest", "-P", os.getpid()) == pids[:1]
+    assert chosen("-n", *ours) == chosen("--newest", "-P", os.getpid(), *ours) == pids[2:]
+    assert chosen("-o", *ours) == chosen("--oldest", "-P", os.getpid(), *ours) == pids[:1]
     assert len(chosen("-o")) == 1
 
 
