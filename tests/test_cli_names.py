@@ -50,7 +50,7 @@ def named(start):
         (") Z 1 (", r"\) Z"),
         ("\nx", "\n"),
         ("\nx", ".x"),
-        ("\nx", "$\nx|.x$"),
+        ("\nx", r"\sx$"),
         (b"\xff\xc3", os.fsdecode(b"\xff")),
         ("\u00e9\u20ac", ".{2,}$"),
         ("+.*[", r"\+\.\*\["),
