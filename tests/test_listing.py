@@ -77,6 +77,17 @@ def test_bad_attributes(attrs, error):
             function(attrs)
 
 
+def test_oneshot(sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    with info.oneshot():
+        first = info.as_dict(ad_value="not told")
+        with info.oneshot():
+            assert info.ppid() == first["ppid"] == os.getpid()
+        assert info.cpu_times() == first["cpu_times"]
+        assert info.as_dict(ad_value="not told") == first
+    assert info.ppid() == os.getpid()
+
+
 @pytest.mark.parametrize("pid", [0, -1, 2**40, True, "1", 1.0, None])
 def test_bad_pid(pid):
     with pytest.raises((TypeError, ValueError), match="pid must be"):

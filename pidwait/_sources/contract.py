@@ -7,8 +7,9 @@
     CHEAP               the attributes that need no ``full``
 
 A file or table is read when the first fact of it is asked for, and then kept: Facts are for one
-moment. With ``full`` all facts are of one process, even if its pid is given to another one
-meanwhile. Without it, those that are not CHEAP may be of that other one.
+moment. They can be referred to weakly. With ``full`` all facts are of one process, even if its
+pid is given to another one meanwhile. Without it, those that are not CHEAP may be of that other
+one.
 """
 
 TYPE_CHECKING = False

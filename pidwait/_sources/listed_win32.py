@@ -33,7 +33,7 @@ _BLANKS = " \t"
 
 
 class Facts:
-    __slots__ = ("_cmdline", "_entry", "_owned", "_times", "_user", "pid")
+    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "_user", "pid")
 
     def __init__(self, pid: int, entry: "toolhelp.Entry | None" = None) -> None:
         self.pid = pid
