@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Sequence, Union  # novm
 
     from typing_extensions import Self  # novm
@@ -150,14 +149,9 @@ class Child(Process):
     def __enter__(self) -> "Self":
         return self
 
-    def __exit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         try:
-            self.wait(_AFTER_CTRL_C if kind is KeyboardInterrupt else None)
+            self.wait(_AFTER_CTRL_C if KeyboardInterrupt in exc_info else None)
         except TimeoutError:
             log("pid %s was left running by Ctrl-C", self.pid)
         finally:

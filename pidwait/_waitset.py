@@ -15,7 +15,6 @@ from ._turn import LOCKS_HEED_SIGNALS, Turn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
     from typing import Any, overload
 
     from typing_extensions import Self  # novm
@@ -247,12 +246,7 @@ class WaitSet(Generic[P]):
     def __enter__(self) -> "Self":
         return self
 
-    def __exit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def __del__(self) -> None:

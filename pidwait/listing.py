@@ -13,7 +13,6 @@ from .process import pid_exists
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
     from typing import Any
     from weakref import ReferenceType
 
@@ -210,12 +209,7 @@ class Oneshot:
                 info._held = {}
             info._held[get_ident()] = ref(self._facts)
 
-    def __exit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         facts, self._facts = self._facts, None
         if facts is not None:  # else a block around this one has them
             self._info._held.pop(get_ident(), None)

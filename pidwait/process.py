@@ -21,7 +21,6 @@ from ._targets import PID_MAX, check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any
 
     from typing_extensions import Self  # novm
@@ -273,12 +272,7 @@ class Process:
     def __enter__(self) -> "Self":
         return self
 
-    def __exit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def __del__(self) -> None:
