@@ -267,6 +267,20 @@ def run_python(code, *args, **kwargs):
     )
 
 
+def run_script(path, code, *args):
+    """Put the code into a file and run it: multiprocessing can't start from -c. Return stderr."""
+    path.write_text(code)
+    done = subprocess.run(
+        (sys.executable, str(path)) + args,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def kill(pid, sig=9):
     os.kill(pid, sig)
 

@@ -7,14 +7,13 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from . import faults, pidwait
 from .conftest import not_on_kqueue
 from .loops import aio, engine_of, every_way, gathered, until_watched
-from .processes import become_gone, become_zombie, exiting, exiting_when_told, state
+from .processes import become_gone, become_zombie, exiting, exiting_when_told, run_script, state
 
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 pidfd_set = importlib.import_module(pidwait.__name__ + "._backends.pidfd_set")
@@ -138,17 +137,8 @@ MIXED = """if True:
 
 @pytest.mark.parametrize("method", sorted(multiprocessing.get_all_start_methods()))
 def test_mixed(variant, method, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(MIXED.format(package=pidwait.__name__, command=exiting(3, 0.1)))
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [sys.executable, str(script), method],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
+    code = MIXED.format(package=pidwait.__name__, command=exiting(3, 0.1))
+    assert run_script(tmp_path / "script.py", code, method) == ""
 
 
 def test_several_waits_for_one_popen(variant, run, start_told):

@@ -4,8 +4,6 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import types
 
@@ -20,6 +18,7 @@ from .processes import (
     gone_pid,
     not_on_windows,
     run_python,
+    run_script,
     state,
 )
 
@@ -172,16 +171,14 @@ MULTIPROCESSING = """if True:
 
 @pytest.mark.parametrize("method", sorted(multiprocessing.get_all_start_methods()))
 def test_multiprocessing(variant, backend, method, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(MULTIPROCESSING.format(package=pidwait.__name__))
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     codes = [-signal.SIGTERM]
     if method == "forkserver":
         from multiprocessing import forkserver
 
         if not hasattr(forkserver, "read_signed"):
             codes.append(None)  # Python 3.6: the server hides signals, the process is not our child
-    subprocess.check_call([sys.executable, str(script), method, repr(codes)], env=env)
+    code = MULTIPROCESSING.format(package=pidwait.__name__)
+    run_script(tmp_path / "script.py", code, method, repr(codes))
 
 
 class Job:

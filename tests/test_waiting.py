@@ -5,8 +5,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -25,6 +23,7 @@ from .processes import (
     gone_pid,
     not_on_windows,
     run_python,
+    run_script,
     sleeping,
     state,
 )
@@ -331,17 +330,8 @@ MIXED = """if True:
 
 @pytest.mark.parametrize("method", sorted(multiprocessing.get_all_start_methods()))
 def test_mixed(variant, method, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(MIXED.format(package=pidwait.__name__, command=exiting(3, 0.1)))
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [sys.executable, str(script), method],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
+    code = MIXED.format(package=pidwait.__name__, command=exiting(3, 0.1))
+    assert run_script(tmp_path / "script.py", code, method) == ""
 
 
 def test_psutil_processes(variant, start, sleeper):
