@@ -23,14 +23,6 @@ waited = importlib.import_module(pidwait.__name__ + ".cli._waited")
 NOBODY = 65534
 
 
-@pytest.fixture
-def within():
-    try:
-        return system.namespaces()
-    except OSError as error:
-        pytest.skip(str(error))
-
-
 def reused(backend):
     """Another process gets the pid after the choice, and before there is a handle."""
     number = Number()
@@ -46,8 +38,8 @@ def reused(backend):
     number.finish()
 
 
-def test_reused(within):
-    faults.run_on_each_backend(reused, within=within)
+def test_reused(namespaces):
+    faults.run_on_each_backend(reused, within=namespaces)
 
 
 def hidden(how):
@@ -85,5 +77,5 @@ def unlisted():
     assert errors.getvalue().count(": processes can't be listed: ") == 3, errors.getvalue()
 
 
-def test_no_proc(within):
-    faults.run(unlisted, within=within)
+def test_no_proc(namespaces):
+    faults.run(unlisted, within=namespaces)

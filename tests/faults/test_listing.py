@@ -20,19 +20,12 @@ pytest.importorskip("ctypes")
 
 _facts = importlib.import_module(pidwait.__name__ + "._facts")
 
-FILES = "listing.py", "_facts.py", "_family.py", "listed_procfs.py"
+FILES = "listing.py", "_facts.py", "listed_procfs.py"
+BETWEEN_LOOKS = ("_family.py",)
 CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
 US, THEM = 65432, 65433
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become two other users")
-
-
-@pytest.fixture
-def namespaces():
-    try:
-        return system.namespaces()
-    except OSError as error:
-        pytest.skip(str(error))
 
 
 def next_tick():
@@ -284,7 +277,7 @@ def family_of_another():
             assert strangers[:2] == [parent, placeholder]
 
         info = pidwait.ProcessInfo(parent)
-        with at_line(number, pass_on, FILES) as step:
+        with at_line(number, pass_on, BETWEEN_LOOKS) as step:
             try:
                 found = [child.pid for child in info.children(recursive=True)]
             except ProcessLookupError:
@@ -326,7 +319,7 @@ def orphan():
             joined.append(top.fork())
             assert joined == [parent]
 
-        with at_line(number, pass_on, FILES) as step:
+        with at_line(number, pass_on, BETWEEN_LOOKS) as step:
             found = [one.pid for one in pidwait.ProcessInfo(top.pid).children(recursive=True)]
         assert found in ([], joined), step.where
         if not joined:
@@ -383,7 +376,7 @@ def growing():
         top = Forking()
         started = [top.fork()]
         info = pidwait.ProcessInfo(top.pid)
-        with at_line(number, lambda: started.append(top.fork()), FILES) as step:
+        with at_line(number, lambda: started.append(top.fork()), BETWEEN_LOOKS) as step:
             found = [child.pid for child in info.children(True)]
         assert found in (started, started[:1]), step.where
         missed.append(found != started)

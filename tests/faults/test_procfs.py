@@ -15,14 +15,6 @@ CLONE_NEWPID = 0x20000000
 pytest.importorskip("ctypes")
 
 
-@pytest.fixture
-def namespaces():
-    try:
-        return system.namespaces()
-    except OSError as error:
-        pytest.skip(str(error))
-
-
 def hide(how):
     if how == "tmpfs":
         system.mount("tmpfs", "/proc")

@@ -25,14 +25,6 @@ OLD, NEW = 3, 9  # exit codes
 
 
 @pytest.fixture
-def namespaces():
-    try:
-        return system.namespaces()
-    except OSError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
 def pidfd():
     reason = faults.why_no_pidfd()
     if reason:
