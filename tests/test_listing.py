@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """process_iter() and ProcessInfo, on every system."""
 
+import asyncio
+import importlib
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -131,3 +134,22 @@ def test_waiting(sleeper):
     assert pidwait.wait(info, 60) == 0
     assert pidwait.wait_procs([info], 60) == ([(info, 0)], [])
     assert list(pidwait.as_completed([info], 60)) == [(info, 0)]
+    with pidwait.WaitSet([info]) as waiting:
+        assert waiting.wait(60) == [(info, 0)]
+    called = threading.Event()
+    told = []
+    pidwait.watch(info, lambda *exit_: told.append(exit_) or called.set())
+    called.wait()
+    assert told == [(info, 0)]
+
+
+def test_waiting_in_an_event_loop(sleeper):
+    aio = importlib.import_module(pidwait.__name__ + ".aio")
+    info = pidwait.ProcessInfo(sleeper.pid)
+    loop = asyncio.new_event_loop()
+    try:
+        loop.call_later(0.01, sleeper.stdin.close)
+        assert loop.run_until_complete(aio.wait(info)) == 0
+        assert loop.run_until_complete(aio.wait_procs([info])) == ([(info, 0)], [])
+    finally:
+        loop.close()
