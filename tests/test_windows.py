@@ -585,8 +585,8 @@ def test_command_line_on_code_pages(start, tmp_path, encoding):
     code = """if True:
         import sys
         from {package} import cli
-        from {package}.cli import wait
-        wait._name = lambda pid: {name!r}
+        from {package}.cli import _waited
+        _waited.name_of = lambda pid: {name!r}
         sys.exit(cli.main(["-v", sys.argv[1]]))
     """.format(package=pidwait.__name__, name=name)
     child = start(*exiting(0, after=0.5))
