@@ -243,6 +243,7 @@ def _iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessIn
             except ProcessLookupError as error:
                 raise_of_handler(error)
                 continue
+        facts.close()  # nothing is left open while the caller does its work
         yield info
 
 

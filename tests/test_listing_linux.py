@@ -13,6 +13,7 @@ import time
 import pytest
 
 from . import pidwait
+from .conftest import open_fds
 from .processes import MAIN_THREAD_ENDS, become_zombie, eventually, exiting, state
 
 _facts = importlib.import_module(pidwait.__name__ + "._facts")
@@ -80,6 +81,13 @@ def test_listing_reads_one_file_of_each(files):
     found = [info.pid for info in pidwait.process_iter(FROM_STAT[1:])]
     assert files.count("stat") >= len(found)
     assert set(files) == {"stat"}
+
+
+def test_nothing_is_open_between_two_processes():
+    list(pidwait.process_iter([]))  # what it loads
+    before = open_fds()
+    for _ in pidwait.process_iter([]):
+        assert open_fds() == before
 
 
 def test_main_thread_that_has_ended(start):
