@@ -89,7 +89,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
 _package = pidwait.__name__
 _modules = {
     name: importlib.import_module(_package + "." + name)
-    for name in "_ffi _probe _backends.polling _backends.polled_ps _sources.ps listing".split()
+    for name in "_ffi _probe _backends.polling _backends.polled_ps _sources.ps _facts".split()
 }
 
 
@@ -112,7 +112,7 @@ def install(name, patch):
     patch(ps, "PS", os.path.join(_FOLDER, "ps"))
     more = {"STANDIN_PLATFORM": system.platform, "STANDIN_PYTHON": sys.executable}
     patch(ps, "ENVIRONMENT", dict(ps.ENVIRONMENT, **more))
-    patch(_modules["listing"], "_sources", [])
+    patch(_modules["_facts"], "_sources", [])
     _modules["_probe"].forget()
     return kernel
 
