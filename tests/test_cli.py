@@ -60,6 +60,10 @@ def test_waits(variant, start):
     assert state(child.pid) == "Z"
 
 
+def test_pid_with_a_sign(start_told):
+    assert run("-t", 0, "+%d" % start_told(0).pid).returncode == 124
+
+
 def test_verbose(start, start_told):
     children = [start_told(code) for code in codes(0, 3, -signal.SIGTERM, -40)]
     status, lines = run_told(start, children, "-v")

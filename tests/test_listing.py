@@ -87,6 +87,7 @@ def test_oneshot(sleeper):
         with info.oneshot():
             assert info.ppid() == first["ppid"] == os.getpid()
         assert info.cpu_times() == first["cpu_times"]
+        assert pidwait.ProcessInfo(os.getpid()).create_time() < info.create_time()  # its own
         assert info.as_dict(ad_value="not told") == first
     assert info.ppid() == os.getpid()
 
