@@ -89,7 +89,9 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
 _package = pidwait.__name__
 _modules = {
     name: importlib.import_module(_package + "." + name)
-    for name in "_ffi _probe _backends.polling _backends.polled_ps _sources.ps _facts".split()
+    for name in (
+        "_ffi _probe _facts _backends.polling _backends.polled_ps _sources.ps _sources.listed_ps"
+    ).split()
 }
 
 
@@ -112,6 +114,8 @@ def install(name, patch):
     patch(ps, "PS", os.path.join(_FOLDER, "ps"))
     more = {"STANDIN_PLATFORM": system.platform, "STANDIN_PYTHON": sys.executable}
     patch(ps, "ENVIRONMENT", dict(ps.ENVIRONMENT, **more))
+    # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
+    patch(_modules["_sources.listed_ps"], "_TIME_LIMIT", 100.0)
     patch(_modules["_facts"], "_sources", [])
     _modules["_probe"].forget()
     return kernel
