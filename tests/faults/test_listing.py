@@ -275,6 +275,7 @@ def family_of_another():
             system.next_pid(parent)
             strangers.extend(with_a_child(lambda: with_pid(placeholder)))
             assert strangers[:2] == [parent, placeholder]
+            next_tick()  # a look that begins from here on is younger than all of them
 
         info = pidwait.ProcessInfo(parent)
         with at_line(number, pass_on, BETWEEN_LOOKS) as step:
