@@ -94,11 +94,15 @@ class Facts:
     def _stat(self) -> "list[bytes]":
         fields = self._fields
         if fields is None:
-            self._name, fields = procfs.split_stat(self._read("stat"), _STARTED + 1)
-            if len(fields) <= _STARTED:
-                raise no_such_process(self.pid)
+            self._name, fields = self._look()
             self._fields = fields
         return fields
+
+    def _look(self) -> "tuple[bytes, list[bytes]]":
+        name, fields = procfs.split_stat(self._read("stat"), _STARTED + 1)
+        if len(fields) <= _STARTED:
+            raise no_such_process(self.pid)
+        return name, fields
 
     def started(self) -> int:
         return int(self._stat()[_STARTED])
@@ -116,8 +120,15 @@ class Facts:
             longer = os.path.basename(words[0]) if words else ""
             # As bytes: the cut may be in the middle of a character.
             if os.fsencode(longer).startswith(self._name):
+                self._check_pid()
                 return longer
         return name
+
+    def _check_pid(self) -> None:
+        # What was read by the pid may be another process's, whose name begins alike, as those of
+        # a program's workers do. If the start is the old one now, it was so before, too.
+        if self._directory is None and self._look()[1][_STARTED] != self._stat()[_STARTED]:
+            raise no_such_process(self.pid)
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])

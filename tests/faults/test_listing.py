@@ -5,6 +5,7 @@ import errno
 import gc
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -121,15 +122,16 @@ class Twice:
 
     OLD, NEW = ["sleep", "1000"], ["tail", "-f", os.devnull]
 
-    def __init__(self):
-        self.popen = start(self.OLD)
+    def __init__(self, old=OLD, new=NEW):
+        self.popen = start(old)
         self.pid = self.popen.pid
+        self._new = new
 
     def pass_on(self):
         self.end()
         next_tick()
         system.next_pid(self.pid)
-        self.popen = start(self.NEW)
+        self.popen = start(self._new)
         assert self.popen.pid == self.pid
 
     def end(self):
@@ -196,6 +198,35 @@ def reused():
 
 def test_pid_that_is_reused_at_each_line(namespaces):
     faults.run(reused, within=namespaces)
+
+
+def reused_with_a_long_name(folder):
+    """The kernel keeps 15 bytes of both names, and these are the same."""
+    load()
+    old, new = (os.path.join(folder, "a-quite-long-name-" + end) for end in ("old", "new"))
+    for link in (old, new):
+        os.symlink(shutil.which("sleep"), link)
+    names = {False: os.path.basename(old), True: os.path.basename(new)}
+    seen = set()
+
+    def play(number):
+        twice = Twice([old, "1000"], [new, "1000"])
+        before = pidwait.ProcessInfo(twice.pid)
+        with at_line(number, twice.pass_on, FILES) as step:
+            found = [one for one in pidwait.process_iter(["name"]) if one.pid == twice.pid]
+        twice.end()
+        for info in found:
+            is_new = info != before
+            assert info.info["name"] in (names[is_new], names[is_new][:15]), (step.where, is_new)
+            seen.add(is_new)
+        return step
+
+    at_each_line(play)
+    assert seen == {False, True}
+
+
+def test_long_name_of_a_pid_that_is_reused_at_each_line(namespaces, tmp_path):
+    faults.run(reused_with_a_long_name, str(tmp_path), within=namespaces)
 
 
 def waited_for():

@@ -19,6 +19,13 @@ MUTANTS = [
         REUSED,
     ),
     Mutant(
+        "rest of a name whose pid is reused",
+        PROCFS,
+        "                self._check_pid()\n",
+        "",
+        TEST + "long_name_of_a_pid_that_is_reused_at_each_line",
+    ),
+    Mutant(
         "ProcessInfo whose pid is reused",
         FILE,
         "            if None not in (started, self._started) and started != self._started:\n",
