@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     Check = Callable[[], object]
 
-# What each check found: None, or the error that says why.
+# What each check found: None, or the error that says why. Threads that ask at the same time
+# make the call twice; what each one returns is what it found itself.
 _answers: "dict[Check, OSError | None]" = {}
-_UNASKED = OSError()
+_UNASKED = _UNSURE = OSError()
 _asked_by: "list[int]" = []
 
 
@@ -26,6 +27,12 @@ def ask(check: "Check") -> "OSError | None":
     A transient failure, such as having no file descriptor left, says nothing about the
     system: it is not remembered, and the answer is None.
     """
+    error = _find(check)
+    return None if error is _UNSURE else error
+
+
+def _find(check: "Check") -> "OSError | None":
+    """As ask(), but _UNSURE after a transient failure."""
     _forget_in_forked_child()
     known = _answers.get(check, _UNASKED)
     if known is not _UNASKED:
@@ -36,7 +43,7 @@ def ask(check: "Check") -> "OSError | None":
     except OSError as caught:
         raise_of_handler(caught)
         if caught.errno in TRANSIENT:
-            return None
+            return _UNSURE
         error = caught
         # A traceback would keep the frames of the first caller alive.
         error.__traceback__ = error.__context__ = error.__cause__ = None
@@ -73,7 +80,7 @@ def works(check: "Check") -> bool:
 
 def surely_works(check: "Check") -> bool:
     """As works(), but False after a transient failure."""
-    return works(check) and check in _answers
+    return _find(check) is None
 
 
 def still_works(check: "Check") -> bool:

@@ -190,7 +190,7 @@ class Gone:
         """Nothing is open."""
 
 
-# Handles on children that were closed while running.
+# Handles on children that were closed while running. One thread gets each: pop() is atomic.
 left: "list[Handle]" = []
 
 

@@ -83,8 +83,10 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
 
     def close(self) -> None:
         """Remove all handlers."""
-        for pid in list(self._handlers):
-            self.remove_child_handler(pid)
+        # Not keys(): another loop's thread may add its own meanwhile.
+        for handler in [reference() for reference in self._handlers.valuerefs()]:
+            if handler is not None:
+                self.remove_child_handler(handler.pid)
 
     def __enter__(self) -> "Self":
         return self
@@ -114,7 +116,7 @@ class _Handler:
         self.creator = getpid()
         self.is_wanted = True  # until it has been removed, or told
         self.loop = loop
-        self._child = pid
+        self.pid = pid
         self._callback = callback
         self._args = args
         # If the loop itself watches it.
@@ -128,20 +130,20 @@ class _Handler:
         # The engine takes twice the time for a child: it moves the file descriptor up, and looks
         # before it reaps; and for a lone child it makes an epoll.
         try:
-            handle = self._handle = open_handle(self._child)
+            handle = self._handle = open_handle(self.pid)
             # If somebody else had reaped the child, the handle could be on another process.
-            exitcodes.look_at_child(self._child)
+            exitcodes.look_at_child(self.pid)
             if handle.reap_into is not None:
                 self._fd = handle.fileno()
                 add_reader(self.loop, self._fd, self._on_event)
                 return
         except OSError as error:
-            pass_over(error, "pid %d is not watched by itself", self._child)
+            pass_over(error, "pid %d is not watched by itself", self.pid)
             self._fd = None
         self._start_by_engine()
 
     def _start_by_engine(self) -> None:
-        add(self.loop, [_WatchedTarget(self._child, self._child, self)])
+        add(self.loop, [_WatchedTarget(self.pid, self.pid, self)])
         self._end()
 
     def _on_event(self) -> None:
@@ -172,7 +174,7 @@ class _Handler:
     def tell(self, code: "int | None") -> None:
         if not self.is_wanted:
             return
-        handlers, pid = self._handlers, self._child
+        handlers, pid = self._handlers, self.pid
         found = handlers.pop(pid, None)
         if found is not None and found is not self:  # added by the callback that is called again
             handlers[pid] = found

@@ -5,23 +5,25 @@ What the best set can't do, for one member or from some moment on, is done by po
 file descriptors become free, they go to members that are polled because none was left.
 """
 
+from errno import EMFILE
 from io import UnsupportedOperation
-from itertools import islice
 from time import monotonic
 
 from ._backends.polling_set import PolledSet
-from ._backends.sets import open_set
+from ._backends.sets import open_set, polled_set
 from ._errors import is_of_signal_handler, log, pass_over
 from ._queue import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
-    from ._backends.contract import Member, Set
+    from ._backends.contract import Member, Polled, Set
     from ._outcome import Outcome
 
 _FOREVER = float("inf")
+_SPARED = 3  # handles: enough for one file descriptor, and for the modules that need it
 
 
 class CombinedSet:
@@ -37,11 +39,11 @@ class CombinedSet:
         wake: "Callable[[], object] | None" = None,
     ) -> None:
         self.best: "Set" = open_set(shared, wake)
-        self.polled: "PolledSet | None" = None
+        self.polled: "Polled | None" = None
         if isinstance(self.best, PolledSet):
             self.polled = self.best
         self.told: "deque[tuple[Member, Outcome]]" = deque()
-        self.is_alarmed = False  # by alarm(), with a number
+        self.is_alarmed = False  # perhaps, by alarm()
         self.wakes_at = _FOREVER  # when the latest sleep() ends by itself
         # Returns the members whose exit neither set has told.
         self._waiting = waiting
@@ -49,6 +51,7 @@ class CombinedSet:
         self._broken: "OSError | None" = None
         # Members that are polled, perhaps because no file descriptor was left.
         self._without_room: "dict[Member, None]" = {}
+        self._spared = 0  # handles
 
     def take_over(self) -> None:
         """Go on in a forked child: the sleeping threads and the epoll are the parent's."""
@@ -59,6 +62,8 @@ class CombinedSet:
             self.polled = self.polled.forked()
         try:
             self.best = self.best.forked()
+            if self.polled is not None:
+                self.polled.sleeper = self.best
         except OSError as error:
             self._poll_all(error)
 
@@ -71,6 +76,8 @@ class CombinedSet:
             failed = [(member, error) for member in members]
         for member, why in failed:
             self._poll(member, why)
+        if failed and self.polled is not None and self.polled.lacks_room:
+            self._make_room(self.polled)
 
     def _poll(self, member: "Member", why: OSError) -> None:
         """Poll a member that the best set can't wait for."""
@@ -88,10 +95,23 @@ class CombinedSet:
         """Call ``look()`` again and again until it does not return RUNNING."""
         self._polled_set().add_look(member, look)
 
-    def _polled_set(self) -> PolledSet:
+    def _polled_set(self) -> "Polled":
         if self.polled is None:
-            self.polled = PolledSet()
+            self.polled = polled_set(self.best)
         return self.polled
+
+    def _make_room(self, polled: "Polled") -> None:
+        """Give up a few handles, for the events that tell of all that are polled."""
+        best: "Any" = self.best
+        for member in self._waiting():
+            if not polled.lacks_room or self._spared == _SPARED:
+                break
+            if member.pid is not None and member in best and not best.has_exited(member):
+                self._spared += 1
+                best.discard(member)
+                # To be another process's by now, the pid would have to have gone round.
+                self._poll(member, OSError(EMFILE, "its handle is needed"))
+                polled.cover_all()
 
     def discard(self, member: "Member") -> None:
         try:
@@ -127,8 +147,12 @@ class CombinedSet:
 
     def look(self, last: bool) -> None:
         """Look at the polled members if it is time to, or if this is the ``last`` look."""
-        if self.polled is not None and (last or self.polled.delay() == 0):
-            self.polled.look()
+        if self.polled is not None:
+            self.polled.look(last)
+
+    def hear(self) -> None:
+        if self.polled is not None:
+            self.polled.hear()
 
     def take(self, last: bool) -> None:
         try:
@@ -155,6 +179,7 @@ class CombinedSet:
             self._broken = None
             raise error
         log("all processes are polled: %s", error)
+        polled.deafen()  # nothing could end its sleep
         self.best = polled
         self._broken = None
         told = {member for member, _ in self.told}
@@ -166,17 +191,18 @@ class CombinedSet:
     def use_room(self, count: int) -> None:
         """After ``count`` exits, give their file descriptors to members that lack one."""
         polled = self.polled
-        for member in list(islice(self._without_room, count)):
-            if polled is None or self.best is polled or member not in polled:
-                del self._without_room[member]
-            elif self.best.add([member]):
-                return
-            # The pid was still the same process's if that has not exited since.
-            elif polled.has_exited(member):
-                self.best.discard(member)
-            else:
-                polled.discard(member)
-                del self._without_room[member]
+        while count and self._without_room:
+            member = next(iter(self._without_room))
+            if polled is not None and self.best is not polled and member in polled:
+                if self.best.add([member]):
+                    return
+                # The pid was still the same process's if that has not exited since.
+                if polled.has_exited(member):
+                    self.best.discard(member)
+                else:
+                    polled.discard(member)
+                    count -= 1
+            self._without_room.pop(member, None)
 
     def delay(self) -> "float | None":
         if self.told or self._has_lost or self._broken:
@@ -193,8 +219,7 @@ class CombinedSet:
         return self.best is not self.polled and self.best.delay() is not None
 
     def alarm(self, seconds: "float | None") -> None:
-        if seconds is not None:
-            self.is_alarmed = True
+        self.is_alarmed = True  # until it is certain that there is none
         # Without a timer it goes off at once: that is too early, but never too late.
         for when in (seconds, 0):
             try:

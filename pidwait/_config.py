@@ -9,6 +9,7 @@ import os
 
 BACKEND = "PIDWAIT_BACKEND"
 FFI = "PIDWAIT_FFI"
+_BACKENDS = ("pidfd", "connector", "kqueue", "win32", "polling")
 
 
 def choice(variable: str, *allowed: str) -> str:
@@ -19,3 +20,7 @@ def choice(variable: str, *allowed: str) -> str:
             "%s must be one of %s, not %r" % (variable, ", ".join(("auto",) + allowed), value)
         )
     return value
+
+
+def backend() -> str:
+    return choice(BACKEND, *_BACKENDS)

@@ -81,9 +81,8 @@ NOW = Deadline(0)
 FOREVER = Deadline(None)
 
 
-def intervals() -> "Iterator[float]":
+def intervals(delay: float = SHORTEST) -> "Iterator[float]":
     """Seconds between looks: 0.1 ms at first, doubling to 40 ms."""
-    delay = SHORTEST
     while True:
         yield delay
         delay = min(delay * 2, LONGEST)
@@ -94,12 +93,14 @@ def share(cost: float) -> float:
     return cost * (_SHARE - 1)
 
 
-def poll(look: "Callable[[], bool]", deadline: Deadline) -> bool:
+def poll(look: "Callable[[], bool]", deadline: Deadline, first: float = SHORTEST) -> bool:
     """Call ``look()`` until it is true or the deadline is over; return whether it was true.
+
+    ``first`` is the first interval, in seconds.
 
     The last look is after the deadline, so that a wait is never cut short.
     """
-    for delay in intervals():
+    for delay in intervals(first):
         expired = deadline.expired()
         if look():
             return True

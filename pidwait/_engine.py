@@ -4,6 +4,7 @@
 It starts no thread, and sleeps only in the thread that calls sleep(). Its caller calls sleep()
 and collect() in turns, or polls fileno() and calls collect(). Several threads may use it: its
 lock protects its own state, and is not held while it sleeps, or while an owner's code runs.
+Without the lock others only look whether a container is empty, or copy a dict at once.
 
 Between its exit and its report a target is in one of four places:
 
@@ -179,6 +180,8 @@ class Engine:
         sets, members = self.sets, self.members
         owned = False
         if sets.polled is not None:
+            with self._lock:
+                sets.hear()
             sets.look(last)
         with self._lock:
             sets.take(last and not is_told)

@@ -7,6 +7,8 @@ import errno
 import os
 import sys
 
+from . import _parts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
 
 # Errors that may not come at the next call: they are not remembered, and are no reason to give
 # up a backend for good.
-TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
+
+# Where zipimport loads this, __package__ is not set yet, before Python 3.10.
+_PACKAGE = __name__.rpartition(".")[0]
+if _parts.SINGLE_FILE:
+    _PACKAGE = __name__
 
 
 def public(cls: "C") -> "C":
@@ -25,7 +32,7 @@ def public(cls: "C") -> "C":
     for value in (cls, *vars(cls).values()):
         named = getattr(value, "__func__", value)  # of a classmethod
         if named is cls or isinstance(named, type(public)):
-            named.__module__ = __package__ or __name__
+            named.__module__ = _PACKAGE
     return cls
 
 
@@ -71,7 +78,7 @@ def log(message: str, *args: object) -> None:
     """
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
     if get_logger is not None:
-        get_logger(__package__).info(message, *args)
+        get_logger(_PACKAGE).info(message, *args)
 
 
 def warn_unclosed(resource: object) -> None:

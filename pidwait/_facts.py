@@ -43,7 +43,7 @@ ATTRIBUTES = (
     "cpu_times",
 )
 _TYPES = {"uids": Uids._make, "cpu_times": CpuTimes._make}
-_sources: "list[Source]" = []
+_sources: "list[Source]" = []  # the first counts, if two threads enter it
 
 
 def source() -> "Source":

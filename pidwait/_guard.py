@@ -16,7 +16,8 @@ class Guard:
 
     # It needs no lock: a user enters itself before it checks whether the guard is closed, and
     # close() sets ``closed`` before it looks for users. A signal handler may run between any
-    # two lines, and close the resource that the interrupted code is about to use.
+    # two lines, and close the resource that the interrupted code is about to use. Without a
+    # GIL each of these steps locks the object that it changes, so that none is seen too late.
 
     __slots__ = ("_open", "_pid", "_users", "closed", "resource")
 

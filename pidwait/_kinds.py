@@ -95,7 +95,10 @@ class PopenTarget(OwnerTarget):
         # process has exited.
         if self.proc.poll() is None:
             return self.not_reaped(code)
-        return self._known() if code is None and not lost else code
+        if code is None:
+            return None if lost else self._known()
+        # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
+        return code or self._known()
 
     def _is_lost(self) -> bool:
         """Whether somebody else has reaped it, which a Popen reports as exit code 0."""

@@ -5,6 +5,9 @@ The loop watches the engine's file descriptor, and calls it when its delay() is 
 loop's own handles refer to the engine, so it goes with the loop: closing a loop drops them. A
 coroutine must not refer to it, or the two would keep each other alive: it calls the functions
 at the end of this module.
+
+An engine is used in its loop's thread alone. Other threads reach it by call_soon() only,
+and close it once its loop is closed.
 """
 
 from errno import EBADF, ENOSYS

@@ -4,18 +4,21 @@
 import os
 import sys
 
-from . import _backends, _checks, _ffi
+from . import _backends, _checks, _ffi, _parts
 from ._ffi import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._backends.contract import Checks
+
 
 def forget() -> None:
     """Check again at the next need, as after a change of the environment variables."""
     _checks.forget()
     _backends.forget()
+    _ffi.forget()
     calls.forget()
 
 
@@ -37,10 +40,12 @@ def probe() -> "dict[str, Any]":
     >>> found["backends"]["polling"]["reason"] is None
     True
     """
-    from . import _spawn_actions
-
     known = _backends.known()
-    spawn_calls = () if os.name == "nt" else _spawn_actions.CALLS
+    more: "Checks" = known["polling"].checks[1:]
+    if _parts.SPAWN and os.name != "nt":
+        from . import _spawn_actions
+
+        more += _spawn_actions.CALLS
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
@@ -49,7 +54,7 @@ def probe() -> "dict[str, Any]":
         "bindings": {name: _row(_ffi.missing(name)) for name in sorted(_ffi.NAMES)},
         "calls": {
             name: dict(_row(_checks.ask(check)), via=_via(call))
-            for name, call, check in next(iter(known.values())).checks + spawn_calls
+            for name, call, check in next(iter(known.values())).checks + more
         },
     }
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
 
+calls.add(libc_spawn.CALLS)
+
 INHERIT = -1
 DEVNULL = -3  # as in subprocess
 
@@ -43,7 +45,7 @@ class Unable(Exception):
 class Structure:
     """An initialised, opaque structure of the C library; it is destroyed with its last user."""
 
-    __slots__ = ("_destroy", "pointer")
+    _destroy: "Any" = None
 
     def __init__(self, kind: str) -> None:
         destroy = calls.get(kind + "_destroy")
@@ -53,7 +55,8 @@ class Structure:
         self._destroy = destroy
 
     def __del__(self) -> None:
-        if hasattr(self, "_destroy"):
+        # No hasattr(): in a subinterpreter that ends, Python 3.8 has cleared the builtins.
+        if self._destroy is not None:
             self._destroy(self.pointer)
 
 

@@ -13,6 +13,9 @@ The life of a target:
 The three methods run the object's own code, which may do anything. If it raises, the error is
 logged, and the wait goes on without the answer. If a signal handler raises meanwhile, its
 exception is not caught.
+
+A target belongs to one wait, or to one engine. If two threads settle it at the same time, the
+last call of one may count as an ordinary one: then the next call tells the exit.
 """
 
 from time import monotonic

@@ -50,6 +50,7 @@ class WaitSet(Generic[P]):
 
     # One thread at a time sleeps in the engine: it has the turn. The other threads that wait
     # are waiting for the turn. A change ends the sleep if there is something to do sooner.
+    # The engine has a lock; the dicts here are changed by single operations, which are atomic.
     _is_closed = True
     _warns = True
 

@@ -24,6 +24,12 @@ what it can't do, for one process or in one call, is done by polling.
 
 A handle knows nothing of threads. A set's sleep() is called without a lock, and all its other
 methods with one: while one thread sleeps, others may add and take.
+
+Without a GIL: single operations of dicts, lists and deques are atomic all the same, and so is
+a copy of a dict or a list, but not one of a deque. The package relies on no more than that
+where several threads use something without a lock, and no code counts by ``+=`` there. What is
+made at the first need (an answer, a binding, a backend) may be made by two threads at once:
+either one is right, and the last one stays.
 """
 
 import os
@@ -60,7 +66,7 @@ class Backend:
 
 
 _known: "dict[str, Backend]" = {}
-chosen: "list[Backend]" = []  # by backend(), once
+chosen: "list[Backend]" = []  # by backend(), once, or by two threads alike
 
 
 def known() -> "dict[str, Backend]":
@@ -81,7 +87,13 @@ def known() -> "dict[str, Backend]":
 
             best = Backend("kqueue", kqueue.KqueueHandle, kqueue.CHECKS)
         last = Backend("polling", polling.open_polled, polling.CHECKS)
-        _known.update({best.name: best, last.name: last})
+        _known[best.name] = best
+        if best.name == "pidfd":
+            from . import events, polled_procfs
+
+            checks = (("connector", None, events.check_connector),)
+            _known["connector"] = Backend("connector", polled_procfs.ConnectorHandle, checks)
+        _known[last.name] = last
     return _known
 
 
@@ -97,7 +109,7 @@ def backend() -> Backend:
 
 def _choose() -> Backend:
     backends = known()
-    name = _config.choice(_config.BACKEND, "pidfd", "kqueue", "win32", "polling")
+    name = _config.backend()
     if name == "auto":
         return next(one for one in backends.values() if _checks.works(one.check))
     error = (
@@ -124,7 +136,7 @@ def open_handle(pid: int) -> "Handle":
     except ProcessLookupError:
         raise
     except OSError as error:
-        if best.name == "polling":
+        if best.name in ("connector", "polling"):
             raise
         pass_over(error, "pid %d is polled", pid)
         return known()["polling"].handle(pid)

@@ -3,7 +3,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol  # novm
 
     from .._checks import Check
@@ -71,6 +71,58 @@ if TYPE_CHECKING:
         def known(self) -> "Outcome":
             """The exit code that the object already has; RUNNING if it knows of no exit."""
 
+    class Status(Protocol):  # novm
+        """What events have told about the exit code of one process."""
+
+        def hear(self, is_main: bool, status: int, when: float) -> None:
+            """A thread has ended with this wait status, at that time of the monotonic clock."""
+
+        def forget(self, since: float) -> None:
+            """It was seen running then: what was heard so far was not about its exit."""
+
+        # Seconds for which the code may come after the exit can be seen.
+        patience: float
+
+        def is_due(self) -> bool:
+            """Once the process has exited: whether its code may still come."""
+
+        def code(self) -> "int | None":
+            """The exit code, once the process has exited; None if it is not certain."""
+
+    # The arguments of hear(), or none.
+    Message = tuple[()] | tuple[bool, int, float]  # novm
+    # A key, or None if events were lost; and a message about the process.
+    Heard = tuple[int | None, Message]  # novm
+
+    class Events(Protocol):  # novm
+        """What tells that a process may have exited: a look has to follow."""
+
+        # Seconds between two looks at a process of which nothing is heard.
+        longest: float
+
+        def fileno(self) -> int:
+            """Readable while there is something to read()."""
+
+        def add(self, pid: int) -> "tuple[int, Status | None] | None":
+            """Start to report this process; return the key of its events, and its Status if any.
+
+            None if its exit would cause no event.
+            """
+
+        def add_again(self, key: int, pid: int) -> "int | None":
+            """The key from now on, after an event that was not about the exit; None as add()."""
+
+        def discard(self, key: int) -> None:
+            """One process less has this key."""
+
+        def may_have_exited(self, key: int, pid: int) -> bool:
+            """After an event: False if it is certain that it runs on, and has the key it had."""
+
+        def read(self) -> "Iterable[Heard]":
+            """What has been heard since the last call; it never blocks."""
+
+        def close(self) -> None: ...
+
     Report = Callable[[tuple[Member, Outcome]], object]  # novm
 
     class Set(Protocol):  # novm
@@ -124,3 +176,32 @@ if TYPE_CHECKING:
             """The set that replaces this one in a forked child; OSError if there can be none."""
 
         def close(self) -> None: ...
+
+    class Polled(Set, Protocol):  # novm
+        """The members that are polled; the program may be sleeping in another set."""
+
+        # The set in which the program sleeps.
+        sleeper: "Set | None"
+        # Whether no file descriptor was left for events, which would make most looks needless.
+        lacks_room: bool
+
+        def add_look(self, member: "Member", look: "Callable[[], Outcome]") -> None:
+            """Call ``look()`` again and again until it does not return RUNNING."""
+
+        def look(self, last: bool = False) -> None:
+            """Look at those that are due, or with ``last`` at all of them, without the lock."""
+
+        def hear(self) -> None:
+            """Read the events, and see to it that those of which they tell are due."""
+
+        def cover_all(self) -> None:
+            """Try again to get events about the members that have none."""
+
+        def deafen(self) -> None:
+            """Go on without events."""
+
+        def forked(self) -> "Polled": ...
+
+        def __contains__(self, member: "Member") -> bool: ...
+
+        def __len__(self) -> int: ...

@@ -8,19 +8,19 @@ handler raises, it comes again when all pidfds are armed anew.
 """
 
 import os
+import select
 from errno import EBADF, ENOENT
-from select import POLLIN
 from time import monotonic
 
 from .. import _checks
-from .._deadline import GRACE, LONGEST, NOW, Deadline
+from .._deadline import GRACE, NOW
 from .._errors import is_of_signal_handler, pass_over, raise_of_handler
-from .._fd import close, opened, own, poll
+from .._fd import close, opened, poll
 from .._ffi import calls, linux
-from .._highfds import moved_up, raised
+from .._highfds import raised
 from .._outcome import RUNNING
-from .._queue import deque
-from . import pidfd, timers
+from . import pidfd
+from .epoll_set import EpollSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from .._outcome import Outcome
     from .contract import Member, Report
 
-# How many exits one sleep can bring.
-_BATCH = 256
-_AGES = 2e6  # seconds; epoll_wait(2) takes at most 2**31 ms
-
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
 _REQUEST, _GET_INFO, _EXIT = linux.PIDFD_INFO_REQUEST, linux.PIDFD_GET_INFO, linux.PIDFD_INFO_EXIT
@@ -41,36 +37,17 @@ _P_PIDFD, _LOOK, _CLD_EXITED = linux.P_PIDFD, linux.LOOK, linux.CLD_EXITED
 _unpack = linux.PIDFD_INFO.unpack
 
 
-class PidfdSet:
+class PidfdSet(EpollSet):
     def __init__(self, shared: bool) -> None:
-        self._bell: "Any" = None
-        self._timer: "timers.TimerFd | None" = None
-        # Whether the bell rings, and whether the timer is set.
-        self._is_ringing = self._is_timed = False
         # pidfd: its member
         self._members: "dict[int, Member]" = {}
         # pidfd: when to give up its exit code; all are given the same time, so the first is next
         self._fading: "dict[int, float]" = {}
-        # Events that the epoll has reported, and that have not been taken.
-        self._events: "deque[tuple[int, int]]" = deque()
         self._tells = _checks.works(pidfd.check_get_info)
         self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
         # Whether the latest zombie was our child: then waitid(2) is the quickest to tell.
         self._are_ours = True
-        self._epoll: "Any" = moved_up(calls.get("epoll")())
-        if shared:
-            self._make_bell()
-        # Seconds of one sleep at most; less if nothing could end it.
-        self._longest = LONGEST if shared and self._bell is None else _AGES
-
-    def _make_bell(self) -> None:
-        """Make a file descriptor that is always ready: it rings while it is in the epoll."""
-        try:
-            reader, writer = map(own, os.pipe())
-            writer.close()
-            self._bell = moved_up(reader)
-        except OSError as error:
-            pass_over(error, "without a bell")
+        super().__init__(shared)
 
     def forked(self) -> "PidfdSet":
         # The parent still uses the epoll and the timer; our copies of the pidfds are ours.
@@ -117,28 +94,23 @@ class PidfdSet:
             file.close()
             raise
 
-    def discard(self, member: "Member") -> None:
+    def __contains__(self, member: "Member") -> bool:
         file: "Any" = member.ticket
-        if file is not None and not file.closed:
+        return file is not None and not file.closed
+
+    def discard(self, member: "Member") -> None:
+        if member in self:
+            file: "Any" = member.ticket
             self._forget(file.fileno())
 
     def has_exited(self, member: "Member") -> bool:
         file: "Any" = member.ticket
-        return file is not None and not file.closed and poll(file.fileno(), POLLIN, NOW) != 0
+        return member in self and poll(file.fileno(), select.POLLIN, NOW) != 0
 
     def sleep(self, seconds: "float | None") -> None:
-        # A signal handler has raised before they were taken, or it is waiting itself.
-        if self._events:
-            return
-        if seconds is None or seconds > self._longest:
-            seconds = self._longest
         if self._fading:
-            seconds = min(seconds, GRACE)
-        if seconds and not pidfd.may_block():
-            poll(self._epoll.fileno(), POLLIN, Deadline(seconds))
-            seconds = 0
-        events = self._epoll.poll(seconds, _BATCH)
-        self._events.extend(events)
+            seconds = GRACE if seconds is None else min(seconds, GRACE)
+        super().sleep(seconds)
 
     def take(self, report: "Report", last: bool) -> None:
         # After the sleep the caches are cold, and each name and call costs.
@@ -154,7 +126,7 @@ class PidfdSet:
                 # and its fd gone to the next pidfd. So each source of the code has to say
                 # itself that the process has exited.
                 code: "Outcome" = RUNNING
-                if mask == POLLIN and self._are_ours:  # a zombie
+                if mask == select.POLLIN and self._are_ours:  # a zombie
                     try:
                         found = calls.get("waitid")(_P_PIDFD, fd, _LOOK)
                         if found is not None:
@@ -247,50 +219,10 @@ class PidfdSet:
             return max(0.0, until - monotonic())
         return None
 
-    def alarm(self, seconds: "float | None") -> None:
-        self._ring(seconds is not None and seconds <= 0)
-        self._set_timer(seconds if seconds is not None and seconds > 0 else None)
-
-    def _ring(self, on: bool) -> None:
-        if self._bell is None or on is self._is_ringing:
-            return
-        if on:
-            self._epoll.register(self._bell, 0)  # EPOLLHUP is reported all the same
-        else:
-            self._epoll.unregister(self._bell)
-        self._is_ringing = on
-
-    def _set_timer(self, seconds: "float | None") -> None:
-        if seconds is None and not self._is_timed:
-            return
-        self._is_timed = True
-        self._make_timer().set(seconds)
-        self._is_timed = seconds is not None
-
-    def _make_timer(self) -> "timers.TimerFd":
-        if self._timer is None:
-            timer = timers.open_timerfd()
-            timer.file = moved_up(timer.file)
-            self._epoll.register(timer.fileno(), 0x001)
-            self._timer = timer
-        return self._timer
-
-    def fileno(self, timed: bool = True) -> int:
-        if timed:
-            try:
-                self._make_timer()  # later there may be no file descriptor left
-            except OSError as error:
-                pass_over(error, "without a timer")
-        fd: int = self._epoll.fileno()
-        return fd
-
     def close(self) -> None:
-        self._epoll.close()
+        super().close()
         while self._members:
             close(self._members.popitem()[1].ticket)
-        for file in (self._bell, self._timer):
-            if file is not None:
-                close(file)
 
 
 class _Borrowed(pidfd.PidfdHandle):

@@ -8,12 +8,15 @@ own children, and kill(2) about other processes; but kill(2) takes a zombie for 
 
 from .._errors import no_such_process
 from .._ffi import linux
-from .._outcome import NotYet, from_status
+from .._outcome import RUNNING, NotYet, from_status
 from .._sources import exitcodes, procfs
+from . import events
 from .polled import PolledHandle, cpu_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .._deadline import Deadline
+    from .._outcome import Outcome
     from .contract import Identity
 
 
@@ -32,6 +35,13 @@ class ProcfsHandle(PolledHandle):
         if procfs.thread_group(pid) not in (pid, None):
             raise no_such_process(pid, "a thread's ID, not a process's")
 
+    def wait(self, deadline: "Deadline", reap: bool) -> "Outcome":
+        exited, status = events.wait(self.has_exited, deadline, self.pid)
+        if not exited:
+            return RUNNING
+        code = self.collect(reap)
+        return status.code() if code is None and status is not None else code
+
     def has_exited(self) -> bool:
         stat = self._stat = procfs.read_stat(self.pid)
         if stat is None:
@@ -41,12 +51,14 @@ class ProcfsHandle(PolledHandle):
         return stat.exited or stat.started != self._started
 
     def _has_exited_unseen(self) -> bool:
+        if not exitcodes.exists(self.pid):
+            return True
         try:
             if exitcodes.from_child(linux.P_PID, self.pid, self.pid, False) is not None:
                 return True
         except NotYet:
             return False
-        return procfs.links_tell_exit(self.pid) or not exitcodes.exists(self.pid)
+        return procfs.links_tell_exit(self.pid)
 
     def collect(self, reap: bool) -> "int | None":
         stat = self._stat
@@ -74,6 +86,14 @@ class ProcfsHandle(PolledHandle):
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)
+
+
+class ConnectorHandle(ProcfsHandle):
+    """It is polled, but the proc connector tells of its exit."""
+
+    __slots__ = ()
+
+    backend = "connector"
 
 
 def identify(pid: int) -> "Identity | None":

@@ -35,3 +35,8 @@ def check() -> None:
 
 
 CHECKS: "Checks" = (("polling", None, check),)
+
+if _ffi.PLATFORM in ("linux", "android"):
+    from . import events
+
+    CHECKS += (("inotify_add_watch", "inotify_add_watch", events.check_inotify),)

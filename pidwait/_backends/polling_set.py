@@ -14,7 +14,7 @@ from time import monotonic
 from .._deadline import LONGEST, NOW, SHORTEST, share
 from .._errors import is_of_signal_handler
 from .._outcome import RUNNING
-from .._queue import deque, drop
+from .._queue import drop
 from . import timers
 from .polling import clock, open_polled
 
@@ -23,49 +23,67 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._outcome import Outcome
-    from .contract import Handle, Member, Report
+    from .contract import Handle, Member, Report, Set
 
     Look = Callable[[], Outcome]
 
 
-def _look_at(handle: "Handle") -> "Look":
+def look_at(handle: "Handle") -> "Look":
     wait = handle.wait
     return lambda: wait(NOW, False)
 
 
+def add_each(
+    members: "Sequence[Member]", add: "Callable[[Member, Look], None]"
+) -> "list[tuple[Member, OSError]]":
+    """Call add(member, look) for each member; return those that can't be polled, and why."""
+    failed = []
+    for member in members:
+        try:
+            if member.pid is None:
+                raise OSError(EAGAIN, "it has no pid to be polled by")
+            look = look_at(open_polled(member.pid))
+        except OSError as error:
+            if is_of_signal_handler(error):
+                raise
+            failed.append((member, error))
+        else:
+            add(member, look)
+    return failed
+
+
 class PolledSet:
+    lacks_room = False
+    sleeper: "Set | None" = None
+
     def __init__(self, shared: bool = True) -> None:
         self._looks: "dict[Member, Look]" = {}
-        # Exits that a look has found, and that have not been taken.
-        self._found: "deque[tuple[Member, Outcome]]" = deque()
+        # Exits that a look has found, and that have not been taken. A list, as a look adds to it
+        # without the lock: without a GIL a deque can't be copied meanwhile.
+        self._found: "list[tuple[Member, Outcome]]" = []
+        self._looked = 0.0  # when the latest look at all of them, now ended, began
         self._interval = self._next_look = 0.0
+        self._paid = 0.0  # from when on the looks so far have taken no more than their share
         # The call that is looking, if any. A look can run other people's code, which may come
-        # here again.
+        # here again. If add_look() resets the interval meanwhile, that may be in vain, and the
+        # next look one interval late.
         self._looker: "dict[str, object]" = {}
         self._timer: "timers.Timer | None" = None
 
     def forked(self) -> "PolledSet":
         copy = PolledSet()
-        copy._looks.update(self._looks)
-        copy._found.extend(self._found)
+        self.copy_to(copy)
         self.close()
         return copy
 
+    def copy_to(self, other: "PolledSet") -> None:
+        other._looks.update(self._looks)
+        other._found.extend(self._found)
+
     def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
-        failed = []
-        for member in members:
-            try:
-                if member.pid is None:
-                    raise OSError(EAGAIN, "it has no pid to be polled by")
-                self.add_look(member, _look_at(open_polled(member.pid)))
-            except OSError as error:
-                if is_of_signal_handler(error):
-                    raise
-                failed.append((member, error))
-        return failed
+        return add_each(members, self.add_look)
 
     def add_look(self, member: "Member", look: "Look") -> None:
-        """Call ``look()`` again and again until it does not return RUNNING."""
         self._looks[member] = look
         self._interval = self._next_look = 0.0
 
@@ -78,6 +96,9 @@ class PolledSet:
     def __len__(self) -> int:
         return len(self._looks)
 
+    def members(self) -> "list[Member]":
+        return list(self._looks)
+
     def has_exited(self, member: "Member") -> bool:
         look = self._looks.get(member)
         return look is not None and look() is not RUNNING
@@ -88,8 +109,9 @@ class PolledSet:
         delay = self.delay()
         time.sleep(seconds if delay is None else min(seconds, delay))
 
-    def look(self) -> None:
-        """Look at all of them, without the lock of the threads that share the set."""
+    def look(self, last: bool = False) -> None:
+        if not last and self.delay() != 0:
+            return
         me = object()
         try:
             try:
@@ -107,14 +129,26 @@ class PolledSet:
     def _look(self) -> None:
         # Not by the wall clock: while other threads have the interpreter, or the machine is
         # stopped, a look can take seconds, and the next one would be minutes away.
+        looked = monotonic()
         began = clock()
         for member, look in list(self._looks.items()):
             found = look()
             if found is not RUNNING and self._looks.get(member) is look:
                 self._found.append((member, found))
                 self._looks.pop(member, None)
-        self._interval = min(max(self._interval * 2, SHORTEST), LONGEST)
-        self._next_look = monotonic() + max(self._interval, share(clock() - began))
+        self._looked = looked
+        self._interval = self._next_interval()
+        now = monotonic()
+        self._paid = now + share(clock() - began)
+        self._next_look = max(now + self._interval, self._paid)
+
+    def _next_interval(self) -> float:
+        return min(max(self._interval * 2, SHORTEST), LONGEST)
+
+    def hear(self) -> None:
+        """There are no events."""
+
+    cover_all = deafen = hear
 
     def take(self, report: "Report", last: bool) -> None:
         for found in list(self._found):
@@ -148,3 +182,39 @@ class PolledSet:
         if self._timer is not None:
             self._timer.close()
         self._looks.clear()
+
+
+class EagerSet(PolledSet):
+    """Members that may exit any moment. They come so often that the share of a core counts."""
+
+    def add_look(self, member: "Member", look: "Look") -> None:
+        self._looks[member] = look
+        self.hurry()
+
+    def hurry(self) -> None:
+        self._interval = 0.0
+        self._next_look = self._paid
+
+    def looked(self) -> "float | None":
+        """When the latest look at all of them began; None while there is one."""
+        # What that finds is lost if the member leaves the set meanwhile.
+        return None if self._looker else self._looked
+
+
+class QuietSet(PolledSet):
+    """Members that are looked at in case that an event does not come."""
+
+    longest = 1.0  # seconds between two looks
+
+    def add_look(self, member: "Member", look: "Look") -> None:
+        if not self._looks:
+            self._next_look = monotonic() + self.longest
+        self._looks[member] = look
+
+    def _next_interval(self) -> float:
+        return self.longest
+
+    def _look(self) -> None:
+        super()._look()
+        # About 1 % of a core is enough.
+        self._next_look += 2 * max(0.0, self._paid - monotonic())

@@ -12,7 +12,7 @@ from itertools import chain
 
 from .._errors import pass_over
 from .._fd import close, own, poll
-from .._ffi import bsd, calls
+from .._ffi import bsd, calls, kqueue
 from .._fork import Creator
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._deadline import Deadline
+
+calls.add(kqueue.CALLS)
 
 # The milliseconds that a timer is set to at most: no system has a lower limit, and one look
 # too many a day costs nothing.
@@ -152,3 +154,12 @@ class Queue:
         else:
             self.drop(fd, filter_)
         self._is_ringing = on
+
+
+class KqueueTimer(Queue):
+    """A kqueue with nothing but the timer."""
+
+    __slots__ = ()
+
+    def set(self, seconds: "float | None") -> None:
+        self.set_alarm(seconds)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The set of each backend, in a module of its own: a wait for one process needs no set."""
 
+from .. import _ffi
 from .._errors import pass_over
 from . import backend, known
 from .polling_set import PolledSet
+
+if _ffi.PLATFORM in ("linux", "android"):
+    from . import events
+    from .listening_set import ListeningSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .contract import Set
+    from .contract import Polled, Set
 
 
 def _set_of(name: str) -> "Callable[[bool], Set]":
@@ -26,7 +31,18 @@ def _set_of(name: str) -> "Callable[[bool], Set]":
         from .win32_set import Win32Set
 
         return Win32Set
+    if _ffi.PLATFORM in ("linux", "android") and events.work():
+        from .epoll_set import EpollSet
+
+        return EpollSet
     return PolledSet
+
+
+def polled_set(sleeper: "Set") -> "Polled":
+    """A polled set; ``sleeper`` is the set in which the program sleeps."""
+    if hasattr(sleeper, "include") and _ffi.PLATFORM in ("linux", "android") and events.work():
+        return ListeningSet(sleeper)
+    return PolledSet()
 
 
 def open_set(shared: bool, wake: "Callable[[], object] | None" = None) -> "Set":

@@ -12,7 +12,6 @@ from .. import _checks, _ffi
 from .._deadline import Deadline
 from .._fd import close, opened, poll
 from .._ffi import bsd, calls, linux
-from .queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,15 +49,6 @@ class TimerFd:
         close(self.file)
 
 
-class KqueueTimer(Queue):
-    """A kqueue with nothing but the timer."""
-
-    __slots__ = ()
-
-    def set(self, seconds: "float | None") -> None:
-        self.set_alarm(seconds)
-
-
 def check() -> None:
     """Let a timer go off."""
     timer = TimerFd()
@@ -83,5 +73,7 @@ def open_timer() -> "Timer":
     if _ffi.PLATFORM in ("linux", "android"):
         return open_timerfd()
     if bsd.system() is not None:
+        from .queue import KqueueTimer
+
         return KqueueTimer()
     raise OSError(ENOSYS, "this system has no timer with a file descriptor")

@@ -21,7 +21,8 @@ class Win32Members:
     def __init__(self) -> None:
         # The members by their HANDLEs, each with what waits for it.
         self._members: "dict[Any, tuple[Member, Any]]" = {}
-        # Processes that have exited, and that have not been taken. Other threads add to it.
+        # Processes that have exited, and that have not been taken. Other threads add to it, by
+        # single operations, before they wake the caller: so it is taken then, or found again.
         self._exited: "dict[Win32Handle, None]" = {}
         self._is_ringing = False
 

@@ -5,8 +5,11 @@ Tables (linux.py, win32.py and others) hold prototypes, numbers and layouts. Two
 turn them into functions: _ctypes.py, and _cffi.py for interpreters where ctypes is
 missing, does not work, or is slower. No adapter is imported, and no library loaded,
 before a call is needed that the interpreter lacks.
+
+Two threads may make an adapter, or a function, at the same time: both work, and one stays.
 """
 
+import os
 import sys
 
 from .. import _config
@@ -23,12 +26,20 @@ PLATFORM = sys.platform.rstrip("0123456789.")
 NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
 
 _loaded: "dict[str, Any]" = {}
+# Why the others can't be used: a second try would look for their files once more.
+_missing: "dict[str, str]" = {}
+
+
+def forget() -> None:
+    _missing.clear()
 
 
 def load(name: str) -> "Any":
     """The adapter of that name; ImportError with the reason if it can't be used."""
     adapter = _loaded.get(name)
     if adapter is None:
+        if name in _missing:
+            raise ImportError(_missing[name])
         try:
             if name == "ctypes":
                 from ._ctypes import Adapter
@@ -41,8 +52,16 @@ def load(name: str) -> "Any":
             raise_of_handler(error)
             if getattr(error, "errno", None) in TRANSIENT:
                 raise
-            raise ImportError("%s: %s" % (type(error).__name__, error)) from error
+            check_files()
+            _missing[name] = reason = "%s: %s" % (type(error).__name__, error)
+            raise ImportError(reason) from error
     return adapter
+
+
+def check_files() -> None:
+    """Raise EMFILE, say, if no file can be opened: an ImportError does not tell that."""
+    if os.name != "nt":  # Windows can't open a directory
+        os.close(os.open(os.sep, os.O_RDONLY))
 
 
 def missing(name: str) -> "Exception | None":

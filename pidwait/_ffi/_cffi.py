@@ -8,8 +8,6 @@ declarations; on PyPy that takes a quarter of a second, 500 times as long.
 
 import os
 
-import _cffi_backend
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
@@ -22,19 +20,22 @@ class Adapter:
     name = "cffi"
 
     def __init__(self) -> None:
+        import _cffi_backend
+
+        self._load = _cffi_backend.load_library
         self._ffi: "Any" = _cffi_backend.FFI()
         self.null = self._ffi.NULL
         self._int = self._ffi.typeof("int *")
         self._text = self._ffi.typeof("char[]")
         self._texts = self._ffi.typeof("char *[]")
-        self._libraries: "dict[str | None, Any]" = {None: _cffi_backend.load_library(_LIBRARY, 0)}
+        self._libraries: "dict[str | None, Any]" = {None: self._load(_LIBRARY, 0)}
 
     def _type(self, prototype: "tuple[str, ...]") -> "Any":
         return self._ffi.typeof("%s%s(%s)" % (prototype[0], _POINTER, ", ".join(prototype[1:])))
 
     def _library(self, name: "str | None") -> "Any":
         if name not in self._libraries:
-            self._libraries[name] = _cffi_backend.load_library(name, 0)
+            self._libraries[name] = self._load(name, 0)
         return self._libraries[name]
 
     def _last_error(self) -> OSError:

@@ -8,14 +8,15 @@ import os
 import sys
 from errno import ENOSYS
 
-from . import adapter, forced, linux
+from . import adapter, check_files, forced, linux
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Mapping
 
 _SIGINFO_SIZE = 256  # the largest siginfo_t has 136 bytes
 
+# Single operations only: if two threads resolve the same call, either answer is right.
 _resolved: "dict[str, tuple[Callable[..., Any], str]]" = {}
 
 
@@ -31,16 +32,19 @@ def resolve(name: str) -> "tuple[Callable[..., Any], str]":
         try:
             answer = _resolved[name] = _resolve(name)
         except (ImportError, LookupError) as error:
-            # An ImportError does not tell whether it is due to a lack of file descriptors,
-            # which is transient. If so, this raises EMFILE.
-            if os.name != "nt":  # Windows can't open a directory
-                os.close(os.open(os.sep, os.O_RDONLY))
+            check_files()  # a lack of file descriptors is transient
             raise OSError(ENOSYS, error.args[0]) from None
     return answer
 
 
 def forget() -> None:
     _resolved.clear()
+
+
+def add(table: "Mapping[str, tuple[str | None, Any]]") -> None:
+    """Make more calls known: rows as in _CALLS. One that is known stays as it is."""
+    for name, row in table.items():
+        _CALLS.setdefault(name, row)
 
 
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
@@ -93,10 +97,10 @@ def _waitid(binding: "Any", name: str) -> "Callable[[int, int, int], SigInfo | N
 
     prototype = linux.PROTOTYPES[name]
     code, pid, status = linux.SIGINFO_CODE, linux.SIGINFO_PID, linux.SIGINFO_STATUS
-    system = bsd.system()
-    if system is not None:
-        prototype = system.waitid.prototype
-        code, pid, status = system.waitid.code, system.waitid.pid, system.waitid.status
+    if bsd.system() is not None:
+        known = bsd.table().waitid
+        prototype = known.prototype
+        code, pid, status = known.code, known.pid, known.status
     function = binding.function(name, prototype)
 
     def waitid(idtype: int, id_: int, options: int) -> "SigInfo | None":
@@ -126,12 +130,6 @@ def _timerfd_settime(binding: "Any", name: str) -> "Callable[..., object]":
     return timerfd_settime
 
 
-def _kqueue(binding: "Any", name: str) -> "Any":
-    from . import kqueue
-
-    return kqueue.make(binding) if name == "kqueue" else kqueue.Event
-
-
 def _wait_for_multiple_objects(binding: "Any", name: str) -> "Any":
     from . import console  # which imports threading
 
@@ -151,12 +149,14 @@ _CALLS: "dict[str, tuple[str | None, Any]]" = {
     "pidfd_open": ("os", _syscall),
     "pidfd_send_signal": ("_signal", _syscall),
     "waitid": ("os", _waitid),
-    "kqueue": ("select", _kqueue),
-    "kevent": ("select", _kqueue),
     "ioctl": ("fcntl", None),
     "epoll": ("select", None),
     "timerfd_create": ("os", _timerfd_create),
     "timerfd_settime": ("os", _timerfd_settime),
+    "inotify_init1": (None, _bind),
+    "inotify_add_watch": (None, _bind),
+    "inotify_rm_watch": (None, _bind),
+    "setsockopt": (None, _bind),
     "prctl": (None, _bind),
 }
 
@@ -170,7 +170,3 @@ if sys.platform == "win32":
     _CALLS.update(kernel32.CALLS)
     _CALLS.update(dict.fromkeys(win32.LIBRARIES, (None, _from_advapi32)))
     _CALLS["WaitForMultipleObjects"] = ("_winapi", _wait_for_multiple_objects)
-else:
-    from . import libc_spawn
-
-    _CALLS.update(libc_spawn.CALLS)

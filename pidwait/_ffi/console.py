@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Waiting on Windows so that Ctrl-C interrupts it, without the interpreter's help."""
 
-import threading
 import time
 from errno import EINTR
 
@@ -21,6 +20,9 @@ class WaitForMultipleObjects:
     """
 
     def __init__(self, binding: "Any", name: str) -> None:
+        import threading
+
+        self._threading = threading
         self._wait = kernel32.wait_without_ctrl_c(binding, name + "Ex")
         self._set_event = kernel32.bind(binding, "SetEvent")
         self._set_handler = kernel32.bind(binding, "SetConsoleCtrlHandler")
@@ -34,6 +36,7 @@ class WaitForMultipleObjects:
         return 0  # Windows goes on with the other handlers
 
     def __call__(self, handles: "Sequence[int]", wait_all: bool, milliseconds: int) -> int:
+        threading = self._threading
         if wait_all or threading.current_thread() is not threading.main_thread():
             return self._wait(handles, wait_all, milliseconds)
         self._set_handler(self._handler, True)

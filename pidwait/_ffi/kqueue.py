@@ -149,3 +149,11 @@ def make(binding: "Any") -> "Callable[[], Kqueue]":
         raise ImportError("this system has no kqueue")
     functions = _Functions(binding, system)
     return lambda: Kqueue(functions)
+
+
+def _make(binding: "Any", name: str) -> "Any":
+    return make(binding) if name == "kqueue" else Event
+
+
+# As in calls.py.
+CALLS = {"kqueue": ("select", _make), "kevent": ("select", _make)}

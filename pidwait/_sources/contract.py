@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a system tells of processes for listing: a module of three functions and a set.
+"""What listing needs from each system: a module with three functions and a set.
 
     read(pid, full)     Facts of a process; ProcessLookupError if no process has the pid
     read_all(full)      Facts of each process, in order of their pids
     now()               the time, comparable with Facts.started()
-    CHEAP               the attributes that need no ``full``
+    NEED_FULL           the names of facts to be read with ``full``
 
 A file or table is read when the first fact of it is asked for, and then kept: Facts are for one
 moment. They can be referred to weakly. With ``full`` all facts are of one process, even if its
-pid is given to another one meanwhile. Without it, those that are not CHEAP may be of that other
-one.
+pid is given to another one meanwhile. Without it, those in NEED_FULL may be of that other one.
 """
 
 TYPE_CHECKING = False
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
             """Nothing is read after it."""
 
     class Source(Protocol):  # novm
-        CHEAP: "frozenset[str]"
+        NEED_FULL: "frozenset[str]"
 
         def read(self, pid: int, full: bool) -> Facts: ...
 

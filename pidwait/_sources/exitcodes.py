@@ -82,7 +82,7 @@ def look_at_child(pid: int) -> "Outcome":
     info = calls.get("waitid")(*_look_by(pid))
     if info is None:
         return RUNNING
-    if info.si_code == bsd.CLD_EXITED:
+    if info.si_code == linux.CLD_EXITED:  # it is 1 everywhere
         # It has all 32 bits of the argument of _exit(2); wait(2) tells the last 8 of them.
         status: int = info.si_status & 0xFF
         return status
@@ -92,10 +92,10 @@ def look_at_child(pid: int) -> "Outcome":
 
 def _look_by(pid: int) -> "tuple[int, int, int]":
     """The arguments of waitid(2) that look at a child of that pid."""
-    system = bsd.system()
-    if system is None:
+    if bsd.system() is None:
         return linux.P_PID, pid, linux.LOOK
-    return system.waitid.p_pid, pid, system.waitid.look
+    waitid = bsd.table().waitid
+    return waitid.p_pid, pid, waitid.look
 
 
 def is_our_child(pid: int) -> "bool | None":
@@ -151,7 +151,7 @@ def from_zombie(pid: "int | None") -> "int | None":
     if pid is None or stat is None or not stat.exited:
         return None
     if stat.status == 0:
-        return 0 if _shows_status(pid) else None
+        return 0 if _shows_status(pid) and _is_of_process(pid) else None
     return from_status(stat.status)
 
 
@@ -168,6 +168,17 @@ def check_status() -> None:
     # on Linux, and always 0 on gVisor.
     if procfs.self_fields()[45:46] == [b"0"]:
         raise OSError(ENOSYS, "/proc does not tell the wait status")
+
+
+def _is_of_process(pid: int) -> bool:
+    # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
+    # whatever code they gave the process afterwards. Without others it is the process's, too.
+    return _checks.surely_works(check_status_of_process) or procfs.had_one_thread(pid)
+
+
+def check_status_of_process() -> None:
+    """Whether the kernel is surely newer than Linux 5.17."""
+    os.stat("/proc/sys/kernel/arch")  # Linux 6.1
 
 
 def from_pidfd(fd: int) -> "tuple[bool, int | None]":

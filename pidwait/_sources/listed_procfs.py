@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-CHEAP = frozenset(
-    ("pid", "started", "name", "ppid", "status", "create_time", "terminal", "cpu_times")
-    + ("pgid", "sid")
-)
+NEED_FULL = frozenset(("cmdline", "uids", "username"))
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 _COMM_MAX = 15  # bytes of a name that the kernel keeps
@@ -50,14 +47,14 @@ class Facts:
         "_directory",
         "_fields",
         "_name",
+        "_usernames",
         "_uids",
-        "_users",
         "pid",
     )
 
-    def __init__(self, pid: int, full: bool, users: "dict[int, str]") -> None:
+    def __init__(self, pid: int, full: bool, usernames: users.Names) -> None:
         self.pid = pid
-        self._users = users  # those that have been looked up
+        self._usernames = usernames
         self._fields: "list[bytes] | None" = None
         self._cmdline: "list[str] | None" = None
         self._uids: "tuple[int, int, int] | None" = None
@@ -184,10 +181,7 @@ class Facts:
         return self._uids
 
     def username(self) -> str:
-        uid = self.uids()[0]
-        if uid not in self._users:
-            self._users[uid] = users.name(uid)
-        return self._users[uid]
+        return self._usernames[self.uids()[0]]
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
@@ -215,15 +209,15 @@ def now() -> int:
 
 def read(pid: int, full: bool) -> Facts:
     _check()
-    return Facts(pid, full, {})
+    return Facts(pid, full, users.Names())
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
     _check()
-    users: "dict[int, str]" = {}
+    usernames = users.Names()
     for pid in procfs.numbers():
         try:
-            facts = Facts(pid, full, users)
+            facts = Facts(pid, full, usernames)
         except ProcessLookupError as error:
             raise_of_handler(error)
             continue

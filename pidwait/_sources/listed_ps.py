@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from re import Match
     from typing import Any
 
-CHEAP = frozenset(
-    ("pid", "started", "name", "ppid", "cmdline", "status", "create_time", "username", "uids")
-    + ("terminal", "cpu_times", "pgid", "sid")
-)
+NEED_FULL: "frozenset[str]" = frozenset()
 _TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
 # Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the
@@ -108,14 +105,26 @@ def _system() -> _System:
 
 
 class Facts:
-    __slots__ = ("__weakref__", "_command", "_fields", "_name", "_started", "_system", "pid")
+    __slots__ = (
+        "__weakref__",
+        "_command",
+        "_fields",
+        "_name",
+        "_started",
+        "_system",
+        "_usernames",
+        "pid",
+    )
 
-    def __init__(self, system: _System, name: bytes, row: "Match[bytes]") -> None:
+    def __init__(
+        self, system: _System, name: bytes, row: "Match[bytes]", usernames: users.Names
+    ) -> None:
         fields = [field.decode("ascii", "replace") for field in row.groups()[:-1]]
         self.pid = int(fields[0])
         self._system = system
         self._fields = fields
         self._name = name
+        self._usernames = usernames
         self._command: bytes = row.groups()[-1]
         self._started = ps.seconds(fields[-1].split())
 
@@ -190,7 +199,7 @@ class Facts:
         return real, effective, saved
 
     def username(self) -> str:
-        return users.name(self.uids()[0])
+        return self._usernames[self.uids()[0]]
 
     def close(self) -> None:
         pass
@@ -258,7 +267,7 @@ def read_all(full: bool) -> "Iterator[Facts]":
 def _list(*which: str) -> "list[Facts]":
     system = _system()
     try:
-        done = ps.run((*which, *system.arguments()), _TIME_LIMIT)
+        done = ps.run((*which, *system.arguments()), _TIME_LIMIT, keep_errors=True)
     except OSError as error:
         raise_of_handler(error)
         raise _failed(error.errno, error.strerror) from error
@@ -281,6 +290,7 @@ def _failed(code: "int | None", text: "str | None") -> OSError:
 
 def _parse(system: _System, rows: bytes) -> "list[Facts]":
     found = []
+    usernames = users.Names()
     at = 0
     while at < len(rows):
         name = rows[at : at + _WIDTH]
@@ -297,7 +307,7 @@ def _parse(system: _System, rows: bytes) -> "list[Facts]":
         try:
             if row is None:
                 raise ValueError("not a process")
-            found.append(Facts(system, rows[at : row.start()].rstrip(b" "), row))
+            found.append(Facts(system, rows[at : row.start()].rstrip(b" "), row, usernames))
             end = row.end()
         except (ValueError, LookupError) as error:
             raise_of_handler(error)

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
-CHEAP = frozenset(
-    ("pid", "started", "name", "ppid", "cmdline", "status", "create_time", "username", "uids")
-    + ("terminal", "cpu_times", "pgid", "sid")
-)
+NEED_FULL: "frozenset[str]" = frozenset()
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
@@ -44,7 +41,7 @@ class Facts:
         self._owned: "Owned | None" = None
         try:
             self._owned = open_process(_RIGHTS, pid)
-        except PermissionError as error:  # the snapshot tells of it all the same
+        except PermissionError as error:  # the snapshot still has its name and parent
             pass_over(error, "OpenProcess, pid %d", pid)
 
     def check_entry(self, latest: int) -> None:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 class Stat:
     """Fields of /proc/<pid>/stat: whether the process has exited, which one it is, its name."""
 
-    __slots__ = ("name", "parent", "started", "state", "status", "threads")
+    __slots__ = ("flags", "name", "parent", "started", "state", "status", "threads")
 
     def __init__(self, line: bytes) -> None:
         name, fields = split_stat(line)
         self.name = name.decode("utf-8", "replace")
         self.state = fields[0]
         self.parent = int(fields[1])
+        self.flags = int(fields[6])  # PF_* of the kernel; gVisor says 0
         self.threads = int(fields[17])
         self.started = int(fields[19])  # in clock ticks since boot
         # The wait status, Linux >= 3.5; also 0 if we may not see it.
@@ -67,6 +68,18 @@ def links_tell_exit(pid: int) -> bool:
     # A thread that has ended has no current directory any more, but still has a user
     # namespace. Both links are the main thread's; the other threads are counted.
     return shows_namespace(pid) and _link_count("/proc/%d/task" % pid) <= 3
+
+
+def had_one_thread(pid: int) -> bool:
+    """Whether a zombie never had another thread."""
+    # A thread that starts has page faults. What it had is the process's when it has ended.
+    process, main = (_read_entry(pid, name) for name in ("stat", "task/%d/stat" % pid))
+    return bool(process and main) and _faults(process) == _faults(main)
+
+
+def _faults(line: "bytes | None") -> "list[bytes]":
+    fields = split_stat(line or b"")[1]
+    return [fields[7], fields[9]]
 
 
 def shows_namespace(pid: int) -> bool:

@@ -99,7 +99,7 @@ class Run:
         self.errors = errors
 
 
-def run(arguments: "Iterable[str]", time_limit: float) -> Run:
+def run(arguments: "Iterable[str]", time_limit: float, keep_errors: bool = False) -> Run:
     """Run ps; OSError if that can't be done, or takes longer than the limit."""
     thread = os.getpid(), get_ident()
     if thread in _asking:
@@ -108,12 +108,12 @@ def run(arguments: "Iterable[str]", time_limit: float) -> Run:
         raise OSError(EDEADLK, "%s is being run by this thread" % PS)
     _asking.add(thread)
     try:
-        return _run((PS, *arguments), time_limit)
+        return _run((PS, *arguments), time_limit, keep_errors)
     finally:
         _asking.discard(thread)
 
 
-def _run(command: "tuple[str, ...]", time_limit: float) -> Run:
+def _run(command: "tuple[str, ...]", time_limit: float, keep_errors: bool) -> Run:
     import subprocess
 
     try:
@@ -121,7 +121,7 @@ def _run(command: "tuple[str, ...]", time_limit: float) -> Run:
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if keep_errors else subprocess.DEVNULL,
             env=_environment(),
         ) as process:
             try:
@@ -135,7 +135,7 @@ def _run(command: "tuple[str, ...]", time_limit: float) -> Run:
     except subprocess.SubprocessError as error:
         raise_of_handler(error)
         raise OSError(ENOSYS, "%s: %s" % (PS, error)) from error
-    return Run(process.pid, process.returncode, printed, errors)
+    return Run(process.pid, process.returncode, printed, errors or b"")
 
 
 def _environment() -> "dict[str, str]":

@@ -3,13 +3,27 @@
 
 from .._errors import raise_of_handler
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    _Names = dict[int, str]
+else:
+    _Names = dict
 
-def name(uid: int) -> str:
-    """The name of a user; the number of one without a name."""
-    import pwd
 
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError as error:
-        raise_of_handler(error)
-        return str(uid)
+class Names(_Names):
+    """The names of users by their numbers, each looked up once; the number if there is none.
+
+    Each listing has its own, so it is shared only if a program shares the listing: then two
+    threads may look up the same name.
+    """
+
+    def __missing__(self, uid: int) -> str:
+        import pwd
+
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError as error:
+            raise_of_handler(error)
+            name = str(uid)
+        self[uid] = name
+        return name
