@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @public
 class ProcessInfo:
-    """What the system tells of a process: of this very one, even if its pid is reused later.
+    """What the system tells about one process, and about no later one with the same pid.
 
     Each method asks the system. Within oneshot(), and in as_dict(), each file or table is read
     at most once. Names and units are those of psutil. ``info`` has what process_iter() has
@@ -80,7 +80,7 @@ class ProcessInfo:
         facts = self._facts_held()
         if facts is not None:
             return _facts.fact(facts, name)
-        facts = self._read(name not in _facts.source().CHEAP)
+        facts = self._read(name in _facts.source().NEED_FULL)
         try:
             return _facts.fact(facts, name)
         finally:
@@ -154,7 +154,7 @@ class ProcessInfo:
         facts = self._facts_held()
         if facts is not None:
             return _facts.gather(facts, names, ad_value)
-        facts = self._read(not _facts.source().CHEAP.issuperset(names))
+        facts = self._read(not _facts.source().NEED_FULL.isdisjoint(names))
         try:
             return _facts.gather(facts, names, ad_value)
         finally:
@@ -235,7 +235,7 @@ def process_iter(
 
 
 def _iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
-    full = not _facts.source().CHEAP.issuperset(names or ())
+    full = not _facts.source().NEED_FULL.isdisjoint(names or ())
     for info, facts in _each(full):
         if names is not None:
             try:

@@ -116,7 +116,10 @@ _prepared: "list[bool]" = []
 
 def _prepare() -> None:
     """Load what a later start may need: the program may have changed its root by then."""
-    if os.name == "nt" or not _posix_spawn.is_whole():
+    is_whole = False
+    if os.name != "nt":
+        is_whole = _posix_spawn.is_whole()
+    if not is_whole:
         from . import subprocess
 
         subprocess.load()

@@ -13,10 +13,9 @@ import os
 import subprocess as _standard
 import sys
 import time
-from subprocess import *  # noqa: F403
 from types import BuiltinFunctionType, FunctionType
 
-from . import _backends, _hooks, process
+from . import _backends, _hooks, _parts, process
 from ._errors import TimeoutExpired as _TimeoutExpired
 from ._errors import log as _log
 
@@ -25,6 +24,7 @@ if os.name != "nt":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from subprocess import *  # noqa: F403
     from typing import Any, Callable
 
 __all__ = ["patch", "unpatch"]
@@ -63,7 +63,7 @@ def load() -> None:
     """Load what later starts and waits need: the program may change its root before them."""
     _would_fork()
     _backends.backend()
-    if not _WINDOWS:
+    if os.name != "nt":
         _posix_spawn.is_whole()
 
 
@@ -105,9 +105,10 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
         return
     plan = dict(zip(_hooks.parameters(own), values), **named)
     group = plan.get("process_group", group)
-    if _WINDOWS and lacking:
-        plan["creationflags"] |= _CREATE_NEW_PROCESS_GROUP
-    elif not _WINDOWS and (lacking or _would_fork()):
+    if os.name == "nt":
+        if lacking:
+            plan["creationflags"] |= _CREATE_NEW_PROCESS_GROUP
+    elif lacking or _would_fork():
         if _popen_start.start(self, plan, group, own):
             return
         if lacking:
@@ -195,11 +196,6 @@ def _rebind(names: "tuple[str, ...]") -> "dict[str, Any]":
     return {name: bound[name] for name in own}
 
 
-globals().update(
-    _rebind(("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"))
-)
-
-
 # patch()
 
 
@@ -234,6 +230,8 @@ class _Patch:
         unpatch()
 
 
+# Neither of the two has a lock, as copies of the package would have none in common: a program
+# that patches in several threads at the same time needs one of its own.
 _ours = object()  # it tells this copy of the package from others
 
 
@@ -258,16 +256,17 @@ def patch() -> _Patch:
         _log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
         return _Patch()
     if "_patched" not in vars(_popen):
-        methods = {}
-        for name in _missing():
-            found = _hooks.under(vars(_popen)[name])
-            # Our __init__ adds an argument for our _execute_child; it may stand over a hook.
-            if "_execute_child" in methods if name == "__init__" else _hooks.own(found):
-                methods[name] = _in_place_of(found, name)
-                setattr(_popen, name, methods[name])
-            else:
-                _log("patch() leaves Popen.%s alone: it is %r", name, found)
-        _popen._patched = {"methods": methods, "users": []}
+        _popen._patched = {"methods": {}, "users": []}
+    methods = _popen._patched["methods"]
+    # Another copy, of another version, may have replaced fewer of them.
+    for name in [name for name in _missing() if name not in methods]:
+        found = _hooks.under(vars(_popen)[name])
+        # Our __init__ adds an argument for our _execute_child; it may stand over a hook.
+        if "_execute_child" in methods if name == "__init__" else _hooks.own(found):
+            methods[name] = _in_place_of(found, name)
+            setattr(_popen, name, methods[name])
+        else:
+            _log("patch() leaves Popen.%s alone: it is %r", name, found)
     _popen._patched["users"].append(_ours)
     return _Patch()
 
@@ -287,3 +286,17 @@ def unpatch() -> None:
             if vars(_popen)[name] is method:  # else a hook has replaced it, and calls it
                 setattr(_popen, name, _hooks.under(method))
         del _popen._patched
+
+
+def _offered() -> "dict[str, Any]":
+    """All that this module has for others."""
+    names = {name: getattr(_standard, name) for name in _standard.__all__}
+    names.update(patch=patch, unpatch=unpatch, Popen=Popen)
+    names.update(
+        _rebind(("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"))
+    )
+    return names
+
+
+if not _parts.SINGLE_FILE:
+    globals().update(_offered())

@@ -131,8 +131,9 @@ class _Watcher:
                     self._start()
         except BaseException:
             self.remove(watch)
-            if self._turn:
-                self._is_needed()
+            with self._lock:  # so that no other thread's watch starts the thread meanwhile
+                if self._turn and not self._coming:
+                    self._is_needed()
             raise
 
     def _set(self) -> "_Watches":

@@ -5,6 +5,8 @@
 import _signal  # type: ignore[import-not-found]
 import sys
 
+from .. import _parts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
@@ -37,14 +39,18 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 def _run(arguments: "list[str]") -> int:
     # Each command loads only what it needs: the command line is to start quickly.
-    if arguments[:1] == ["run"]:
+    if _parts.COMMANDS and arguments[:1] == ["run"]:
         from .run import main as run
 
         return run(arguments[1:])
-    if arguments[:1] == ["patch"]:
+    if _parts.COMMANDS and arguments[:1] == ["patch"]:
         from .patch import main as patch
 
         return patch(arguments[1:])
+    if _parts.COMMANDS and arguments[:1] == ["vendor"]:
+        from .vendor import main as vendor
+
+        return vendor(arguments[1:])
     from .wait import main as wait
 
     return wait(arguments)

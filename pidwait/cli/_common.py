@@ -2,8 +2,9 @@
 """What the commands share: options, durations, errors, exit statuses, what they are called."""
 
 import os
+import sys
 
-from .. import __version__
+from .. import __version__, _parts
 from ._output import READER_GONE, Lost, complain, write
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ TIMED_OUT = 124  # as GNU timeout says it
 # What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
 # __package__ is not set yet where zipimport loads this, before Python 3.10.
 PROG = "python -m " + __name__.rsplit(".", 2)[0]
+if _parts.SINGLE_FILE:
+    PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
 _DIGITS = frozenset("0123456789")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One process that is waited for, and what is told of it."""
+"""One process that is waited for, and what the command line prints about it."""
 
 import os
 import sys
@@ -113,11 +113,14 @@ def name_of(pid: int) -> "str | None":
     from .._sources import procfs, toolhelp
 
     try:
-        shown = toolhelp.find(pid) if os.name == "nt" else procfs.read_stat(pid)
+        if os.name == "nt":
+            entry = toolhelp.find(pid)
+            return entry.name if entry else None
+        stat = procfs.read_stat(pid)
+        return stat.name if stat else None
     except OSError as error:
         raise_of_handler(error)
         return None
-    return shown.name if shown else None
 
 
 def _how(exitcode: "int | None") -> str:

@@ -97,7 +97,9 @@ class Wait:
         if not total:
             return 0
         from ..waiting import WaitSet
+        from ._readers import Readers
 
+        self._readers = Readers(self._json or self._verbose)
         with WaitSet(self._running) as waiting:
             while len(self._running) > left:
                 exits = self._some(waiting, total)
@@ -119,7 +121,7 @@ class Wait:
         self, waiting: "WaitSet[Process]", total: int
     ) -> "Sequence[tuple[Process, int | None]]":
         while True:
-            exits = waiting.wait(self._progress.step(self._deadline.remaining()))
+            exits = self._readers.wait(waiting, self._progress.step(self._deadline.remaining()))
             if exits or self._deadline.expired():
                 return exits
             self._progress.show(list(self._running.values()), total)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes: the command without a name."""
 
+from .. import _parts
 from .._deadline import Deadline
 from ._common import Command, Failed, Usage, check_environment, digits, duration, no_process
 from ._waited import Waited
@@ -9,18 +10,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Sequence
 
-_COMMANDS = "run", "patch"
 # Options that choose processes, and those that say how --name is meant.
 _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 _OF_NAME = "full", "exact", "ignore-case"
+_COMMANDS: "list[str]" = []
+if _parts.COMMANDS:
+    _COMMANDS += ["run", "patch", "vendor"]
 
 _USAGE = """\
 {prog} [OPTION...] PID...
+"""
+if _parts.LISTING:
+    _USAGE += """\
        {prog} [OPTION...] --name PATTERN
-       {prog} --probe [--json]
+"""
+_USAGE += """\
+       {prog} --probe [--json]"""
+if _parts.COMMANDS:
+    _USAGE += """
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
        {prog} patch SCRIPT [ARGUMENT...]
-       {prog} patch -m MODULE [ARGUMENT...]"""
+       {prog} patch -m MODULE [ARGUMENT...]
+       {prog} vendor [OPTION...] DEST"""
+
+_INSTEAD = "--probe"
+_OPTIONS = "t|timeout: c|count: any e|exited exit-code v|verbose json probe"
 _TEXT = """\
 Wait until processes have exited: any processes, not only one's own children.
 
@@ -29,13 +43,20 @@ Wait until processes have exited: any processes, not only one's own children.
       --any               wait until one has exited
   -e, --exited            ignore PIDs that do not exist; no PID is fine, too
       --exit-code         exit as the process did: see below
-  -l, --list              show what would be waited for, and do not wait
   -v, --verbose           print how each ended
       --json              print a JSON object for each PID, on a line of its own
       --probe             show what this system offers for waiting
   -V, --version           show the version
   -h, --help              show this
 
+"""
+if _parts.LISTING:
+    _INSTEAD = "--name, or --probe"
+    _OPTIONS += (
+        " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
+        " n|newest o|oldest"
+    )
+    _TEXT += """\
 Instead of PIDs, options can choose processes, those that fit all of them:
       --name PATTERN      the regular expression is found in the name
   -f, --full              in the whole command line, not in the name
@@ -47,13 +68,21 @@ Instead of PIDs, options can choose processes, those that fit all of them:
   -s, --session SID,...   it is in one of these sessions; 0: in ours
   -n, --newest            of those that fit, the one that was started last
   -o, --oldest            of those that fit, the one that was started first
-This process and those that it descends from are never chosen.
+  -l, --list              show what would be waited for, and do not wait
+This process and those that it descends from are never chosen. If none fits,
+the exit status is 1, or 0 with -e.
 
+"""
+_TEXT += """\
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 
+"""
+if _parts.COMMANDS:
+    _TEXT += """\
 commands:
-  run    start a command with a time-out, as GNU timeout does: see run -h
-  patch  run a script whose subprocesses start and end sooner: see patch -h
+  run     start a command with a time-out, as GNU timeout does: see run -h
+  patch   run a script whose subprocesses start and end sooner: see patch -h
+  vendor  copy this package into a project, or into one file: see vendor -h
 
 examples:                               what other tools have for it:
   {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
@@ -67,16 +96,20 @@ and more:
   {prog} -l -n -f --name 'ssh .*example'
   ({prog} $$; cleanup) &     clean up once this shell has exited
 
+"""
+_TEXT += """\
 What can never end is refused: to wait for this very process; and without -t
 for one that is seen to wait for this one (Linux), as a shell does for what it
 has in the foreground.
 
 exit status:
   0    all have exited, or as many as -c or --any ask for
-  1    a PID was no process, and the others were waited for, or there was
-       nothing to choose (not with -e); or stdout did not take what is printed
+  1    a PID was no process, and the others were waited for (not with -e); or
+       stdout did not take what is printed
   2    the arguments are wrong
   124  the time was up
+  141  nobody can read the output any more: the connection of ssh has broken,
+       say. The wait ends then; under nohup it goes on
 exit status with --exit-code: that of the first that did not exit with 0; 128
 and the signal's number if one killed it; 0 if all exited with 0; and
   125  the system does not tell how it exited, or stdout took nothing
@@ -86,13 +119,7 @@ and the signal's number if one killed it; 0 if all exited with 0; and
 # with this one.
 _PROCPS = "pid" + "wait"
 
-COMMAND = Command(
-    "",
-    _USAGE,
-    _TEXT.replace("{procps}", _PROCPS),
-    "t|timeout: c|count: any e|exited exit-code l|list v|verbose json probe name: f|full x|exact"
-    " i|ignore-case u|user: P|parent: g|group: s|session: n|newest o|oldest",
-)
+COMMAND = Command("", _USAGE, _TEXT.replace("{procps}", _PROCPS), _OPTIONS)
 COMMAND.lists = ("user", "parent", "group", "session")
 
 
@@ -108,33 +135,36 @@ def _main(options: "dict[str, str]", operands: "list[str]") -> int:
 
         check_environment()
         return show_probe("json" in options)
-    _check_combinations(options, operands)
+    if "any" in options and "count" in options:
+        raise Usage("--any can't be combined with --count")
+    chooses = False
+    if _parts.LISTING:
+        _check_choosing(options, operands)
+        chooses = any(one in options for one in _CHOOSING)
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and not any(char.isdecimal() for char in words[0]):
         raise Usage(_no_command(words[0]))
     pids = list(dict.fromkeys(map(_process_id, words)))
-    chooses = any(one in options for one in _CHOOSING)
     if not pids and not chooses and "exited" not in options:
-        raise Usage("give at least one PID, or --name, or --probe (-h shows examples)")
+        raise Usage("give at least one PID, or %s (-h shows more)" % _INSTEAD)
     count = _count(options["count"]) if "count" in options else int("any" in options)
     timeout = duration(options["timeout"]) if "timeout" in options else None
-    all_ = None if chooses else [Waited(pid) for pid in pids]
-    if all_ is None:
+    chosen = None
+    if _parts.LISTING and chooses:
         from ._select import Choice
 
-        choice = Choice(options)
-        check_environment()
-        deadline = Deadline(timeout)
-        all_ = [Waited(info.pid, info) for info in choice.processes()]
+        chosen = Choice(options).processes
+    check_environment()
+    deadline = Deadline(timeout)
+    all_ = [Waited(pid) for pid in pids]
+    if chosen is not None:
+        all_ = [Waited(info.pid, info) for info in chosen()]
         if not all_ and "exited" not in options:
             error = Failed("no process fits (with -e that is no error)")
             error.status = no_process("exit-code" in options)
             raise error
-    else:
-        check_environment()
-        deadline = Deadline(timeout)
-    if "list" in options:
+    if _parts.LISTING and "list" in options:
         from ._list import show
 
         return show(all_, options)
@@ -146,9 +176,7 @@ def _main(options: "dict[str, str]", operands: "list[str]") -> int:
     return Wait(options, deadline).run(all_, count)
 
 
-def _check_combinations(options: "Mapping[str, str]", operands: "Sequence[str]") -> None:
-    if "any" in options and "count" in options:
-        raise Usage("--any can't be combined with --count")
+def _check_choosing(options: "Mapping[str, str]", operands: "Sequence[str]") -> None:
     if "newest" in options and "oldest" in options:
         raise Usage("--newest can't be combined with --oldest")
     for one in _OF_NAME:
