@@ -23,7 +23,7 @@ calls = module("_ffi.calls")
 exitcodes = module("_sources.exitcodes")
 pidfd_set = module("_backends.pidfd_set")
 polling_set = module("_backends.polling_set")
-ROOMS = "_engine _combined _kinds _targets _waitset pidfd_set polling_set _highfds"
+ROOMS = "_engine _combined _kinds _targets _waitset epoll_set pidfd_set polling_set _highfds"
 FILES = tuple(name + ".py" for name in ROOMS.split())
 
 
@@ -248,7 +248,9 @@ def slow_looks(monkeypatch):
     monkeypatch.setattr(polling_set, "SHORTEST", 60.0)
 
 
-def test_fileno_with_a_member_that_is_polled(use_variant, start_told, sleeper, slow_looks):
+def test_fileno_with_a_member_that_is_polled(
+    use_variant, no_events, start_told, sleeper, slow_looks
+):
     """A program that polls the fileno is not woken before the next look is due."""
     use_variant("polling")
     with pidwait.WaitSet([sleeper.pid]) as waiting:
@@ -272,7 +274,7 @@ def refuse(monkeypatch, name, when=lambda *arguments: True, error=None):
 
 
 def test_fileno_with_a_later_member_that_is_polled(
-    use_variant, start_told, slow_looks, monkeypatch
+    use_variant, no_events, start_told, slow_looks, monkeypatch
 ):
     """There is no file descriptor for its pidfd; to poll it needs none."""
     use_variant("pidfd-ctypes")
@@ -292,6 +294,32 @@ def test_fileno_with_a_later_member_that_is_polled(
         waiting._engine.sets.polled._next_look = 0.0
         waiting._rearm()
         assert turns_until(waiting, [(child.pid, 3)]) == 1
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_fileno_without_a_member_that_is_polled(
+    use_variant, no_events, sleeper, monkeypatch, interrupted
+):
+    """The timer for its looks goes with it, also if a signal handler raises once that is set."""
+    use_variant("polling")
+    with pidwait.WaitSet() as waiting:
+        fd = waiting.fileno()  # a later call would set the timer anew
+        best = waiting._engine.sets.best
+        real = best.alarm
+
+        def alarm(seconds):
+            real(seconds)
+            raise KeyboardInterrupt
+
+        if interrupted:
+            monkeypatch.setattr(best, "alarm", alarm)
+            with pytest.raises(KeyboardInterrupt):
+                waiting.add(sleeper.pid)
+            monkeypatch.setattr(best, "alarm", real)
+        else:
+            waiting.add(sleeper.pid)
+        waiting.discard(sleeper.pid)
+        assert not is_readable(fd, 0.1)
 
 
 def test_looks_while_idle_are_few(use_variant, sleeper, monkeypatch):

@@ -5,7 +5,6 @@ import ast
 import errno
 import importlib
 import os
-import runpy
 import signal
 import struct
 import sys
@@ -15,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from . import pidwait
+from .copies import SOURCES
 from .processes import exiting, not_on_windows, run_python
 
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
@@ -86,7 +86,8 @@ def test_numbers_are_the_interpreters():
 def test_layout_of_siginfo(monkeypatch, maxsize, machine, layout):
     monkeypatch.setattr(sys, "maxsize", maxsize)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=machine))
-    there = runpy.run_path(linux.__file__)
+    there = {}
+    exec(SOURCES["_ffi/linux.py"], there)
     assert layout == tuple(there["SIGINFO_" + name] for name in ("CODE", "PID", "STATUS"))
     assert maxsize.bit_length() == there["WORD"] * 8 - 1
 
@@ -248,12 +249,41 @@ BROKEN = """if True:
 @not_on_windows("fork")
 @pytest.mark.parametrize("error", ["ImportError", "OSError", "MemoryError", "SystemError"])
 def test_ctypes_that_does_not_load(error):
-    """cffi takes over; without cffi, we poll."""
+    """cffi takes over; without cffi, the proc connector, or else we poll."""
+    connects = pidwait.probe()["backends"]["connector"]["available"]
     code = BROKEN.format(error=error, package=pidwait.__name__)
     done = run_python(code, "-", "ctypes,_ctypes")
     if ffi.missing("cffi") is None:
         assert done.stdout.split()[:3] == ["3", "pidfd", "cffi"], done
     done = run_python(code, "-", "ctypes,_ctypes,cffi,_cffi_backend")
     first, reason = done.stdout.splitlines()
-    assert first.split() == ["3", "polling", "None"], done
+    assert first.split() == ["3", "connector" if connects else "polling", "None"], done
     assert "broken on purpose" in reason and "cffi" in reason
+
+
+@not_on_windows("lack of ctypes")
+def test_missing_binding_is_looked_for_once():
+    code = """if True:
+        import importlib, sys
+        import {package} as pidwait
+        ffi = importlib.import_module("{package}._ffi")
+
+        class Finder:
+            names = []
+
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                cls.names.append(name)
+
+        sys.modules["_ctypes"] = sys.modules["_cffi_backend"] = None
+        sys.meta_path.insert(0, Finder)
+        for _ in range(2):
+            for name in "ctypes", "cffi":
+                print(ffi.missing(name))
+            print("{package}._ffi._ctypes" in Finder.names)
+            del Finder.names[:]
+    """
+    done = run_python(code.format(package=pidwait.__name__))
+    *reasons, looked = done.stdout.splitlines()
+    assert reasons[:3] == [*reasons[3:], "True"] and looked == "False", done
+    assert "_ctypes" in reasons[0] and "_cffi_backend" in reasons[1]

@@ -5,6 +5,7 @@ import errno
 import importlib
 import io
 import os
+import threading
 
 import pytest
 
@@ -31,6 +32,11 @@ class Clock:
         self.now += seconds
 
 
+class Member:
+    def __init__(self, pid):
+        self.pid = pid
+
+
 @pytest.fixture
 def time(monkeypatch):
     clock = Clock()
@@ -41,7 +47,7 @@ def time(monkeypatch):
 
 
 @pytest.fixture
-def members(use_variant, sleeper):
+def members(use_variant, no_events, sleeper):
     """A set with one member, which is polled."""
     use_variant("polling")
     with pidwait.WaitSet([sleeper.pid]) as members:
@@ -102,7 +108,9 @@ def no_file_descriptors(monkeypatch, *names):
         refuse(monkeypatch, name, error=OSError(errno.EMFILE, "no fds"))
 
 
-def test_room_goes_to_those_that_still_need_it(use_variant, monkeypatch, start_told, sleeper):
+def test_room_goes_to_those_that_still_need_it(
+    use_variant, no_events, monkeypatch, start_told, sleeper
+):
     use_variant("pidfd-ctypes")
     first, second = start_told(1), start_told(2)
     with pidwait.WaitSet([first.pid]) as members:
@@ -122,7 +130,7 @@ def test_room_goes_to_those_that_still_need_it(use_variant, monkeypatch, start_t
         assert members.wait(20) == [(sleeper.pid, -9)]
 
 
-def test_polled_member_in_a_forked_child(use_variant, monkeypatch, start_told, sleeper):
+def test_polled_member_in_a_forked_child(use_variant, no_events, monkeypatch, start_told, sleeper):
     """Some thread of the parent was looking at it."""
     use_variant("pidfd-ctypes")
     child = start_told(3)
@@ -187,3 +195,21 @@ def test_whether_a_member_has_exited(use_variant, start_told, sleeper, monkeypat
         sets.look(True)
         sets.take(True)
         assert sets.has_exited(one) and not sets.has_exited(other)
+
+
+def test_look_while_another_thread_takes():
+    """A look adds to the exits that it has found without the set's lock."""
+    count, told, polled = 20000, [], polling_set.PolledSet(True)
+    members = [Member(number) for number in range(count)]
+    for member in members:
+        polled.add_look(member, lambda: 0)
+    looking = threading.Thread(target=polled.look)
+    looking.start()
+    while len(told) < count:
+        polled.take(told.append, False)
+        if not looking.is_alive():
+            polled.take(told.append, False)
+            break
+    looking.join()
+    assert sorted(told, key=lambda one: one[0].pid) == [(member, 0) for member in members]
+    polled.close()

@@ -26,11 +26,13 @@ pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 def test_what_it_tells(variant, backend):
     answer = pidwait.probe()
     assert answer["backend"] == backend
-    assert set(answer["backends"]) == {"win32" if WINDOWS else "pidfd", "polling"}
+    known = ["win32"] if WINDOWS else ["pidfd", "connector"]
+    assert list(answer["backends"]) == [*known, "polling"]
     if WINDOWS:
         assert {"OpenProcess", "WaitForMultipleObjects"} <= set(answer["calls"])
     else:
         linux = {"pidfd_open", "pidfd_send_signal", "waitid", "PIDFD_GET_INFO"}
+        linux.add("inotify_add_watch")
         assert linux <= set(answer["calls"])
     for section in ("backends", "bindings", "calls"):
         for row in answer[section].values():
@@ -49,7 +51,7 @@ def test_forced_binding(use_variant, ffi):
 @pytest.mark.parametrize(
     "variable, good",
     [
-        ("PIDWAIT_BACKEND", "auto, pidfd, kqueue, win32, polling"),
+        ("PIDWAIT_BACKEND", "auto, pidfd, connector, kqueue, win32, polling"),
         ("PIDWAIT_FFI", "auto, ct?y?p?e?s?|cf?f?i?"),
     ],
 )
@@ -204,9 +206,21 @@ def test_binding_that_can_not_be_loaded_for_now():
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         tell()
     """
-    env = dict(os.environ, PIDWAIT_FFI="ctypes")
+    bindings = pidwait.probe()["bindings"]
+    binding = next((name for name in ("ctypes", "cffi") if bindings[name]["available"]), "ctypes")
+    env = dict(os.environ, PIDWAIT_FFI=binding)
     done = run_python(code.format(package=pidwait.__name__), env=env)
     # fcntl, which has ioctl, needs no file where it is built in.
     built_in = "fcntl" in sys.builtin_module_names
     ioctl = "fcntl" if built_in else "EMFILE"
-    assert done.stdout.split() == ["EMFILE", ioctl, "ctypes", "fcntl"], done
+    opened = binding if bindings[binding]["available"] else "ENOSYS"
+    assert done.stdout.split() == ["EMFILE", ioctl, opened, "fcntl"], done
+
+
+def test_answer_that_another_thread_asks_for_anew(monkeypatch):
+    class Forgetful(dict):
+        def __setitem__(self, check, answer):
+            """It is removed at once."""
+
+    monkeypatch.setattr(checks, "_answers", Forgetful())
+    assert checks.still_works(lambda: None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What /proc tells."""
 
+import errno
 import importlib
 import os
 import subprocess
@@ -9,8 +10,18 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import MAIN_THREAD_ENDS, become_zombie, exiting, gone_pid, not_on_windows
+from .processes import (
+    MAIN_THREAD_ENDS,
+    become_zombie,
+    ending_after_the_main_thread,
+    eventually,
+    exiting,
+    gone_pid,
+    needs_ctypes,
+    not_on_windows,
+)
 
+checks = importlib.import_module(pidwait.__name__ + "._checks")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
@@ -82,6 +93,24 @@ def test_zombie_that_is_not_our_child(either, keeper, code):
 
 
 @not_on_windows("/proc")
+@needs_ctypes
+def test_status_that_is_the_main_threads(keeper, monkeypatch):
+    """Before Linux 5.17: no code is better than the 0 of a thread that ended before the others."""
+    threaded = keeper.start(*ending_after_the_main_thread(0))
+    plain = keeper.start(*exiting(0))
+    for pid in threaded, plain:
+        become_zombie(pid)
+    eventually(lambda: procfs.read_stat(threaded).exited)
+    error = OSError(errno.ENOENT, "an older kernel")
+    monkeypatch.setitem(checks._answers, exitcodes.check_status_of_process, error)
+    assert exitcodes.from_zombie(threaded) is None
+    assert exitcodes.from_zombie(plain) == 0
+    assert not procfs.had_one_thread(gone_pid())
+    for pid in threaded, plain:
+        keeper.reap(pid)
+
+
+@not_on_windows("/proc")
 def test_links(start, sleeper):
     child = start(*exiting(7))
     become_zombie(child.pid)
@@ -94,6 +123,7 @@ def test_links(start, sleeper):
 
 
 @not_on_windows("/proc")
+@needs_ctypes
 def test_links_of_a_process_with_other_threads(start):
     child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     become_zombie(child.pid)

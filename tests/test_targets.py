@@ -190,6 +190,14 @@ def test_handle_that_does_not_know_the_code():
     assert target.settle(3) == 3
 
 
+def test_look_that_told_the_main_threads_code(start):
+    """It ended first, so it is 0. On Linux before 5.17, only who reaps is told the process's."""
+    child = start(*exiting(9))
+    become_zombie(child.pid)
+    target = _kinds.find(child)
+    assert target.settle(0) == 9 == child.returncode
+
+
 class LateMultiprocessing:
     """It knows the code just after a join, which came too early."""
 

@@ -22,9 +22,11 @@ from .processes import (
     exiting,
     gone_pid,
     kill,
+    needs_ctypes,
     not_on_windows,
     sleeping,
     state,
+    stop,
 )
 
 CODES = codes(0, 1, 7, 255, -9, -signal.SIGTERM, -signal.SIGSEGV)
@@ -153,6 +155,7 @@ class another_thread:
 
 
 @not_on_windows("state of a main thread to look at")
+@needs_ctypes
 def test_main_thread_that_ended_first(variant, start):
     child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     become_zombie(child.pid)
@@ -163,9 +166,9 @@ def test_main_thread_that_ended_first(variant, start):
 
 
 @not_on_windows("SIGSTOP")
-def test_stopped_and_continued_is_not_exited(variant, sleeper):
-    os.kill(sleeper.pid, signal.SIGSTOP)
-    eventually(lambda: state(sleeper.pid) == "T")
+def test_stopped_and_continued_is_not_exited(variant, start):
+    sleeper = start(*sleeping(60), start_new_session=True)
+    stop(sleeper.pid)
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(sleeper.pid, 0.01)
     os.kill(sleeper.pid, signal.SIGCONT)

@@ -216,9 +216,9 @@ def test_add_and_discard_under_load(variant, start):
     assert sorted(seen) == sorted(expected)
 
 
-def test_look_that_stands_still(use_variant, start_told, monkeypatch):
+def test_look_that_stands_still(use_variant, no_events, start_told, monkeypatch):
     """Time that a look loses to other threads, or to a stopped machine, delays no later look."""
-    use_variant([name for name in VARIANTS if name.startswith("polling")][0])
+    use_variant(next((name for name in VARIANTS if name.startswith("polling")), "polling"))
     module = importlib.import_module(pidwait.__name__ + "._backends.polling_set")
     monkeypatch.setattr(module, "clock", time.process_time)
     stops = []
@@ -287,7 +287,8 @@ def raise_while_waiting(herd):
 
     # The handler raises in these files alone: not between the return of wait() and the
     # assignment of its result, nor where a file of /proc is open, which would leak.
-    names = "_engine", "_combined", "_waitset", EVENTS, "_backends.polling_set"
+    names = ["_engine", "_combined", "_waitset", EVENTS, "_backends.polling_set"]
+    names += [] if WINDOWS else ["_backends.epoll_set"]
     modules = [importlib.import_module("%s.%s" % (pidwait.__name__, name)) for name in names]
     files = [module.__file__ for module in modules]
 
@@ -513,7 +514,8 @@ def test_copies_in_a_forked_child_do_not_wake_anybody(variant, herd, monkeypatch
         sleep = kind.sleep
         monkeypatch.setattr(kind, "sleep", lambda *args: sleeps.append(args) or sleep(*args))
         assert waiting.wait(0.5) == []
-        assert 0 < len(sleeps) < 50
+        # Other processes' exits wake the connector.
+        assert 0 < len(sleeps) < (500 if variant == "connector" else 50)
 
 
 @not_on_windows("fork")

@@ -4,7 +4,7 @@
 tests/matrix/mutants.py makes these changes. A new guard joins one of the lists.
 """
 
-from . import cli, engine, kqueue, listing, loops, many, starting, waiting
+from . import cli, engine, events, kqueue, listing, loops, many, starting, waiting
 
 MUTANTS = waiting.MUTANTS + kqueue.MUTANTS + starting.MUTANTS + many.MUTANTS
-MUTANTS += engine.MUTANTS + cli.MUTANTS + loops.MUTANTS + listing.MUTANTS
+MUTANTS += engine.MUTANTS + cli.MUTANTS + loops.MUTANTS + listing.MUTANTS + events.MUTANTS

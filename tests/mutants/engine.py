@@ -63,6 +63,13 @@ MUTANTS = [
         "tests/test_targets.py::test_popen_whose_pid_is_a_strangers_now",
     ),
     Mutant(
+        "main thread's code before Linux 5.17",
+        "_kinds.py",
+        "        return code or self._known()\n",
+        "        return code\n",
+        "tests/test_targets.py::test_look_that_told_the_main_threads_code",
+    ),
+    Mutant(
         "Popen without a lock",
         "_kinds.py",
         '        if lock is None or hasattr(self.proc, "_handle"):',
@@ -95,7 +102,7 @@ MUTANTS = [
     ),
     Mutant(
         "events that have not been taken yet",
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "        if self._events:\n            return\n",
         "",
         "tests/test_engine.py::test_set_that_is_given_a_pid_again[seen]",
@@ -109,7 +116,7 @@ MUTANTS = [
     ),
     Mutant(
         "timer made while there are file descriptors",
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "            self._make_timer()  # later there may be no file descriptor left\n",
         "            pass\n",
         "tests/test_engine.py::test_fileno_with_a_later_member_that_is_polled",

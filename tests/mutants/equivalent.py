@@ -99,6 +99,15 @@ EQUIVALENT = [
         "best = chosen[(-1)] if chosen else backend()",
         "there is one",
     ),
+    *(
+        Equivalent(
+            "_posix_spawn.py",
+            "if len(candidates) > 1:",
+            "if %s:" % other,
+            "to look before a start only saves time",
+        )
+        for other in ("len(candidates) >= 1", "len(candidates) > 0", "len(candidates) > 2", "True")
+    ),
     Equivalent(
         "_posix_spawn.py",
         "if not _starters or _starters[0].posix_spawn is not posix_spawn:",
@@ -125,13 +134,13 @@ EQUIVALENT = [
         "there is one",
     ),
     Equivalent(
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "writer.close()",
         "pass",
         "it is closed at the end of the function",
     ),
     Equivalent(
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "if seconds is None or seconds > self._longest:",
         "if seconds is None or seconds >= self._longest:",
         "the same number where they are equal",
@@ -180,8 +189,8 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_ffi/_ctypes.py",
-        "return (ctypes.c_char_p * (len(items) + 1))(*items)",
-        "return (ctypes.c_char_p * (len(items) + 2))(*items)",
+        "return (self._ctypes.c_char_p * (len(items) + 1))(*items)",
+        "return (self._ctypes.c_char_p * (len(items) + 2))(*items)",
         "one more NULL",
     ),
     Equivalent(
@@ -213,6 +222,12 @@ EQUIVALENT = [
         "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)",
         "PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 1, 0, 0, 0)",
         "the kernel reads the mask alone",
+    ),
+    Equivalent(
+        "_backends/timers.py",
+        'if hasattr(select, "poll") and not poll(timer.fileno(), select.POLLIN, Deadline(1)):',
+        'if hasattr(select, "poll") and not poll(timer.fileno(), select.POLLIN, Deadline(2)):',
+        "a timer that works goes off at once",
     ),
     *(
         Equivalent(

@@ -49,8 +49,8 @@ MUTANTS = [
     Mutant(
         "process that vanishes before its folder is opened",
         PROCFS,
-        "facts = Facts(pid, full, users)\n        except ProcessLookupError as error:\n",
-        "facts = Facts(pid, full, users)\n        except ArithmeticError as error:\n",
+        "facts = Facts(pid, full, usernames)\n        except ProcessLookupError as error:\n",
+        "facts = Facts(pid, full, usernames)\n        except ArithmeticError as error:\n",
         VANISHES,
     ),
     Mutant(

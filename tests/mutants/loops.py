@@ -143,4 +143,11 @@ MUTANTS = [
         "find(proc, key)",
         "tests/test_aio_spawn.py::test_any_wait_reaps_it[pidfd-ctypes-by_wait]",
     ),
+    Mutant(
+        "child watcher that is closed while another thread adds",
+        "_child_watcher.py",
+        "        for handler in [reference() for reference in self._handlers.valuerefs()]:\n",
+        "        for handler in list(self._handlers.values()):\n",
+        "tests/test_aio_watcher.py::TestClose::test_while_another_thread_adds",
+    ),
 ]

@@ -20,7 +20,7 @@ MUTANTS = [
     ),
     Mutant(
         "poll that lets others run meanwhile, put in place when a set is there",
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "        if seconds and not pidfd.may_block():\n",
         "        if False:\n",
         "tests/test_pidfd.py::test_poll_that_lets_others_run_meanwhile",
@@ -112,7 +112,7 @@ MUTANTS = [
     ),
     Mutant(
         "events before Ctrl-C",
-        "_backends/pidfd_set.py",
+        "_backends/epoll_set.py",
         "        if self._events:\n            return\n",
         "",
         "tests/faults/test_interrupts.py::test_waited_for_again[False-True]",
@@ -148,5 +148,12 @@ MUTANTS = [
         "                self._broken = error\n",
         "            if isinstance(error, OSError):\n                self._broken = error\n",
         "tests/test_handlers.py::test_set_goes_on[pidfd-ctypes-alarm0]",
+    ),
+    Mutant(
+        "watch that fails while another watch starts the thread",
+        "watching.py",
+        "if self._turn and not self._coming:\n                    self._is_needed()",
+        "if self._turn:\n                    self._is_needed()",
+        "tests/test_watching.py::test_failed_watch_leaves_the_set_to_the_thread_that_comes",
     ),
 ]

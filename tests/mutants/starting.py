@@ -159,6 +159,13 @@ MUTANTS = [
         "tests/test_hooks.py::test_hooks_on_private_methods[phupu]",
     ),
     Mutant(
+        "patch() of another copy that replaces less",
+        "subprocess.py",
+        "for name in _missing() if name not in methods",
+        'for name in _missing() if not _popen._patched["users"]',
+        "tests/test_two_copies.py::test_both_patch_and_unpatch_in_any_order",
+    ),
+    Mutant(
         "hook over patch() that stays after unpatch()",
         "subprocess.py",
         "if vars(_popen)[name] is method:",

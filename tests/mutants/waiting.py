@@ -140,7 +140,7 @@ MUTANTS = [
     Mutant(
         "pidfd_open fails",
         "_backends/__init__.py",
-        '        if best.name == "polling":\n            raise\n',
+        '        if best.name in ("connector", "polling"):\n            raise\n',
         "        raise\n",
         "tests/faults/test_fds.py::test_before",
     ),
@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     Mutant(
         "binding that fails for want of a file descriptor",
-        "_ffi/calls.py",
+        "_ffi/__init__.py",
         "os.close(os.open(os.sep, os.O_RDONLY))",
         "pass",
         "tests/test_probe.py::test_binding_that_can_not_be_loaded_for_now",
@@ -421,5 +421,12 @@ MUTANTS = [
         'if callable(getattr(type(proc), "returncode", None)):',
         "if False:",
         "tests/test_kinds.py::test_methods_are_no_exit_codes",
+    ),
+    Mutant(
+        "answer of a check that another thread asks for anew",
+        "_checks.py",
+        "    return _find(check) is None\n",
+        "    return works(check) and check in _answers\n",
+        "tests/test_probe.py::test_answer_that_another_thread_asks_for_anew",
     ),
 ]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The proc connector and inotify, for their tests."""
+
+import importlib
+
+import pytest
+
+from . import pidwait
+
+
+def module(name):
+    return importlib.import_module(pidwait.__name__ + "._backends." + name)
+
+
+connector, inotify = module("connector"), module("inotify")
+netlink = importlib.import_module(pidwait.__name__ + "._ffi.netlink")
+KINDS = {"connector": connector.Connector, "polling": inotify.ExecutableWatches}
+
+
+def use(backend, use_variant, monkeypatch):
+    """Have this backend used; the proc connector is not to be had in another PID namespace."""
+    use_variant("pidfd-ctypes")
+    reason = pidwait.probe()["backends"][backend]["reason"]
+    if reason:
+        pytest.skip(reason)
+    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+    importlib.import_module(pidwait.__name__ + "._probe").forget()
+
+
+def listening(waiting, kind):
+    """The events of a set, once nothing but they would tell of its members."""
+    polled = waiting._engine.sets.polled
+    while waiting._engine.delay() < 1000:
+        assert waiting.wait(0.02) == []
+    assert type(polled._events) is KINDS[kind]
+    return polled._events
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()

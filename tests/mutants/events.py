@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Events where there is no pidfd: inotify, and what the messages of the proc connector tell.
+
+The mutants' tests run in a PID namespace, where there is no proc connector: its guards have their
+tests, but no mutants.
+"""
+
+from .mutant import Mutant
+
+MUTANTS = [
+    Mutant(
+        "message about an earlier process",
+        "_backends/connector.py",
+        "        if when < self._since:\n            return\n",
+        "",
+        "tests/test_connector.py::test_message_about_an_earlier_process",
+    ),
+    Mutant(
+        "main thread that ends before others",
+        "_backends/connector.py",
+        "            self._is_certain = False\n",
+        "            pass\n",
+        "tests/test_connector.py::test_main_thread_ends_before_others",
+    ),
+    Mutant(
+        "thread that ends long before the main one",
+        "_backends/connector.py",
+        "            if is_main:\n                self._status = status\n",
+        "            self._status = status\n",
+        "tests/test_connector.py::test_main_thread_ends_before_others",
+    ),
+    Mutant(
+        "forked without execve",
+        "_backends/inotify.py",
+        "        if stat is None or stat.flags & linux.PF_FORKNOEXEC:\n",
+        "        if stat is None:\n",
+        "tests/test_inotify.py::test_forked_without_execve",
+    ),
+    Mutant(
+        "forked without execve, where flags are not told",
+        "_backends/inotify.py",
+        "        if not self._is_linux and _same_executable(pid, stat.parent):\n",
+        "        if False:\n",
+        "tests/test_inotify.py::test_where_flags_are_not_told",
+    ),
+    Mutant(
+        "execve of a process that is watched",
+        "_backends/inotify.py",
+        "        found = self.add(pid)\n        self.discard(key)\n",
+        "        found = (key,)\n",
+        "tests/test_inotify.py::test_execve_after_the_fork",
+    ),
+    Mutant(
+        "watch that the system has removed",
+        "_backends/inotify.py",
+        "            if error.errno != EINVAL:  # the file system is gone\n                raise\n",
+        "            raise\n",
+        "tests/test_inotify.py::test_watch_ends_with_its_last_member",
+    ),
+    Mutant(
+        "signal handler that raises while events are read",
+        "_backends/listening_set.py",
+        "            if self._has_lost:\n                self._hear(None, ())\n",
+        "",
+        "tests/test_events.py::test_handler_that_raises_while_events_are_read[polling]",
+    ),
+    Mutant(
+        "events that end",
+        "_backends/listening_set.py",
+        '            pass_over(error, "events")\n            self.deafen()\n',
+        '            pass_over(error, "events")\n',
+        "tests/test_events.py::test_events_that_end[polling]",
+    ),
+    Mutant(
+        "spare that somebody has closed",
+        "_backends/inotify.py",
+        "        if not _is_inotify(file):\n",
+        "        if False:\n",
+        "tests/test_inotify.py::test_spare_that_somebody_has_closed",
+    ),
+    Mutant(
+        "spare of the parent",
+        "_backends/inotify.py",
+        "        elif not creator.is_me():  # a forked child shares it with the parent\n",
+        "        elif False:\n",
+        "tests/test_inotify.py::test_spare_of_the_parent",
+    ),
+    Mutant(
+        "two spares",
+        "_backends/inotify.py",
+        "if self._creator.is_me() and self._clear() and not _spare:\n",
+        "if self._creator.is_me() and self._clear():\n",
+        "tests/test_inotify.py::test_two_waits_leave_one_spare",
+    ),
+    Mutant(
+        "watches of a spare",
+        "_backends/inotify.py",
+        "            for watch in list(self._watches):\n",
+        "            for watch in ():\n",
+        "tests/test_inotify.py::test_spare",
+    ),
+    Mutant(
+        "others with the same executable",
+        "_backends/listening_set.py",
+        "                if events.may_have_exited(key, one.pid):\n",
+        "                if True:\n",
+        "tests/test_inotify.py::test_others_with_the_same_executable[Linux]",
+    ),
+    Mutant(
+        "executable that may be taken away after the event",
+        "_backends/inotify.py",
+        "        return watch != key or not self._is_linux\n",
+        "        return watch != key\n",
+        "tests/test_inotify.py::test_others_with_the_same_executable[gVisor]",
+    ),
+    Mutant(
+        "execve of one of those with the same executable",
+        "_backends/inotify.py",
+        "        return watch != key or not self._is_linux\n",
+        "        return not self._is_linux\n",
+        "tests/test_inotify.py::test_execve_after_the_fork",
+    ),
+    Mutant(
+        "events all the time",
+        "_backends/listening_set.py",
+        "            if self._due and monotonic() >= self._due_at:\n",
+        "            if self._due:\n",
+        "tests/test_inotify.py::test_events_all_the_time",
+    ),
+    Mutant(
+        "events that are due later",
+        "_backends/listening_set.py",
+        "            delays.append(max(0.0, self._due_at - monotonic()))\n",
+        "            pass\n",
+        "tests/test_inotify.py::test_events_all_the_time",
+    ),
+    Mutant(
+        "one look where there is no time",
+        "_backends/events.py",
+        "    if deadline.expired():\n        return look(), None\n",
+        "",
+        "tests/test_inotify.py::test_no_time",
+    ),
+]

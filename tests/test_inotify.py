@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""inotify on executables, and the one that is kept for the next wait."""
+
+import gc
+import importlib
+import os
+import resource
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from . import pidwait
+from .conftest import all_fds, targets_of
+from .events import inotify, listening, module, read
+from .processes import FACTORS, PYTHON, eventually, exiting, exiting_when_told, sleeping
+from .test_forks import in_a_fork
+
+
+@pytest.fixture
+def watching(use_variant, monkeypatch):
+    use_variant("polling")
+    monkeypatch.setattr(inotify.ExecutableWatches, "longest", 3600.0)
+
+
+def test_forked_without_execve(watching, herd):
+    """It shares its executable with its parent: polled as without events."""
+    pid = herd.fork(3)
+    with pidwait.WaitSet([pid]) as waiting:
+        polled = waiting._engine.sets.polled
+        for _ in range(20):
+            assert waiting.wait(0.02) == []
+        assert pid in [member.pid for member in polled._plain.members()]
+        os.kill(pid, 9)
+        assert waiting.wait() == [(pid, -9)]
+
+
+def test_execve_after_the_fork(watching, start):
+    """Events are asked for again."""
+    command = "import os; input(); os.execvp('sh', ['sh', '-c', 'read line; exit 7'])"
+    child = start(*PYTHON, "-u", "-c", command, stdin=subprocess.PIPE, bufsize=0)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        first = dict(listening(waiting, "polling")._watches)
+        child.stdin.write(b"\n")
+        eventually(lambda: b"read line" in read("/proc/%d/cmdline" % child.pid))
+        while waiting._engine.sets.polled._events._watches == first or delay(waiting) < 1000:
+            assert waiting.wait(0.02) == []
+        child.stdin.close()
+        assert waiting.wait() == [(child.pid, 7)]
+
+
+def delay(waiting):
+    return waiting._engine.delay()
+
+
+def test_where_flags_are_not_told(watching, start, herd, monkeypatch):
+    """As on gVisor: then it must not share its executable with its parent."""
+    procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
+    read_stat = procfs.read_stat
+
+    def without_flags(pid):
+        stat = read_stat(pid)
+        if stat is not None:
+            stat.flags = 0
+        return stat
+
+    monkeypatch.setattr(procfs, "read_stat", without_flags)
+    watches = inotify.ExecutableWatches()
+    try:
+        assert watches.add(herd.fork(3)) is None
+        assert watches.add(start(*sleeping(60)).pid) is not None
+    finally:
+        watches.close()
+
+
+def links(fds):
+    return list(targets_of(fds).values())
+
+
+INOTIFY = "anon_inode:inotify"
+
+
+@pytest.fixture
+def wait_for_one(watching, start, monkeypatch):
+    """Wait for long enough to use events; return the new file descriptors."""
+    used, clear = [], inotify.ExecutableWatches._clear
+    monkeypatch.setattr(
+        inotify.ExecutableWatches, "_clear", lambda self: used.append(1) or clear(self)
+    )
+
+    def wait_for_one():
+        before = set(all_fds())
+        del used[:]
+        for factor in FACTORS:
+            if not used:
+                assert pidwait.wait(start(*exiting(3, 0.1 * factor)).pid) == 3
+        assert used
+        return set(all_fds()) - before
+
+    return wait_for_one
+
+
+def test_spare(wait_for_one):
+    """The next wait uses the same inotify, and no number that the program would get."""
+    (fd,) = wait_for_one()
+    assert links([fd]) == [INOTIFY]
+    assert fd >= min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[0]) // 2
+    with open("/proc/self/fdinfo/%d" % fd) as file:
+        assert "wd:" not in file.read()
+    assert wait_for_one() == set() and links([fd]) == [INOTIFY]
+
+
+def test_spare_that_somebody_has_closed(wait_for_one):
+    """As daemons close all there is: another file with its number is left alone."""
+    (fd,) = wait_for_one()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # dup2(2) heeds it
+    try:
+        with open(os.devnull) as file:
+            os.dup2(file.fileno(), fd)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        (other,) = wait_for_one()
+        assert links([fd, other]) == [os.devnull, INOTIFY]
+    finally:
+        gc.collect()
+        os.close(fd)
+
+
+def test_spare_of_the_parent(wait_for_one):
+    """Both would read the same events."""
+    (fd,) = wait_for_one()
+
+    def use():
+        assert inotify._take_spare() is None
+        assert fd not in all_fds()
+
+    assert in_a_fork(use)
+    assert wait_for_one() == set()
+
+
+def test_two_waits_leave_one_spare(watching, start_told):
+    child, before = start_told(3), all_fds()
+    threads = [threading.Thread(target=pidwait.wait, args=(child.pid,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: links(all_fds()).count(INOTIFY) == 2)
+    child.stdin.close()
+    for thread in threads:
+        thread.join()
+    child.wait()
+    assert len(all_fds()) == len(before)
+    assert links(all_fds()).count(INOTIFY) == 1
+
+
+def read_executable(child):
+    with open("/proc/%d/exe" % child.pid, "rb"):
+        """Closing it is an event, too."""
+
+
+def looked_at(polled):
+    return [member.pid for member in polled._eager.members()]
+
+
+@pytest.fixture
+def start_own(start, tmp_path):
+    """start_own(code) is start_told(code), with an executable that nobody else runs."""
+    shell = shutil.copy(shutil.which("sh"), str(tmp_path / "own"))
+    return lambda code: start(shell, *exiting_when_told(code)[1:], stdin=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["Linux", "gVisor"])
+def test_others_with_the_same_executable(watching, start_own, sleeper, knows):
+    """Only one of which the executable is gone is looked at; gVisor may take it away later."""
+    children = [start_own(code) for code in (3, 4, 5)]
+    with pidwait.WaitSet([*children, sleeper]) as waiting:
+        source, polled = listening(waiting, "polling"), waiting._engine.sets.polled
+        source._is_linux = knows
+        polled._due_at = 0.0
+        read_executable(children[0])
+        polled.hear()
+        assert looked_at(polled) == ([] if knows else [child.pid for child in children])
+        for child in children:
+            child.stdin.close()
+            assert waiting.wait() == [(child, child.returncode)]
+    assert [child.returncode for child in children] == [3, 4, 5]
+
+
+def test_events_all_the_time(watching, start_own, monkeypatch):
+    """Asking who has exited takes no more than a share of a core."""
+    child = start_own(3)
+    with pidwait.WaitSet([child]) as waiting:
+        source, polled = listening(waiting, "polling"), waiting._engine.sets.polled
+        asked, ask = [], source.may_have_exited
+        monkeypatch.setattr(
+            source, "may_have_exited", lambda *args: asked.append(args) or ask(*args)
+        )
+        pauses = [3600.0]
+        monkeypatch.setattr(module("listening_set"), "share", lambda cost: pauses[0])
+        polled._due_at = 0.0
+        for _ in range(3):
+            read_executable(child)
+            polled.hear()
+        assert len(asked) == 1 and 1000 < delay(waiting) <= 3600
+        pauses[0] = polled._due_at = 0.0
+        assert delay(waiting) == 0
+        child.stdin.close()
+        assert waiting.wait() == [(child, 3)]
+
+
+def test_no_time(watching, sleeper, monkeypatch):
+    """One look is enough, and no event can come."""
+    procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
+    looks, read_stat = [], procfs.read_stat
+    with pidwait.Process(sleeper.pid) as process:
+        monkeypatch.setattr(procfs, "read_stat", lambda pid: looks.append(pid) or read_stat(pid))
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0)
+    assert looks == [sleeper.pid]
+
+
+def test_watch_ends_with_its_last_member(watching, start):
+    one, other = (start(*exiting(3, 60)) for _ in range(2))
+    watches = inotify.ExecutableWatches()
+    try:
+        keys = {watches.add(child.pid)[0] for child in (one, other)}
+        (key,) = keys
+        watches.discard(key)
+        assert watches._watches == {key: 1}
+        watches.discard(key)
+        assert watches._watches == {}
+        watches.discard(key)  # the executable is gone: the system has removed it already
+        again, _ = watches.add(one.pid)
+        assert again != key
+    finally:
+        watches.close()
