@@ -10,22 +10,10 @@ import zipfile
 import pytest
 
 from . import pidwait
+from .copies import SOURCES
 from .processes import run_python
 
-FOLDER = os.path.dirname(pidwait.__file__)
 NAME = pidwait.__name__.rpartition(".")[2]
-
-
-def sources():
-    for folder, _, names in os.walk(FOLDER):
-        for name in names:
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                with open(path, encoding="utf-8") as file:
-                    yield os.path.relpath(path, FOLDER), file.read()
-
-
-SOURCES = dict(sources())
 
 
 @pytest.fixture(params=sorted(SOURCES))
@@ -78,7 +66,7 @@ def test_runs_from_a_zip(tmp_path):
     path = str(tmp_path / "app.zip")
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in SOURCES.items():
-            archive.writestr("renamed/" + name.replace(os.sep, "/"), text)
+            archive.writestr("renamed/" + name, text)
         archive.writestr("__main__.py", "import renamed; print(renamed.wait(%d))" % os.getpid())
     env = dict(os.environ, PYTHONPATH=path)
     done = subprocess.run(
@@ -91,31 +79,6 @@ def test_runs_from_a_zip(tmp_path):
     assert done.returncode == 124, done
     assert "renamed: the time was up" in done.stderr
     assert "still running" in done.stdout
-
-
-def test_two_copies_in_one_process(tmp_path):
-    for copy in ("one", "two"):
-        for name, text in SOURCES.items():
-            path = tmp_path / copy / "_vendor" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    code = """if True:
-        import os, subprocess, sys
-        import one._vendor as one, two._vendor as two
-        child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-        with one.Process(child.pid) as a, two.Process(child.pid) as b:
-            assert a != b
-            assert one.wait(b, 30) == two.wait(a, 30) == 3
-            assert one.wait(child) == two.wait(child) == child.returncode == 3
-        try:
-            one.wait(os.getpid(), 0)
-        except two.TimeoutExpired:
-            raise SystemExit("one copy's exception is the other's")
-        except TimeoutError:
-            print("good")
-    """
-    done = run_python(code, env=dict(os.environ, PYTHONPATH=str(tmp_path)))
-    assert done.stdout == "good\n", done.stderr
 
 
 def test_version():
@@ -131,7 +94,7 @@ def test_version():
 def modules():
     """(name, path, source) of each module; names are relative to the package."""
     for path, text in SOURCES.items():
-        parts = path[: -len(".py")].split(os.sep)
+        parts = path[: -len(".py")].split("/")
         yield ".".join(part for part in parts if part != "__init__"), path, text
 
 
@@ -191,7 +154,7 @@ def test_imports_have_no_circle():
 
 CORE = (
     "process waiting watching _engine _targets _checks _deadline _outcome _fork _fd _guard _errors "
-    "_config _highfds _combined _kinds _waitset _queue _handle _turn _generic"
+    "_parts _config _highfds _combined _kinds _waitset _queue _handle _turn _generic"
 ).split()
 CORE_FOLDERS = "_backends", "_sources", "_ffi"
 OUTSIDE = set(

@@ -1,66 +1,176 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run the suite on a vendored copy: the wheel of the sdist, moved to acme/_vendor/pidwait."""
+"""Run the suite on copies of the package, under other names and in other places.
 
+python tests/matrix/vendored.py WAY,... [pytest arguments]: one after the other
+
+folder         what the command vendor copies, three folders deep and under another name
+bare           the same, by an interpreter with -S -E -s -OO; its children have -s alone: many of
+               what the tests run in them needs its asserts
+zip            the same in a zip
+vendoring      what the tool `vendoring` makes of the sdist's wheel, as in pip; the tool has a
+               virtual environment in the user's cache, as it does not run on old interpreters
+vendoring-zip  the same in a zip
+"""
+
+import fcntl
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
-from flit_core import buildapi
-
 ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidwait-matrix"
+FOLDERS = "acme/lib/_vendor"
+WAYS = {"folder", "bare", "zip", "vendoring", "vendoring-zip"}
+WORKERS = 3  # the tests mostly wait
+# "-S -E" would hide from children what they have to import.
+BARE = ["-S", "-E", "-s", "-OO"]
+BARE_CHILDREN = {"PYTHONNOUSERSITE": "1"}
+# Of docstrings, which -OO takes away; and asserts outside of tests are no news.
+WITHOUT_ASSERTS = ["--ignore", "tests/test_docstrings.py", "-W", "ignore:assertions not in test"]
+# Before Python 3.8, inspect takes the file of a class's __module__ for that of its methods, where
+# there is no folder: an IndexError.
+PYDOC_IN_A_ZIP = [
+    "--deselect=tests/test_docstrings.py::test_pydoc_" + name
+    for name in ("shows_public_names_only", "of_each_name")
+]
+BOOT = """if True:
+    import sys
+    sys.path[:0] = {path!r}
+    if sys.argv[1] == "-u":  # as xdist starts a worker: -u -c CODE
+        exec(sys.argv[3])
+    else:
+        import pytest
+        sys.exit(pytest.main())
+"""
+PROJECT = """
+[tool.vendoring]
+destination = "{folders}/"
+requirements = "vendor.txt"
+namespace = "acme.lib._vendor"
+protected-files = ["__init__.py", "vendor.txt"]
+
+[tool.vendoring.transformations]
+drop = ["bin/", "*.dist-info"]
+"""
 
 
-def build(tmp):
-    """Unpack the sdist, and in it as acme/_vendor the wheel that it builds; return the folder."""
-    os.chdir(str(ROOT))
-    sdist = buildapi.build_sdist(str(tmp))
-    shutil.unpack_archive(str(tmp / sdist), str(tmp))
-    top = tmp / sdist[: -len(".tar.gz")]
-    os.chdir(str(top))
-    wheel = buildapi.build_wheel(str(tmp))
-    shutil.rmtree(str(top / "pidwait"))
-    vendor = top / "acme" / "_vendor"
-    shutil.unpack_archive(str(tmp / wheel), str(vendor), "zip")
-    for folder in vendor, vendor.parent:
-        folder.joinpath("__init__.py").touch()
-    return top
+def call(*command, **kwargs):
+    subprocess.check_call([str(one) for one in command], **kwargs)
 
 
-def check_files(vendor):
-    def files(top, *suffixes):
-        found = (p for p in top.joinpath("pidwait").rglob("*") if p.is_file())
-        return {str(p.relative_to(top)) for p in found if p.suffix.endswith(suffixes)}
-
-    want, have = files(ROOT, ".py", ".typed"), files(vendor, "")
-    for name in sorted(want ^ have):
-        print("the wheel", "lacks" if name in want else "also has", name)
-    if want != have:
-        sys.exit(1)
-
-
-def redirect(init):
-    text, count = re.subn(
-        "(?m)^import pidwait$", "import acme._vendor.pidwait as pidwait", init.read_text()
-    )
+def copy_tests(top, name):
+    """All but the package; in tests, `pidwait` is the copy's name."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "pidwait")
+    shutil.copytree(str(ROOT), str(top), ignore=ignored)
+    init = top / "tests" / "__init__.py"
+    text, count = re.subn("(?m)^import pidwait$", "import %s as pidwait" % name, init.read_text())
     if count != 1:
         sys.exit("{} has `import pidwait` {} times".format(init, count))
     init.write_text(text)
 
 
-def main():
+def copy_folder(made):
+    call(sys.executable, "-m", "pidwait", "vendor", made / FOLDERS / "renamed", cwd=str(ROOT))
+    return "renamed"
+
+
+def copy_vendoring(made):
+    tool = environment()
+    made.joinpath(FOLDERS).mkdir(parents=True)
+    wheels = made / "wheels"
+    build = "from flit_core import buildapi as b; import sys; b.build_%s(sys.argv[1])"
+    call(tool / "python", "-c", build % "sdist", wheels, cwd=str(ROOT))
+    (sdist,) = wheels.glob("*.tar.gz")
+    shutil.unpack_archive(str(sdist), str(made / "sdist"))
+    (unpacked,) = made.joinpath("sdist").iterdir()
+    call(tool / "python", "-c", build % "wheel", wheels, cwd=str(unpacked))
+    sdist.unlink()
+    (wheel,) = wheels.iterdir()
+    made.joinpath("pyproject.toml").write_text(PROJECT.format(folders=FOLDERS))
+    made.joinpath("vendor.txt").write_text("==".join(wheel.name.split("-")[:2]) + "\n")
+    env = dict(os.environ, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
+    env.update(PATH=str(tool) + os.pathsep + os.environ["PATH"], PIP_DISABLE_PIP_VERSION_CHECK="1")
+    env.pop("PYTHONPATH", None)
+    call(tool / "vendoring", "sync", cwd=str(made), env=env)
+    if not made.joinpath(FOLDERS, "pidwait", "LICENSE").exists():
+        sys.exit("the vendored package lacks its LICENSE")
+    return "pidwait"
+
+
+def environment():
+    """The folder of programs of a virtual environment with vendoring and flit_core."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    top = CACHE / "vendoring"
+    with CACHE.joinpath("vendoring.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not top.joinpath("made").exists():
+            python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+            call(python, "-m", "venv", "--clear", top)
+            pip = [top / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+            # requests, for licences that are elsewhere.
+            call(*pip + ["install", "--quiet", "vendoring", "requests", "flit_core>=3.11,<5"])
+            top.joinpath("made").touch()
+    return top / "bin"
+
+
+def put_in_zip(top):
+    with zipfile.ZipFile(str(top / "app.zip"), "w") as archive:
+        for path in sorted(top.joinpath("acme").rglob("*")):
+            if path.is_file() and path.parent.name != "__pycache__":
+                archive.write(str(path), path.relative_to(top).as_posix())
+    shutil.rmtree(str(top / "acme"))
+
+
+def command(way, top, path):
+    if way != "bare":
+        pytest = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", str(WORKERS)]
+        looks_for_lines = sys.version_info < (3, 8) and way.endswith("zip")
+        return pytest + PYDOC_IN_A_ZIP * looks_for_lines
+    boot = top / "boot.py"
+    boot.write_text(BOOT.format(path=path + [one for one in sys.path[1:] if one]))
+    bare = [sys.executable] + BARE + [str(boot)]
+    spec = "%d*popen//python=%s" % (WORKERS, " ".join(map(shlex.quote, bare)))
+    return bare + ["-p", "xdist", "--dist", "load", "--tx", spec] + WITHOUT_ASSERTS
+
+
+def run(way, args):
     with tempfile.TemporaryDirectory() as tmp:
-        top = build(Path(tmp))
-        check_files(top / "acme" / "_vendor")
-        redirect(top / "tests" / "__init__.py")
-        env = dict(os.environ, PYTHONPATH=str(top))
-        elsewhere = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pidwait'))"
-        if subprocess.call([sys.executable, "-c", elsewhere], env=env, cwd=str(top)):
-            sys.exit("another pidwait is importable")
-        return subprocess.call([sys.executable, "-m", "pytest"] + sys.argv[1:], env=env)
+        made, top = Path(tmp, "made"), Path(tmp, "suite")
+        made.mkdir()
+        name = copy_vendoring(made) if way.startswith("vendoring") else copy_folder(made)
+        name = "%s.%s" % (FOLDERS.replace("/", "."), name)
+        copy_tests(top, name)
+        for folder in "acme", "acme/lib", FOLDERS:
+            made.joinpath(folder, "__init__.py").touch()
+        shutil.move(str(made / "acme"), str(top / "acme"))
+        path = [str(top)]
+        if way.endswith("zip"):
+            put_in_zip(top)
+            path.insert(0, str(top / "app.zip"))
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(path))
+        if way == "bare":
+            env.update(BARE_CHILDREN)
+        check = "import {} as it, sys; print(it.__name__, 'in', it.__spec__.origin)"
+        elsewhere = "; import importlib.util; sys.exit(importlib.util.find_spec('pidwait'))"
+        code = check.format(name) + elsewhere
+        if subprocess.call([sys.executable, "-c", code], env=env, cwd=str(top)):
+            sys.exit("it can't be imported, or another pidwait can")
+        print("The suite:", way, flush=True)
+        return subprocess.call(command(way, top, path) + args, env=env, cwd=str(top))
+
+
+def main():
+    ways = sys.argv[1].split(",") if sys.argv[1:] else []
+    if not ways or not set(ways) <= WAYS:
+        sys.exit(__doc__.strip())
+    # Each to its end.
+    return max([run(way, sys.argv[2:]) for way in ways])
 
 
 if __name__ == "__main__":
