@@ -5,9 +5,24 @@ import re
 from pathlib import Path
 
 TEXT = Path(__file__).with_name("RECIPES.md").read_text(encoding="utf-8")
-RECIPES = {
-    section.partition("\n")[0]: re.findall("```python\n(.*?)```", section, re.S)
-    for section in TEXT.split("\n## ")[1:]
+SECTIONS = [section.partition("\n") for section in TEXT.split("\n## ")[1:]]
+
+
+def code(language):
+    return {
+        name: re.findall("```%s\n(.*?)```" % language, text, re.S) for name, _, text in SECTIONS
+    }
+
+
+RECIPES = code("python")
+# What a shell runs.
+SHELL = code("sh")
+# Run by test_recipes_shell.py, plays/test_remote.py and plays/test_runners.py.
+IN_SHELL = {
+    "In a zipapp",
+    "In a script that names its requirements",
+    "On another machine",
+    "On a hundred machines",
 }
 # Run where they are installed; the tox environment `plays` has all of them.
 NEEDS = {"From psutil.wait_procs": "psutil", "With pexpect": "pexpect"}

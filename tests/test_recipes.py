@@ -22,13 +22,13 @@ import pytest
 
 from . import pidwait
 from .processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
-from .recipes import IN_LOOPS, NEEDS, RECIPES
+from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL
 
 IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
 IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio)
 IMPORTED["aio"] = importlib.import_module(pidwait.__name__ + ".aio")
 BEFORE, AFTER = 0, 1
-tested = set(IN_LOOPS)
+tested = set(IN_LOOPS) | IN_SHELL
 
 
 def of(title):
@@ -74,8 +74,8 @@ def zombie(start, code):
 def test_each_is_tested_and_short():
     assert set(RECIPES) == tested
     for title, parts in RECIPES.items():
-        assert parts, title
-        for code in parts:
+        assert parts or SHELL[title], title
+        for code in parts + SHELL[title]:
             assert len(code.splitlines()) <= 15, title
 
 

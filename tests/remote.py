@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The single file, as it is sent to other machines."""
+
+import subprocess
+
+from .command_line import COMMAND
+
+
+def single_file():
+    return subprocess.check_output([*COMMAND, "vendor", "--single-file"])
