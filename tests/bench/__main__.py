@@ -15,7 +15,10 @@ from . import (
     leaks,
     listing,
     many,
+    nopidfd,
     plots,
+    remote,
+    single_file,
     spawn,
     startup,
     syscalls,
@@ -29,9 +32,12 @@ BENCHES = {
     "leaks": leaks,
     "spawn": spawn,
     "many": many,
+    "nopidfd": nopidfd,
     "fileno": fileno,
     "aio": aio,
     "listing": listing,
+    "remote": remote,
+    "single": single_file,
     "pytest": startup,
 }
 LIST = "\n".join(

@@ -115,7 +115,9 @@ def waiters():
 class Children:
     """Children that exit on order, and report when."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, delays=(0.016, 0.024)):
+        """``delays``: the least and the most seconds from the order to the exit."""
+        self._delays = delays
         path = os.path.join(folder, "child")
         self._child = limit.build(CHILD.encode(), path, "-Os", "-static")
         # The last pipe is for the C program's children.
@@ -156,7 +158,7 @@ class Children:
         return (woken - self._exited()) * 1e6, cpu * 1e6
 
     def _end(self, number):
-        os.write(self._orders, struct.pack("=Bd", number, random.uniform(0.016, 0.024)))
+        os.write(self._orders, struct.pack("=Bd", number, random.uniform(*self._delays)))
 
     def _exited(self):
         return struct.unpack("d", os.read(self._times, 8))[0]
