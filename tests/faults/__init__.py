@@ -18,7 +18,7 @@ import traceback
 import types
 
 from .. import pidwait
-from ..processes import eventually, is_open, state
+from ..processes import drop_spare, eventually, is_open, state
 from . import system
 
 backends = importlib.import_module(pidwait.__name__ + "._backends")
@@ -118,6 +118,8 @@ class nothing_left:
 
 
 def open_fds():
+    """Without the inotify that one wait leaves to the next."""
+    drop_spare()
     return [fd for fd in range(200) if is_open(fd)]
 
 
@@ -301,7 +303,7 @@ def why_no_pidfd():
 def kernel_tells():
     """Whether the kernel tells the exit code of a process that has been reaped: Linux 6.15."""
     child = Child()
-    fd = system.pidfd_open(child.pid)
+    fd = calls.get("pidfd_open")(child.pid, 0)
     try:
         child.end(3)
         child.reap()

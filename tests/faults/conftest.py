@@ -10,3 +10,12 @@ def namespaces():
         return system.namespaces()
     except OSError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def real_root():
+    """The namespaces without one of users: root in them can become any other user."""
+    within = ("unshare", *system.NAMESPACES)
+    if system.command_fails(within):
+        pytest.skip("this root may not make namespaces")
+    return within

@@ -61,11 +61,13 @@ def pidfd_info(fd):
 
 # machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16}),
-    "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29}),
+    "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16, "netlink": 41, "inotify_init1": 294}),
+    "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29, "netlink": 198, "inotify_init1": 26}),
 }
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_NUMBER, _ARCH, _SECOND_ARGUMENT = 0, 4, 24  # in struct seccomp_data
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # in struct seccomp_data
+# Of some calls only those with this argument: PIDFD_GET_INFO; the family AF_NETLINK.
+_ONLY = {"ioctl": (_SECOND_ARGUMENT, linux.PIDFD_GET_INFO), "netlink": (_FIRST_ARGUMENT, 16)}
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
@@ -81,7 +83,8 @@ def why_no_policy():
 def forbid(rules):
     """Have system calls fail from now on: {"pidfd_open": errno.EPERM}.
 
-    Of ioctl only PIDFD_GET_INFO fails. This is for good, and for children, too: seccomp(2).
+    Of ioctl only PIDFD_GET_INFO fails; "netlink" are sockets of that family. This is for good,
+    and for children, too: seccomp(2).
     """
     arch, numbers = _ARCHITECTURES[os.uname().machine]
     program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]
@@ -89,10 +92,11 @@ def forbid(rules):
     for name, code in rules.items():
         number = numbers.get(name) or linux.number(name)
         answer = (_RETURN, 0, 0, _ERRNO | code)
-        if name == "ioctl":
+        if name in _ONLY:
+            place, argument = _ONLY[name]
             program.append((_JUMP_IF_EQUAL, 0, 4, number))
-            program.append((_LOAD, 0, 0, _SECOND_ARGUMENT))
-            program.append((_JUMP_IF_EQUAL, 0, 1, linux.PIDFD_GET_INFO))
+            program.append((_LOAD, 0, 0, place))
+            program.append((_JUMP_IF_EQUAL, 0, 1, argument))
             program.append(answer)
             program.append((_LOAD, 0, 0, _NUMBER))
         else:
@@ -147,13 +151,14 @@ def namespaces():
     return _namespaces[0]
 
 
+NAMESPACES = "--pid", "--fork", "--kill-child", "--mount-proc"
 _namespaces = []
 
 
 def _find_namespaces():
     reasons = []
     for user in (("--user", "--map-root-user"), ()):
-        command = ("unshare",) + user + ("--pid", "--fork", "--kill-child", "--mount-proc")
+        command = ("unshare", *user, *NAMESPACES)
         try:
             done = subprocess.run(
                 command + ("true",),

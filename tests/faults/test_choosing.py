@@ -60,11 +60,8 @@ def hidden(how):
 
 @needs_root
 @pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2"])
-def test_hidden(how):
-    within = "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"
-    if system.command_fails(within):
-        pytest.skip("this root may not make namespaces")
-    faults.run(hidden, how, within=within)
+def test_hidden(real_root, how):
+    faults.run(hidden, how, within=real_root)
 
 
 def unlisted():

@@ -16,6 +16,8 @@ from .. import faults, pidwait
 from ..faults import Child, Stranger, at_line, interrupt, raises
 from ..processes import eventually
 from . import system
+from .test_reuse import CLOCK_BOOTTIME
+from .test_users import THEM, US, become_them, needs_root
 
 pytest.importorskip("ctypes")
 
@@ -23,10 +25,6 @@ _facts = importlib.import_module(pidwait.__name__ + "._facts")
 
 FILES = "listing.py", "_facts.py", "listed_procfs.py"
 BETWEEN_LOOKS = ("_family.py",)
-CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
-US, THEM = 65432, 65433
-
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become two other users")
 
 
 def next_tick():
@@ -493,17 +491,10 @@ def hidden(how):
     raises(ProcessLookupError, known.cmdline)
 
 
-def become_them():
-    system.become(THEM)
-
-
 @needs_root
 @pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2"])
-def test_hidden_processes_of_another_user(how):
-    within = "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"
-    if system.command_fails(within):
-        pytest.skip("this root may not make namespaces")
-    faults.run(hidden, how, within=within)
+def test_hidden_processes_of_another_user(real_root, how):
+    faults.run(hidden, how, within=real_root)
 
 
 def of_another_user():

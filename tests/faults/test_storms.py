@@ -12,7 +12,7 @@ import pytest
 
 from .. import faults, pidwait
 from ..faults import LONG, Child, Stranger
-from ..processes import eventually, state
+from ..processes import eventually, state, stop
 
 pytest.importorskip("ctypes")
 
@@ -203,9 +203,9 @@ def stopped_waiter(backend):
     child = Child()
     while True:
         waiter = faults.fork(wait_shortly, child.pid)
+        os.setpgid(waiter, waiter)
         eventually(lambda: state(waiter) in ("S", "Z"))
-        os.kill(waiter, signal.SIGSTOP)
-        eventually(lambda: state(waiter) in ("T", "Z"))
+        stop(waiter)
         if state(waiter) == "T":
             break
         os.waitpid(waiter, 0)  # its time was over before it was stopped

@@ -69,11 +69,8 @@ def test_of_another_user():
 
 
 @needs_root
-def test_of_another_user_and_hidden():
-    within = "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"
-    if system.command_fails(within):
-        pytest.skip("this root may not make namespaces")
-    faults.run_on_each_backend(of_another_user, "hidepid=2", within=within)
+def test_of_another_user_and_hidden(real_root):
+    faults.run_on_each_backend(of_another_user, "hidepid=2", within=real_root)
 
 
 def not_dumpable(backend):

@@ -341,8 +341,8 @@ def test_strange_line(on, sleeper, caplog, strange):
     caplog.set_level(logging.INFO)
     real = ps.run
 
-    def run(*args):
-        done = real(*args)
+    def run(*args, **kwargs):
+        done = real(*args, **kwargs)
         headline, _, rows = done.printed.partition(b"\n")
         done.printed = headline + b"\n" + strange + rows + strange
         return done
@@ -391,6 +391,16 @@ def test_username(on, sleeper):
     assert facts_of(sleeper.pid).username() == pwd.getpwuid(os.getuid()).pw_name
     on.patch.setattr(pwd, "getpwuid", {}.__getitem__)
     assert facts_of(sleeper.pid).username() == str(os.getuid())
+
+
+def test_each_user_is_looked_up_once(on, keeper):
+    on("darwin")
+    pids = {keeper.start(*sleeping(60)) for _ in range(3)}
+    asked, real = [], pwd.getpwuid
+    on.patch.setattr(pwd, "getpwuid", lambda uid: asked.append(uid) or real(uid))
+    found = {info.pid: info.info["username"] for info in pidwait.process_iter(["username"])}
+    assert len({found[pid] for pid in pids}) == 1
+    assert sorted(asked) == sorted(set(asked))
 
 
 @pytest.mark.parametrize(
@@ -468,7 +478,7 @@ def test_one_ps_for_all(on, keeper):
     on("netbsd11")
     pids = [keeper.start(*sleeping(60)) for _ in range(3)]
     asked, real = [], ps.run
-    on.patch.setattr(ps, "run", lambda *args: asked.append(args) or real(*args))
+    on.patch.setattr(ps, "run", lambda *args, **kw: asked.append(args) or real(*args, **kw))
     found = {info.pid: info.info for info in pidwait.process_iter([])}
     assert len(asked) == 1 and set(pids) <= set(found)
     info = pidwait.ProcessInfo(pids[0])

@@ -126,6 +126,18 @@ def test_ps_that_can_not_be_run(on, keeper, start):
     keeper.reaped()
 
 
+def test_one_pipe_for_polling(on, sleeper, tmp_path):
+    """Only a listing reports what ps complains about."""
+    on("freebsd12")
+    path, errors_go_to = tmp_path / "ps", tmp_path / "errors"
+    path.write_text("#!/bin/sh\nreadlink /proc/$$/fd/2 > %s\n" % errors_go_to)
+    path.chmod(0o755)
+    on.patch.setattr(ps, "PS", str(path))
+    on.patch.setattr(ps, "ENVIRONMENT", {"PATH": os.defpath})
+    assert ps.read_stat(sleeper.pid) is None
+    assert errors_go_to.read_text() == os.devnull + "\n"
+
+
 def test_ps_that_prints_something_else(on, sleeper, caplog):
     on("freebsd12")
     caplog.set_level(logging.INFO)

@@ -25,9 +25,19 @@ KERNEL = {
 }[PLATFORM]
 
 
+def is_plain(text):
+    """Whether it is shown as it is. A process may have megabytes of arguments."""
+    try:
+        return b"\\" not in text and text.decode("ascii").isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
 def vis(text, cstyle, tab=True):
     """strvis(3) with VIS_NL, and VIS_CSTYLE or VIS_NOSLASH, in the C locale."""
-    shown = b""
+    if is_plain(text):
+        return text
+    shown = bytearray()
     slash = b"\\" if cstyle else b""
     for byte in text:
         low = byte & 0x7F
@@ -45,16 +55,18 @@ def vis(text, cstyle, tab=True):
                 shown += b"^" + bytes([low ^ 64])
             else:
                 shown += b"-" + bytes([low])
-    return shown
+    return bytes(shown)
 
 
 def vis_utf8(text):
     """strvis(3) with VIS_NL and VIS_NOSLASH, in a locale with UTF-8."""
-    shown = b""
+    if is_plain(text):
+        return text
+    shown = bytearray()
     for char in text.decode("utf-8", "surrogateescape"):
         raw = char.encode("utf-8", "surrogateescape")
         shown += raw if len(raw) > 1 and char.isprintable() else vis(raw, False)
-    return shown
+    return bytes(shown)
 
 
 class Process:
