@@ -71,6 +71,6 @@ class StandIn:
             # what is added to the file actions stays.
             made = self._made.pop(id(actions), None)
             for fd in () if made is None else range(os.sysconf("SC_OPEN_MAX")):
-                if fd not in made:
-                    assert self._add("addclose", actions, fd) == 0
+                if fd not in made and self._add("addclose", actions, fd):
+                    raise OSError("addclose of %d" % fd)
         return self._own["posix_spawn"](cell, path, actions, attributes, *arguments)

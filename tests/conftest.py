@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import errno
 import gc
-import importlib
+import importlib.util
 import os
 import signal
 import subprocess
+import sys
 import threading
 import uuid
 
@@ -17,6 +18,10 @@ try:
 except ImportError:
     pass
 
+# With -O, too, what they assert counts.
+for name in "events", "loops", "ways":
+    pytest.register_assert_rewrite("%s.%s" % (__package__, name))
+
 from . import pidwait
 from .loops import loop, run  # noqa: F401
 from .processes import (
@@ -24,6 +29,7 @@ from .processes import (
     WINDOWS,
     Herd,
     Keeper,
+    drop_spare,
     eventually,
     exiting_when_told,
     is_open,
@@ -37,22 +43,23 @@ if os.environ.get("KQUEUE_STANDIN"):
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
-libc_spawn = importlib.import_module(pidwait.__name__ + "._ffi.libc_spawn")
 
-# A shell has its background jobs ignore SIGINT and SIGQUIT, and their children inherit that.
+# A shell has its background jobs ignore SIGINT and SIGQUIT, nohup SIGHUP; children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if not WINDOWS:
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # PyPy would not say that it is ignored
+    for number in signal.SIGQUIT, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)  # PyPy would not say that it is ignored
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
     patience_with_wine()
 NOT_ON_WINDOWS = (
     "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
-    "bytes_warnings polling_set pidfd kinds recipes cli_streams cli_terminal cli_family cli_names "
-    "run_as_gnu run_signals run_tree aio_watcher aio aio_cancel aio_completed aio_fds "
-    "aio_forks aio_interrupted aio_loops aio_owners aio_spawn listing_linux listing_peers"
+    "bytes_warnings polling_set pidfd kinds recipes recipes_shell cli_streams cli_terminal "
+    "cli_family cli_names run_as_gnu run_signals run_tree aio_watcher aio aio_cancel "
+    "aio_completed aio_fds aio_forks aio_interrupted aio_loops aio_owners aio_spawn "
+    "listing_linux listing_peers subinterpreters events connector inotify"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
@@ -65,6 +72,9 @@ collect_ignore = (
         "test_listing_windows.py",
     ]
 )
+
+if not any(map(importlib.util.find_spec, ("_interpreters", "_xxsubinterpreters"))):
+    collect_ignore.append("test_subinterpreters.py")
 
 # This system's event backend, the call it needs, and the module in which Python may have it.
 EVENT, CALL, OWN = (
@@ -82,6 +92,8 @@ VARIANTS = {
 
 CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
 CHDIR = "posix_spawn_file_actions_addchdir_np"
+# It has no closefrom.
+MUSL = getattr(sys.implementation, "_multiarch", "").endswith("-musl")
 # C libraries: id: (functions that the library lacks, flags of posix_spawn that it refuses)
 LIBRARIES = {
     "new": ((), 0),
@@ -91,6 +103,10 @@ LIBRARIES = {
     "without posix_spawn": (("posix_spawn",), 0),
     "as on macOS": ((CLOSEFROM,), 0),
 }
+
+# How to wait where pidfd_open(2) is refused: see tests/matrix/without_pidfd.py.
+if "WITHOUT_PIDFD" in os.environ:
+    VARIANTS = {os.environ["WITHOUT_PIDFD"]: ("auto", "auto")}
 
 # Names of systems: the suite then runs on the stand-in for their kqueue, see tests/kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
@@ -105,10 +121,18 @@ if STANDIN:
     }
 
 
+# Bindings are tried on a few interpreters each: see tox.ini.
+CHOSEN = os.environ.get("TEST_VARIANTS", "").split() or list(VARIANTS)
+
+
 def why_not(variant):
     """The probe's reason why a variant can't run here, or None."""
+    if variant not in VARIANTS:
+        return "there is no pidfd"
     backend, ffi = VARIANTS[variant]
     answer = pidwait.probe()
+    if backend == "auto":
+        return None
     if not answer["backends"][backend]["available"]:
         return answer["backends"][backend]["reason"]
     if ffi != "auto":
@@ -143,7 +167,7 @@ def use_variant(monkeypatch):
         kernel.close()
 
 
-@pytest.fixture(params=list(VARIANTS))
+@pytest.fixture(params=CHOSEN)
 def variant(request, use_variant):
     """Every way to wait that this machine offers; the test runs once for each."""
     use_variant(request.param)
@@ -158,13 +182,42 @@ def either(request, use_variant):
 
 
 @pytest.fixture
+def no_events(monkeypatch):
+    """Neither the proc connector nor inotify: polling as on other systems."""
+    events = importlib.import_module(pidwait.__name__ + "._backends.events")
+
+    def refused():
+        raise OSError(errno.ENOSYS, "refused")
+
+    for name in "check_connector", "check_inotify":
+        monkeypatch.setattr(events, name, refused)
+
+
+@pytest.fixture
 def backend(variant):
     return variant.partition("-")[0]
 
 
-def open_fds():
+def all_fds():
     # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
+
+
+def open_fds():
+    """The open file descriptors, without the inotify that one wait leaves to the next."""
+    drop_spare()
+    return all_fds()
+
+
+def targets_of(fds):
+    """What each of these file descriptors was opened for, for the message of a failure."""
+    targets = {}
+    for fd in fds:
+        try:
+            targets[fd] = os.readlink("/proc/self/fd/%d" % fd)
+        except OSError as error:  # closed meanwhile
+            targets[fd] = str(error)
+    return targets
 
 
 def open_handles():
@@ -190,22 +243,32 @@ def kind_of(handle):
     return ctypes.wstring_at(buffer[1], (buffer[0] & 0xFFFF) // 2)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_left_by_imports():
+    """Close what only caches and garbage refer to: in a test it would look like a wrong close()."""
+    importlib.invalidate_caches()  # importlib.metadata keeps zips open
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """Fail each test that leaves an open file descriptor or a child."""
+    """Fail each test that leaves an open file descriptor, a thread or a child."""
     if WINDOWS:
         # A Popen keeps its handle until it is collected. Tests of handles check by themselves.
         yield
         return
     before = open_fds()
+    targets = targets_of(before)
+    threads = set(threading.enumerate())
     yield
     # The thread of watch() closes its set after it has reported the last exit.
-    name = pidwait.__name__ + ".watching"
-    eventually(lambda: name not in [thread.name for thread in threading.enumerate()])
+    eventually(lambda: threads.issuperset(threading.enumerate()))
     for _ in range(10):  # PyPy collects some of them only in a later round
         if open_fds() != before:
             gc.collect()
-    assert open_fds() == before
+    now = open_fds()
+    closed, left = set(before) - set(now), set(now) - set(before)
+    assert now == before, ({fd: targets[fd] for fd in closed}, targets_of(left))
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -322,6 +385,7 @@ def hide(monkeypatch):
     """
     import resource
 
+    importlib.import_module(pidwait.__name__ + "._spawn_actions")  # its calls are known then
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def hide(names, flags=0):
@@ -360,6 +424,7 @@ def library(request, binding, hide):
 def cloexec_default(hide, monkeypatch):
     from .cloexec_default import FLAG, StandIn
 
+    libc_spawn = importlib.import_module(pidwait.__name__ + "._ffi.libc_spawn")
     hide([CLOSEFROM])
     monkeypatch.setattr(libc_spawn, "CLOEXEC_DEFAULT", FLAG)
     functions = StandIn(calls.get).functions()

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from . import hangs, pidwait
+
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
 
@@ -58,6 +60,9 @@ def exiting_when_told(code):
     return "sh", "-c", "read line; " + exiting(code)[2]
 
 
+needs_ctypes = pytest.mark.skipif(
+    importlib.util.find_spec("_ctypes") is None, reason="only ctypes can call pthread_exit"
+)
 # Its main thread becomes a zombie, while the process runs on until its stdin is closed.
 MAIN_THREAD_ENDS = """if True:
     import ctypes, os, threading
@@ -67,6 +72,31 @@ MAIN_THREAD_ENDS = """if True:
     threading.Thread(target=rest).start()
     ctypes.CDLL(None).pthread_exit(None)
 """
+# For run_python(), in an indented block: a child that lives until SIGUSR1, which is blocked.
+FORK = """
+    def fork(code):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.sigwait([signal.SIGUSR1])
+            finally:
+                os._exit(code)
+        return pid
+"""
+
+
+def ending_after_the_main_thread(code):
+    """A command whose main thread ends first, with 0; the process exits with a code."""
+    text = """
+import ctypes, os, threading
+def rest():
+    while b") Z" not in open("/proc/self/stat", "rb").read():
+        pass
+    os._exit(%d)
+threading.Thread(target=rest).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    return PYTHON + ("-c", "exec(%r)" % (text % code))  # one line, for Keeper
 
 
 def codes(*codes):
@@ -111,6 +141,18 @@ def become_zombie(pid):
     eventually(lambda: state(pid) == "Z")
 
 
+def stop(pid):
+    """Stop a process that leads a group of its own.
+
+    In the group of the tests it could end them all: where a group has a stopped process, and its
+    last member with a parent in another group of the session exits, as in test_run_tree, the
+    kernel sends SIGHUP to the whole group: _exit(2).
+    """
+    assert os.getpgid(pid) == pid
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: state(pid) in ("T", "Z"))
+
+
 def become_gone(pid):
     # On Windows: a moment after the last handle has been closed.
     eventually(lambda: state(pid) is None)
@@ -133,6 +175,15 @@ def is_open(fd):
     except OSError:
         return False
     return True
+
+
+def drop_spare():
+    """Close the inotify that one wait leaves to the next."""
+    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify")
+    file = inotify and inotify._take_spare()
+    while file:
+        file.close()
+        file = inotify._take_spare()
 
 
 def held_by_a_thread_that_is_not_here():
@@ -270,15 +321,10 @@ def run_python(code, *args, **kwargs):
 def run_script(path, code, *args):
     """Put the code into a file and run it: multiprocessing can't start from -c. Return stderr."""
     path.write_text(code)
-    done = subprocess.run(
-        (sys.executable, str(path)) + args,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    returncode, _, stderr = hangs.finished((sys.executable, str(path)) + args, env)
+    assert returncode == 0, stderr
+    return stderr
 
 
 def kill(pid, sig=9):

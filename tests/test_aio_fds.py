@@ -10,24 +10,18 @@ import pytest
 from . import pidwait
 from .conftest import not_on_kqueue, open_fds
 from .loops import aio, asyncio, engine_of, until_watched
-from .processes import run_python
+from .processes import FORK, run_python
 
 RUNNING = importlib.import_module(pidwait.__name__ + "._outcome").RUNNING
 
-START = """if True:
+START = (
+    """if True:
     import _thread, asyncio, os, resource, signal, sys
     import {package} as pidwait
     from {package} import aio, _loops
-
-    def fork(code):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                signal.sigwait([signal.SIGUSR1])
-            finally:
-                os._exit(code)
-        return pid
-
+"""
+    + FORK
+    + """
     async def until(waits):
         while engine_of() is None or len(engine_of()) < waits:
             await asyncio.sleep(0)
@@ -40,6 +34,7 @@ START = """if True:
     loop = asyncio.new_event_loop()
     pidwait.probe()
 """
+)
 
 PAST_THE_LIMIT = """
     async def main():

@@ -73,7 +73,7 @@ def test_interrupted_at_any_line(either, locks, loop, handled, start, error):  #
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OnPurpose])
-def test_interrupted_as_a_timer_begins(use_variant, loop, handled, start_told, error):
+def test_interrupted_as_a_timer_begins(use_variant, no_events, loop, handled, start_told, error):
     """The loop has dropped that timer already: what is polled must not stay without one."""
     use_variant("polling")
     child = start_told(3)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -27,6 +28,7 @@ loops = importlib.import_module(pidwait.__name__ + "._loops")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 _checks = importlib.import_module(pidwait.__name__ + "._checks")
+exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 
 HAS_WATCHERS = hasattr(asyncio, "AbstractChildWatcher")
 
@@ -487,35 +489,44 @@ class TestHandlers:
             loop.close()
 
     def test_ctrl_c_in_a_callback_tells_again(self, watcher, told, way):
-        async def main():
-            watcher.add_child_handler(child.pid, interrupted)
-            end(child)
-            await asyncio.sleep(TIMEOUT)
+        """Unless the handler is removed before."""
 
-        def interrupted(*args):
-            calls_.append(args)
-            if len(calls_) == 1:
-                raise KeyboardInterrupt
+        def play(is_removed):
+            async def main():
+                watcher.add_child_handler(child.pid, interrupted)
+                end(child)
+                await asyncio.sleep(TIMEOUT)
 
-        async def rest():
-            while len(calls_) < 2:
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0)
+            def interrupted(*args):
+                calls_.append(args)
+                if len(calls_) == 1:
+                    raise KeyboardInterrupt
 
-        calls_ = []
-        child = told(6)
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(main())
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                loop.run_until_complete(task)
-            loop.run_until_complete(rest())
-            assert calls_ == [(child.pid, 6)] * 2
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                loop.run_until_complete(task)
-        finally:
-            loop.close()
+            async def rest():
+                await asyncio.sleep(0.05 * is_removed)
+                while len(calls_) < 2 - is_removed:
+                    await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
+
+            calls_ = []
+            child = told(6)
+            loop = asyncio.new_event_loop()
+            task = loop.create_task(main())
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    loop.run_until_complete(task)
+                if is_removed:
+                    assert watcher.remove_child_handler(child.pid) is True
+                loop.run_until_complete(rest())
+                assert calls_ == [(child.pid, 6)] * (2 - is_removed)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    loop.run_until_complete(task)
+            finally:
+                loop.close()
+
+        play(False)
+        play(True)
 
     def test_remove_in_the_loop(self, watcher, way, told):
         async def main():
@@ -756,7 +767,12 @@ class TestHandlers:
         assert run(main()) == [(child.pid, 3)]
         assert looks == [False]
 
-    def test_exit_is_told_wherever_a_signal_handler_raises(self, watcher, told, interrupt_at):
+    def test_exit_is_told_wherever_a_signal_handler_raises(
+        self, watcher, told, interrupt_at, monkeypatch
+    ):
+        def refuse(fd):
+            raise OSError(errno.ENOTTY, "as before Linux 6.15")
+
         def run_with(wanted):
             child = told(3)
             callbacks = []
@@ -775,13 +791,19 @@ class TestHandlers:
                 watcher.attach_loop(None)
                 loop.run_until_complete(asyncio.sleep(0))
                 loop.close()
-            assert set(callbacks) == {(child.pid, 3)}
+            assert callbacks and set(callbacks) <= {(child.pid, code) for code in codes}
             assert state(child.pid) is None
             return len(seen)
 
+        codes = {3}
         lines = run_with(0)
         assert lines > 15
         for wanted in range(1, lines + 1):
+            run_with(wanted)
+        monkeypatch.setattr(exitcodes, "from_pidfd", refuse)
+        if type(calls.get("waitid")) is not type(len):  # if it is not reaped in one step
+            codes.add(255)
+        for wanted in range(1, run_with(0) + 1):
             run_with(wanted)
 
     def test_nothing_is_left_of_an_interrupted_add(self, watcher, way, told, interrupt_at):
@@ -842,3 +864,35 @@ def test_without_watchers(monkeypatch):
         monkeypatch.setattr(child_watcher, "AbstractChildWatcher", None)
     with pytest.raises(NotImplementedError, match="no child watchers"):
         aio.ChildWatcher()
+
+
+@with_watchers
+class TestClose:
+    def test_while_another_thread_adds(self, watcher):
+        """At each line of the code that goes through the handlers."""
+        loop = asyncio.new_event_loop()
+        loop.close()
+        kept = []
+
+        def add():
+            pid = 2**30 + len(kept)
+            kept.append(child_watcher._Handler(watcher._handlers, loop, pid, print, ()))
+            watcher._handlers[pid] = kept[-1]
+
+        def trace(frame, event, arg):
+            if frame.f_code.co_filename != weakref.__file__:
+                return None if frame.f_code.co_filename != child_watcher.__file__ else trace
+            if event == "line":
+                add()
+            return trace
+
+        add()
+        add()
+        sys.settrace(trace)
+        try:
+            watcher.close()
+        finally:
+            sys.settrace(None)
+        assert len(kept) > 2
+        assert not kept[0].is_wanted and not kept[1].is_wanted
+        watcher.close()

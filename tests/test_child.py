@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,7 +68,7 @@ def test_code_that_another_thread_is_about_to_have(monkeypatch):
 @pytest.mark.parametrize("timeout", [None, 30])
 def test_signal_handler_that_waits_for_it_too(variant, timeout):
     """The wait that the handler interrupts can't reap before the handler returns."""
-    codes = []
+    codes, done = [], []
 
     def handle(signum, frame):
         child.kill()
@@ -76,16 +77,23 @@ def test_signal_handler_that_waits_for_it_too(variant, timeout):
     def interrupt():
         eventually(lambda: child._guard._users)
         os.kill(os.getpid(), signal.SIGUSR1)
+        while not (codes or done):
+            # The signal may have come just before the system call, which another one ends.
+            time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGUSR2)
 
     before = signal.signal(signal.SIGUSR1, handle)
+    before_2 = signal.signal(signal.SIGUSR2, lambda signum, frame: None)
+    interrupter = threading.Thread(target=interrupt)
     try:
         with pidwait.spawn(sleeping(60)) as child:
-            interrupter = threading.Thread(target=interrupt)
             interrupter.start()
             codes.append(child.wait(timeout))
-            interrupter.join()
     finally:
+        done.append(True)
+        interrupter.join()
         signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR2, before_2)
     assert codes == [-signal.SIGKILL] * 2
 
 
@@ -176,8 +184,8 @@ def children():
 
 def parent(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        with open("/proc/%d/stat" % pid, "rb") as file:  # the name may be any bytes
+            return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
 

@@ -10,7 +10,7 @@ import pytest
 
 from . import pidwait
 from .command_line import COMMAND, run
-from .processes import WINDOWS, become_zombie, codes, eventually, exiting, gone_pid, state
+from .processes import WINDOWS, become_zombie, codes, exiting, gone_pid, stop
 
 common = importlib.import_module(pidwait.__name__ + ".cli._common")
 
@@ -116,11 +116,11 @@ if not WINDOWS:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             universal_newlines=True,
+            start_new_session=True,
         )
         with command:
             assert command.stdout.readline().startswith("%d " % first)
-            command.send_signal(signal.SIGSTOP)
-            eventually(lambda: state(command.pid) == "T")
+            stop(command.pid)
             os.kill(pid, signal.SIGKILL)
             keeper.reap(pid)
             command.send_signal(signal.SIGCONT)

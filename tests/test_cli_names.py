@@ -14,7 +14,14 @@ import pytest
 
 from . import pidwait
 from .command_line import COMMAND, NOTHING, chosen, run
-from .processes import MAIN_THREAD_ENDS, become_zombie, eventually, run_python, state
+from .processes import (
+    MAIN_THREAD_ENDS,
+    become_zombie,
+    eventually,
+    needs_ctypes,
+    run_python,
+    state,
+)
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -222,6 +229,7 @@ def test_parent_that_exits_meanwhile(start):
     assert parent.stdout.read() == b"True\n"
 
 
+@needs_ctypes
 def test_zombies(token, start, named):
     child = named(token, 0)
     become_zombie(child.pid)

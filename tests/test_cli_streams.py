@@ -5,14 +5,16 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from . import pidwait
 from .command_line import COMMAND
-from .processes import exiting, gone_pid, sleeping
+from .processes import eventually, exiting, gone_pid, sleeping, state
 
 PYTHON = " ".join(map(shlex.quote, COMMAND)) + " "
 
@@ -220,3 +222,122 @@ def test_ctrl_c_of_a_program_that_calls_main():
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert done.stdout == b"caught\n"
+
+
+class Ends:
+    """Both ends of what is to be a command's stdout or stderr."""
+
+    def __init__(self, kind):
+        if kind == "socket":
+            self.ours, self.theirs = socket.socketpair()
+        else:
+            reader, writer = os.pipe()
+            self.ours, self.theirs = os.fdopen(reader, "rb"), os.fdopen(writer, "wb")
+
+
+def waits(popen):
+    """Whether it sleeps, with a set; or has exited, against what a test wants."""
+    if popen.poll() is not None:
+        return True
+    folder = "/proc/%d/fd/" % popen.pid
+    try:
+        links = [os.readlink(folder + fd) for fd in os.listdir(folder)]
+    except FileNotFoundError:  # one is closed meanwhile
+        return False
+    sets = {"anon_inode:[eventpoll]", "anon_inode:[timerfd]"}  # the latter polls
+    return state(popen.pid) == "S" and not sets.isdisjoint(links)
+
+
+@pytest.fixture
+def waiter(start):
+    """Start a command with these streams, and wait until it waits."""
+
+    def start_it(args, stdout, stderr, **kwargs):
+        popen = start(*COMMAND + args, stdout=stdout, stderr=stderr, **kwargs)
+        eventually(lambda: waits(popen))
+        return popen
+
+    return start_it
+
+
+@pytest.mark.parametrize("backend", ["auto", "polling"])
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("args", [[], ["-v"], ["-t", "600"]], ids=" ".join)
+def test_wait_that_nobody_reads_any_more_ends(waiter, sleeper, kind, args, backend, monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+    out, err = Ends(kind), Ends(kind)
+    with out.ours, out.theirs, err.ours, err.theirs:
+        popen = waiter(args + [str(sleeper.pid)], out.theirs, err.theirs)
+        out.theirs.close()
+        err.theirs.close()
+        if args != ["-v"]:
+            assert popen.poll() is None
+            err.ours.close()
+        out.ours.close()
+        assert popen.wait() == 141
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("stderr", [None, subprocess.DEVNULL])
+def test_wait_whose_only_reader_goes(waiter, sleeper, stderr):
+    """stderr is closed, or goes nowhere."""
+    out = Ends("pipe")
+    close = None if stderr else lambda: os.close(2)
+    with out.ours, out.theirs:
+        popen = waiter([str(sleeper.pid)], out.theirs, stderr, preexec_fn=close)
+        out.theirs.close()
+        out.ours.close()
+        assert popen.wait() == 141
+
+
+@pytest.mark.parametrize("why", ["stderr is read", "stderr is a file", "nohup"])
+def test_wait_that_goes_on_without_a_reader(waiter, sleeper, tmp_path, why):
+    out, err = Ends("pipe"), Ends("pipe")
+    with out.ours, out.theirs, err.ours, err.theirs, open(str(tmp_path / "file"), "w") as file:
+        if why == "nohup":
+            err.ours.close()
+        popen = waiter(
+            [str(sleeper.pid)],
+            out.theirs,
+            file if why == "stderr is a file" else err.theirs,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, ignored if why == "nohup" else default),
+        )
+        out.ours.close()
+        time.sleep(0.1)  # it would end now
+        sleeper.kill()
+        assert popen.wait() == 0
+
+
+ignored, default = signal.SIG_IGN, signal.SIG_DFL
+
+
+def test_wait_of_a_program_that_replaces_stdout(sleeper):
+    code = """if True:
+        import io, os, sys
+        from {package} import cli
+        reader, writer = os.pipe()
+        os.dup2(writer, 1)
+        os.close(reader)
+        sys.stdout = io.StringIO()
+        sys.exit(cli.main(["--json", "-t", "0.1", {pid!r}]) != 124 or not sys.stdout.getvalue())
+    """.format(package=pidwait.__name__, pid=str(sleeper.pid))
+    assert subprocess.call([sys.executable, "-c", code]) == 0
+
+
+def test_wait_for_what_has_no_timer(sleeper):
+    """The set has no fileno() then: it looks at the readers now and then."""
+    reader, writer = os.pipe()
+    code = """if True:
+        import os, sys
+        from {package} import WaitSet, cli
+        def fileno(self):
+            raise OSError
+        WaitSet.fileno = fileno
+        os.write(2, b"x")
+        sys.exit(cli.main([{pid!r}]))
+    """.format(package=pidwait.__name__, pid=str(sleeper.pid))
+    popen = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=writer)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
+    assert popen.wait() == 141

@@ -9,7 +9,13 @@ import traceback
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, exiting, held_by_a_thread_that_is_not_here
+from .processes import (
+    become_zombie,
+    exiting,
+    held_by_a_thread_that_is_not_here,
+    sleeping,
+    state,
+)
 from .ways import WAYS, by_wait
 
 _errors = importlib.import_module(pidwait.__name__ + "._errors")
@@ -121,6 +127,23 @@ def test_set_that_is_first_used_in_a_fork(either, sleeper, use):
             assert waiting._pid == waiting._engine.pid == os.getpid()
 
         assert in_a_fork(in_the_child)
+
+
+def test_popen_of_the_parent_whose_pid_is_a_strangers_now(either, start, keeper):
+    """The parent has reaped its child, and the pid was given out again: not to its child."""
+    popen = start(*exiting(3))
+    os.waitpid(popen.pid, 0)
+    popen.pid = keeper.start(*sleeping(60))
+
+    def wait():
+        assert pidwait.wait(popen, 10) is None
+        assert state(popen.pid) not in (None, "Z")
+
+    try:
+        assert in_a_fork(wait)
+    finally:
+        os.kill(popen.pid, signal.SIGKILL)
+        popen.returncode = 0  # so that the fixture does not kill it
 
 
 def test_popen_of_the_forked_child(either, start):

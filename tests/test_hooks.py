@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from . import pidwait
+from .copies import FILES, put
 from .processes import run_python
 
 PROGRAM = Path(__file__).with_name("hooked.py")
@@ -17,9 +18,8 @@ PROGRAM = Path(__file__).with_name("hooked.py")
 
 def asked(order, hooks, folder, *options):
     """What hooked.py prints."""
-    source = os.path.dirname(pidwait.__file__)
     for name in "one", "two":
-        (folder / name).symlink_to(source, target_is_directory=True)
+        put(FILES, folder / name)
     done = subprocess.run(
         [sys.executable] + list(options) + [str(PROGRAM), order, hooks],
         env=dict(os.environ, PYTHONPATH=str(folder)),

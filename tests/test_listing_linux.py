@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import pty
+import pwd
 import subprocess
 import sys
 import threading
@@ -14,7 +15,14 @@ import pytest
 
 from . import pidwait
 from .conftest import open_fds
-from .processes import MAIN_THREAD_ENDS, become_zombie, eventually, exiting, state
+from .processes import (
+    MAIN_THREAD_ENDS,
+    become_zombie,
+    eventually,
+    exiting,
+    needs_ctypes,
+    state,
+)
 
 _facts = importlib.import_module(pidwait.__name__ + "._facts")
 _family = importlib.import_module(pidwait.__name__ + "._family")
@@ -55,6 +63,14 @@ def test_each_file_once(files):
     assert sorted(files) == sorted([files.pid, "stat", "cmdline", "status"])
 
 
+def test_each_user_is_looked_up_once(sleeper, monkeypatch):
+    asked, real = [], pwd.getpwuid
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: asked.append(uid) or real(uid))
+    found = {info.pid: info.info["username"] for info in pidwait.process_iter(["username"])}
+    assert found[sleeper.pid] == found[os.getpid()]
+    assert sorted(asked) == sorted(set(asked))
+
+
 def test_oneshot(files):
     info = files.info
     with info.oneshot():
@@ -90,6 +106,7 @@ def test_nothing_is_open_between_two_processes():
         assert open_fds() == before
 
 
+@needs_ctypes
 def test_main_thread_that_has_ended(start):
     child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     eventually(lambda: state(child.pid) == "Z")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What we tell of a process, beside what psutil and ps tell of it in the same run, on Linux.
+"""On Linux: what we tell about a process, compared with what psutil and ps tell about it.
 
 Each known difference stands in as_psutil_tells() and as_ps_tells(), with its reason.
 """
@@ -17,7 +17,7 @@ import time
 import pytest
 
 from . import pidwait
-from .processes import PYTHON, become_zombie, eventually, exiting, state
+from .processes import PYTHON, become_zombie, eventually, exiting, state, stop
 
 if importlib.util.find_spec("psutil"):
     import psutil
@@ -383,9 +383,8 @@ def test_zombie(start, peer):
 
 
 def test_stopped(start, peer):
-    child = start("sleep", "60")
-    os.kill(child.pid, signal.SIGSTOP)
-    eventually(lambda: state(child.pid) == "T")
+    child = start("sleep", "60", start_new_session=True)
+    stop(child.pid)
     assert compare(child.pid, peer)["status"] == "stopped"
 
 

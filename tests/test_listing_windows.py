@@ -386,7 +386,7 @@ def test_entry_without_threads(told, monkeypatch):
 
 @pytest.mark.timeout(300)
 def test_thousand_listings_leave_no_handle(binding, start):
-    done, alive = start(*exiting(3)), start(*sleeping(60))
+    done, alive = start(*exiting(3)), start(*sleeping(600))
     done.wait()
 
     def look(count):

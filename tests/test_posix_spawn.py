@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from . import pidwait
-from .conftest import CHDIR, CLOSEFROM, LIBRARIES
+from .conftest import CHDIR, CLOSEFROM, LIBRARIES, MUSL
 from .processes import PYTHON, exiting, run_python, sleeping
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
@@ -529,7 +529,7 @@ def test_what_posix_spawn_can_not_do_is_asked_once(binding, asked, monkeypatch):
 def test_probe_tells_what_the_library_has(library):
     rows = pidwait.probe()["calls"]
     hidden, flags = LIBRARIES[library]
-    assert rows["addclosefrom_np"]["available"] is (CLOSEFROM not in hidden)
+    assert rows["addclosefrom_np"]["available"] is (not MUSL and CLOSEFROM not in hidden)
     assert ("POSIX_SPAWN_CLOEXEC_DEFAULT" in rows) is (sys.platform == "darwin")
     assert rows["addchdir_np"]["available"] is (CHDIR not in hidden)
     assert rows["posix_spawn"]["available"] is ("posix_spawn" not in hidden)

@@ -248,7 +248,7 @@ def test_forgotten(variant):
 def test_ctrl_c_ends_a_block_soon(variant):
     with pytest.raises(KeyboardInterrupt), pidwait.spawn(sleeping(60)) as child:
         raise KeyboardInterrupt
-    assert state(child.pid) == "S"
+    assert state(child.pid) in ("R", "S", "D")
     os.kill(child.pid, signal.SIGKILL)
     eventually(lambda: child_module.reap_left() or child_module.left == [])
 

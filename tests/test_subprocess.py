@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from . import pidwait
+from .copies import FILES, put
 from .processes import WINDOWS, exiting, not_on_windows, run_python, sleeping
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
@@ -578,9 +579,8 @@ COPIES = """if True:
 
 @not_on_windows("program called true")
 def test_two_copies(tmp_path):
-    source = os.path.dirname(pidwait.__file__)
     for name in "one", "two":
-        (tmp_path / name).symlink_to(source, target_is_directory=True)
+        put(FILES, tmp_path / name)
     done = run_python(COPIES, env=dict(os.environ, PYTHONPATH=str(tmp_path)))
     assert done.stdout == "good\n", done
 

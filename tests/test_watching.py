@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """watch: callbacks at exits."""
 
+import importlib
 import os
 import queue
 import sys
@@ -18,6 +19,7 @@ from .processes import (
     run_python,
 )
 
+watching = importlib.import_module(pidwait.__name__ + ".watching")
 THREAD = pidwait.__name__ + ".watching"
 
 
@@ -234,3 +236,16 @@ def test_watching_the_parent(variant, when, start):
     assert shell.stdout.readline() == "watching\n"
     shell.stdin.close()
     assert shell.stdout.readline() == "True\n"
+
+
+def test_failed_watch_leaves_the_set_to_the_thread_that_comes():
+    watcher = watching._Watcher(os.getpid())
+    watches = watcher._set()
+    watcher._coming.append(None)
+    watch = watching.Watch(watcher, os.getpid(), print)
+    watches.add_watch = None  # calling it fails
+    with pytest.raises(TypeError):
+        watcher.add(watch)
+    assert list(watcher._sets.values()) == [watches]
+    watches.wait_for_watches()  # it has not been closed
+    watches.close()

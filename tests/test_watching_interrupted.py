@@ -24,7 +24,7 @@ def interrupt():
     An exception of a trace function there would skip the end of the block, and keep a lock.
     """
     frame = sys._getframe(1).f_locals["frame"]
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)  # of a zip
     if not line.strip().startswith(("with ", "try:", "finally:")):
         raise KeyboardInterrupt
 

@@ -18,7 +18,10 @@ from . import interpreters
 
 # The start of environments' names: what each of them takes. All others download 220 MB together.
 LARGE = {
+    "kernels": "downloads 100 MB, fills 150 MB, needs qemu-system-x86",
+    "architectures": "downloads 60 MB, needs mmdebstrap and qemu-user-static",
     "headers": "downloads 100 MB, fills 400 MB",
+    "musl": "downloads 25 MB, builds a CPython, needs musl-tools and libffi-dev",
     "win": "downloads 50 MB, fills 700 MB while it runs, needs wine and mvn",
 }
 RUN, PARALLEL = "run r".split(), "run-parallel p".split()

@@ -2,8 +2,9 @@
 """Fetch the interpreters that Debian 12 and pyenv lack: CPython 3.14, 3.15 and PyPy 3.11.
 
 They come from Debian sid, unpacked into a folder of the user's cache. No chroot: each binary is
-patched to use the loader and the libraries it came with. Needs mmdebstrap and patchelf, not root.
-With --path, only print the PATH on which tox finds every interpreter of this machine.
+patched to use the loader and the libraries it came with. And build CPython 3.13 without a GIL: see
+freethreaded.py. Needs mmdebstrap and patchelf, for the last gcc, make, libffi-dev and zlib1g-dev;
+not root. With --path, only print the PATH on which tox finds every interpreter of this machine.
 """
 
 import os
@@ -11,6 +12,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+if __package__:
+    from . import freethreaded
+else:
+    import freethreaded
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidwait-matrix"
 BIN = CACHE / "bin"
@@ -48,21 +54,31 @@ def fetch(root):
     new.rename(root)
 
 
+def link(name, binary):
+    link = BIN / name
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(binary)
+
+
 def main():
     import fcntl  # `python3 -m tests` imports this module on Windows, too
 
     BIN.mkdir(parents=True, exist_ok=True)
     with CACHE.joinpath("lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        root = CACHE / "sid"
         if not all(map(runs, NAMES)):
-            root = CACHE / "sid"
             fetch(root)
             for name in NAMES:
-                link = BIN / name
-                if link.is_symlink():
-                    link.unlink()
-                link.symlink_to(root / "usr/bin" / name)
+                link(name, root / "usr/bin" / name)
+        if not freethreaded.runs(BIN / freethreaded.NAME):
+            prefix = CACHE / "freethreaded"
+            freethreaded.build((root / "etc/apt/sources.list").read_text().splitlines()[0], prefix)
+            link(freethreaded.NAME, prefix / "bin" / freethreaded.NAME)
     missing = [name for name in NAMES if not runs(name)]
+    if not freethreaded.runs(BIN / freethreaded.NAME):
+        missing.append(freethreaded.NAME)
     if missing:
         sys.exit("fetched, but not running: " + ", ".join(missing))
 

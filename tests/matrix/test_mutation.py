@@ -148,6 +148,7 @@ def test_left_alone(source):
     assert changes(source) == set()
 
 
+@pytest.mark.timeout(600)  # there are 7,000
 def test_every_mutant_compiles(ours):
     for each in ours:
         compile(each.result, each.file, "exec")

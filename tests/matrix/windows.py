@@ -25,6 +25,7 @@ import time
 import zipfile
 from pathlib import Path
 
+from . import single_file
 from .interpreters import CACHE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,17 +78,17 @@ def fetch_python(folder, version):
             path.rename(new / path.name)
 
 
-def fetch_wheels(folder, version):
-    pip = FOLDER / "pip"
+def fetch_wheels(pip, folder, version, platforms, packages):
+    """Fetch what another interpreter needs, by a pip that is made in a folder of its own."""
     if not pip.is_dir():
         with replacing(pip) as new:
             subprocess.check_call([sys.executable, "-m", "venv", str(new)])
     with replacing(folder) as new:
         command = [str(pip / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install"]
         command += ["--target", str(new), "--python-version", version]
-        command += "-q --platform win_amd64 --implementation cp --only-binary=:all:".split()
-        more = " ".join(MARKED.get(key, "") for key in ("", version)).split()
-        subprocess.check_call(command + WHEELS + more)
+        command += ["--platform=" + one for one in platforms]
+        command += "-q --implementation cp --only-binary=:all:".split()
+        subprocess.check_call(command + packages)
 
 
 def fetch(version):
@@ -100,7 +101,8 @@ def fetch(version):
         if not python.is_dir():
             fetch_python(python, VERSIONS[version])
         if not wheels.is_dir():
-            fetch_wheels(wheels, version)
+            more = " ".join(MARKED.get(key, "") for key in ("", version)).split()
+            fetch_wheels(FOLDER / "pip", wheels, version, ["win_amd64"], WHEELS + more)
     return python, wheels
 
 
@@ -170,15 +172,20 @@ def check_console(python, env, end):
     return True
 
 
-def run_suite(version, args):
+def run_suite(version, single, args):
     python, wheels = fetch(version)
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
         # A copy, or Windows' .pyc files, with their own paths, would get among ours.
         tree = Path(tmp, "tree")
-        shutil.copytree(str(ROOT), str(tree), ignore=shutil.ignore_patterns(".*", "__pycache__"))
         env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
-        if not check_console(python, env, Path(tmp, "end")):
-            return 1
+        if single:
+            tree.mkdir()
+            args = single_file.prepare(tree, "windows") + args
+        else:
+            ignored = shutil.ignore_patterns(".*", "__pycache__")
+            shutil.copytree(str(ROOT), str(tree), ignore=ignored)
+            if not check_console(python, env, Path(tmp, "end")):
+                return 1
         process = subprocess.Popen(
             ["wine", str(python / "python.exe"), "-m", "pytest", "-p", "no:cacheprovider"] + args,
             cwd=str(tree),
@@ -202,13 +209,14 @@ def run_suite(version, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
+    parser.add_argument("--single-file", action="store_true", help="see tests.matrix.single_file")
     options, args = parser.parse_known_args()
     check_tools()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
     failed = []
     for version in options.python or VERSIONS:
         print("Windows, CPython {}".format(VERSIONS[version]), flush=True)
-        if run_suite(version, args):
+        if run_suite(version, options.single_file, args):
             failed.append(version)
     if failed:
         sys.exit("failed on Windows: CPython " + ", ".join(failed))
