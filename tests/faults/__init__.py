@@ -346,11 +346,11 @@ class at_line:
 
     def _trace(self, frame, event, argument):
         code = frame.f_code
-        if event == "call" and in_del(frame):  # an exception there is only printed
-            return None
         if not code.co_filename.startswith(self._FOLDER):
             return None
         if self._files and os.path.basename(code.co_filename) not in self._files:
+            return None
+        if event == "call" and in_del(frame):  # an exception there is only printed
             return None
         if event == "line":
             self._left -= 1
