@@ -11,7 +11,7 @@ from time import monotonic
 
 from ._backends.polling_set import PolledSet
 from ._backends.sets import open_set, polled_set
-from ._errors import is_of_signal_handler, log, pass_over
+from ._errors import TRANSIENT, is_of_signal_handler, log, pass_over
 from ._queue import deque
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ class CombinedSet:
         self._waiting = waiting
         self._has_lost = False
         self._broken: "OSError | None" = None
-        # Members that are polled, perhaps because no file descriptor was left.
+        # Members that are polled because no file descriptor was left, perhaps.
         self._without_room: "dict[Member, None]" = {}
         self._spared = 0  # handles
 
@@ -87,7 +87,8 @@ class CombinedSet:
                 self.add_look(member, member.known)
                 return
             if not self._polled_set().add([member]):
-                self._without_room[member] = None
+                if why.errno in TRANSIENT:
+                    self._without_room[member] = None
                 return
         self.told.append((member, None))
 

@@ -35,6 +35,7 @@ from .processes import (
     is_open,
     patience_with_wine,
     sleeping,
+    with_own_program,
 )
 
 if os.environ.get("KQUEUE_STANDIN"):
@@ -303,9 +304,23 @@ def start_told(start):
 
 
 @pytest.fixture
+def start_own(start, tmp_path):
+    """start_own(code) is start_told(code), with a program that nobody else runs."""
+    return lambda code: start(
+        *with_own_program(exiting_when_told(code), tmp_path), stdin=subprocess.PIPE
+    )
+
+
+@pytest.fixture
 def sleeper(start):
     """A child that sleeps for a minute."""
     return start(*sleeping(60))
+
+
+@pytest.fixture
+def own_sleeper(start, tmp_path):
+    """A sleeper with a program that nobody else runs."""
+    return start(*with_own_program(sleeping(60), tmp_path))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,14 @@ def exiting_when_told(code):
     if WINDOWS:
         return PYTHON + ("-c", "import os; os.read(0, 1); os._exit(%d)" % code)
     return "sh", "-c", "read line; " + exiting(code)[2]
+
+
+def with_own_program(command, folder):
+    """The command with a copy of its program, which nobody else runs, of the same name."""
+    copy = os.path.join(str(folder), command[0])
+    if not os.path.exists(copy):
+        shutil.copy(shutil.which(command[0]), copy)
+    return (copy,) + command[1:]
 
 
 needs_ctypes = pytest.mark.skipif(

@@ -91,6 +91,17 @@ def test_main_thread_ends_before_others():
     assert status.code() is None
 
 
+def test_messages_of_several_threads(connected, keeper, tmp_path, monkeypatch):
+    """The code is taken from all that have come."""
+    with pidwait.WaitSet() as waiting:
+        monkeypatch.setattr(connector.Connector, "longest", 3600.0)
+        monkeypatch.setattr(connector.Connector, "read", lambda self: [])
+        pid = gone(keeper, waiting, tmp_path / "fifo")
+        messages = [(pid, (True, 0, time.monotonic())), (pid, (False, 7 << 8, time.monotonic()))]
+        monkeypatch.setattr(connector.Connector, "read", lambda self: messages)
+        assert waiting.wait() == [(pid, None)]
+
+
 # A thread other than the main one takes over the pid; the kernel says that the main one ended.
 TAKE_OVER = """if True:
     import os, sys, threading
@@ -127,6 +138,27 @@ def test_lost_messages(connected, monkeypatch, start_told, herd):
         become_zombie(child.pid)
         assert waiting.wait() == [(child, 3)]
     assert any((None, ()) in one for one in heard)
+
+
+IN_A_TIME_NAMESPACE = """if True:
+    import ctypes, os, sys
+    import {package} as pidwait
+    if ctypes.CDLL(None, use_errno=True).unshare(0x80):  # CLONE_NEWTIME
+        sys.exit("SKIP: " + os.strerror(ctypes.get_errno()))
+    with open("/proc/self/timens_offsets", "w") as file:
+        file.write("monotonic 1000 0")
+    if os.fork() == 0:
+        sys.exit(pidwait.probe()["backends"]["connector"]["reason"])
+    os.wait()
+"""
+
+
+def test_time_namespace(connected):
+    """The kernel's times are not ours there: a message may be about an earlier process."""
+    done = run_python(IN_A_TIME_NAMESPACE.format(package=pidwait.__name__))
+    if done.stderr.startswith("SKIP: "):
+        pytest.skip("no time namespace: " + done.stderr[6:])
+    assert "time namespace" in done.stderr
 
 
 def test_answer_that_is_lost(connected, monkeypatch):

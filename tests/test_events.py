@@ -32,8 +32,8 @@ def test_one(kind, keeper, tmp_path):
         assert process.wait() == 3
 
 
-def test_many(kind, start_told):
-    children = [start_told(code) for code in (3, 4)]
+def test_many(kind, start_own):
+    children = [start_own(code) for code in (3, 4)]
     with pidwait.WaitSet(children) as waiting:
         listening(waiting, kind)
         for child in children:
@@ -42,8 +42,8 @@ def test_many(kind, start_told):
     assert [child.returncode for child in children] == [3, 4]
 
 
-def test_readable(kind, start_told):
-    child = start_told(3)
+def test_readable(kind, start_own):
+    child = start_own(3)
     with pidwait.WaitSet([child]) as waiting:
         listening(waiting, kind)
         fd = waiting.fileno()
@@ -57,7 +57,7 @@ def test_readable(kind, start_told):
     assert seen == [(child, 3)]
 
 
-def test_read_of_a_hub(kind, start_told, monkeypatch):
+def test_read_of_a_hub(kind, start_own, monkeypatch):
     """eventlet's os.read() does not return before there is something to read."""
 
     def read(fd, size):
@@ -66,16 +66,16 @@ def test_read_of_a_hub(kind, start_told, monkeypatch):
 
     real = os.read
     monkeypatch.setattr(os, "read", read)
-    child = start_told(3)
+    child = start_own(3)
     with pidwait.WaitSet([child]) as waiting:
         listening(waiting, kind)
         child.stdin.close()
         assert waiting.wait() == [(child, 3)]
 
 
-def test_handler_that_raises_while_events_are_read(kind, start_told, monkeypatch):
+def test_handler_that_raises_while_events_are_read(kind, start_own, monkeypatch):
     """What had been read is lost: then all members are looked at."""
-    child = start_told(3)
+    child = start_own(3)
     with pidwait.WaitSet([child]) as waiting:
         source = listening(waiting, kind)
         read = source.read
@@ -93,10 +93,10 @@ def test_handler_that_raises_while_events_are_read(kind, start_told, monkeypatch
         assert waiting.wait() == [(child, 3)]
 
 
-def test_another_thread_adds(kind, start_told, sleeper):
+def test_another_thread_adds(kind, start_own, own_sleeper):
     """Nobody wakes the thread that sleeps but the set."""
-    child, seen = start_told(3), []
-    with pidwait.WaitSet([sleeper]) as waiting:
+    child, seen = start_own(3), []
+    with pidwait.WaitSet([own_sleeper]) as waiting:
         listening(waiting, kind)
         thread = threading.Thread(target=lambda: seen.extend(waiting.wait()))
         thread.start()
@@ -107,9 +107,9 @@ def test_another_thread_adds(kind, start_told, sleeper):
     assert seen == [(child, 3)]
 
 
-def test_forked_child(kind, start_told):
+def test_forked_child(kind, start_own):
     """It has events of its own, and leaves the parent's alone."""
-    child = start_told(3)
+    child = start_own(3)
     with pidwait.WaitSet([child.pid]) as waiting:
         listening(waiting, kind)
 
@@ -123,9 +123,9 @@ def test_forked_child(kind, start_told):
         assert waiting.wait() == [(child.pid, 3)]
 
 
-def test_events_that_end(kind, start_told, monkeypatch):
+def test_events_that_end(kind, start_own, monkeypatch):
     """Then the members are polled as without events."""
-    child = start_told(3)
+    child = start_own(3)
     with pidwait.WaitSet([child]) as waiting:
         sources = listening(waiting, kind)
 

@@ -5,7 +5,6 @@ import gc
 import importlib
 import os
 import resource
-import shutil
 import subprocess
 import threading
 
@@ -14,7 +13,7 @@ import pytest
 from . import pidwait
 from .conftest import all_fds, targets_of
 from .events import inotify, listening, module, read
-from .processes import FACTORS, PYTHON, eventually, exiting, exiting_when_told, sleeping
+from .processes import FACTORS, PYTHON, eventually, exiting, sleeping
 from .test_forks import in_a_fork
 
 
@@ -141,8 +140,8 @@ def test_spare_of_the_parent(wait_for_one):
     assert wait_for_one() == set()
 
 
-def test_two_waits_leave_one_spare(watching, start_told):
-    child, before = start_told(3), all_fds()
+def test_two_waits_leave_one_spare(watching, start_own):
+    child, before = start_own(3), all_fds()
     threads = [threading.Thread(target=pidwait.wait, args=(child.pid,)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -164,18 +163,11 @@ def looked_at(polled):
     return [member.pid for member in polled._eager.members()]
 
 
-@pytest.fixture
-def start_own(start, tmp_path):
-    """start_own(code) is start_told(code), with an executable that nobody else runs."""
-    shell = shutil.copy(shutil.which("sh"), str(tmp_path / "own"))
-    return lambda code: start(shell, *exiting_when_told(code)[1:], stdin=subprocess.PIPE)
-
-
 @pytest.mark.parametrize("knows", [True, False], ids=["Linux", "gVisor"])
-def test_others_with_the_same_executable(watching, start_own, sleeper, knows):
+def test_others_with_the_same_executable(watching, start_own, own_sleeper, knows):
     """Only one of which the executable is gone is looked at; gVisor may take it away later."""
     children = [start_own(code) for code in (3, 4, 5)]
-    with pidwait.WaitSet([*children, sleeper]) as waiting:
+    with pidwait.WaitSet([*children, own_sleeper]) as waiting:
         source, polled = listening(waiting, "polling"), waiting._engine.sets.polled
         source._is_linux = knows
         polled._due_at = 0.0
@@ -210,15 +202,15 @@ def test_events_all_the_time(watching, start_own, monkeypatch):
         assert waiting.wait() == [(child, 3)]
 
 
-def test_no_time(watching, sleeper, monkeypatch):
+def test_no_time(watching, own_sleeper, monkeypatch):
     """One look is enough, and no event can come."""
     procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
     looks, read_stat = [], procfs.read_stat
-    with pidwait.Process(sleeper.pid) as process:
+    with pidwait.Process(own_sleeper.pid) as process:
         monkeypatch.setattr(procfs, "read_stat", lambda pid: looks.append(pid) or read_stat(pid))
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0)
-    assert looks == [sleeper.pid]
+    assert looks == [own_sleeper.pid]
 
 
 def test_watch_ends_with_its_last_member(watching, start):

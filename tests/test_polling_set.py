@@ -14,6 +14,7 @@ from .processes import become_zombie
 from .test_engine import refuse
 from .test_forks import in_a_fork
 
+outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 polling_set = importlib.import_module(pidwait.__name__ + "._backends.polling_set")
 
 
@@ -69,6 +70,26 @@ DOUBLED = [0.0001 * 2**number for number in range(9)] + [0.04, 0.04]
 
 def test_intervals_double(members, time):
     assert intervals(members, time, 11) == DOUBLED
+
+
+def test_what_is_found_is_no_reason_to_look(time):
+    """It is there to be taken; the others are looked at when it is time."""
+    polled, looks, one = polling_set.PolledSet(), [], Member(1)
+
+    def look():
+        looks.append(time())
+        return outcome.RUNNING
+
+    for member in one, Member(2):
+        polled.add_look(member, look)
+    polled.look()
+    polled.find(one, 3)
+    assert polled.delay() == 0
+    polled.look()
+    assert len(looks) == 2
+    exits = []
+    polled.take(exits.append, False)
+    assert exits == [(one, 3)]
 
 
 def test_intervals_start_again_with_a_new_member(members, time):

@@ -2,8 +2,8 @@
 """Linux without pidfds: the proc connector, a netlink(7) socket on which every exit is reported.
 
 Linux has it since 2.6.15, if it was built with CONFIG_PROC_EVENTS. Before Linux 6.6 only root may
-use it; and it works only in the initial network, PID and user namespaces. The kernel sends a
-message for each thread that ends, with its wait status.
+use it; and it works only in the initial network, PID and user namespaces, and by the kernel's
+clock. The kernel sends a message for each thread that ends, with its wait status.
 
 A message shortens the polling, and can tell an exit code that nothing else tells; whether the
 process has exited is seen by a look at it. So a lost message costs only time: after ENOBUFS all
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
 _USELESS = 256  # messages about other processes until the filter knows the pids, at first
+_NEAR = 0.01  # seconds; time_namespaces(7) differ by more, or it does not matter
 _unpack = netlink.EVENT.unpack_from
 
 
@@ -142,13 +143,14 @@ class Connector:
             self._heard = wanted
 
     def _listen(self, ack: int) -> None:
+        began = monotonic()
         os.write(self.file.fileno(), netlink.request(netlink.LISTEN, ack))
         self._is_listening = True
         # The answer is there by now. In another PID or user namespace there is none, though
         # messages may come because somebody else listens; the pids in them are not ours.
         while True:
             try:
-                answer, what, _, error, _, _ = _unpack(self._read(self.file.fileno(), 512))
+                answer, what, when, error, _, _ = _unpack(self._read(self.file.fileno(), 512))
             except BlockingIOError as nothing:
                 raise_of_handler(nothing)
                 raise OSError(EPERM, "the kernel does not answer here") from None
@@ -156,6 +158,9 @@ class Connector:
                 break
         if error:
             raise OSError(error, os.strerror(error))
+        # What a message is about is seen by its time.
+        if not began - _NEAR < when / 1e9 < monotonic() + _NEAR:
+            raise OSError(EPERM, "the kernel's clock is another one: a time namespace")
 
     def fileno(self) -> int:
         fd: int = self.file.fileno()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .contract import Heard
 
 _EVENT = linux.INOTIFY_EVENT
+_SIZE = 4096 * _EVENT.size  # of files only, events have all the same size
 
 # An inotify without watches, kept for the next wait: to close(2) one that had a watch takes 20 ms,
 # as the kernel waits until nobody can use what was watched (measured on Linux 6.18).
@@ -107,10 +108,11 @@ class ExecutableWatches:
         """The watches of executables that have been closed; None if something was lost."""
         heard: "dict[int | None, Heard]" = {}
         try:
-            while True:
-                events = self._read(self.file.fileno(), 65536)
-                place = 0
-                while place < len(events):
+            size = _SIZE
+            while size == _SIZE:  # there may be more
+                events = self._read(self.file.fileno(), _SIZE)
+                place, size = 0, len(events)
+                while place < size:
                     watch, mask, _, length = _EVENT.unpack_from(events, place)
                     key = None if mask & linux.IN_Q_OVERFLOW else watch
                     heard[key] = (key, ())

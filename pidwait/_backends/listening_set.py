@@ -13,8 +13,8 @@ from time import monotonic
 from .._deadline import LONGEST, share
 from .._errors import TRANSIENT, pass_over
 from .._outcome import RUNNING
-from .._sources import exitcodes
 from .events import open_events
+from .heard_member import HeardMember
 from .polling import clock
 from .polling_set import EagerSet, PolledSet, QuietSet, add_each
 
@@ -24,55 +24,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._outcome import Outcome
-    from .contract import Events, Member, Message, Report, Set, Status
+    from .contract import Events, Member, Message, Report, Set
     from .polling_set import Look
 
 # Seconds until events are asked for again for members that have none, at first.
 _RETRY = 1.0
-
-
-class _Heard:
-    """A member with a pid, and what events tell of it."""
-
-    __slots__ = (
-        "_late",
-        "eager_until",
-        "has_exited",
-        "key",
-        "member",
-        "pid",
-        "plain_look",
-        "status",
-    )
-
-    def __init__(self, member: "Member", look: "Look", pid: int, late: "list[_Heard]") -> None:
-        self.member = member
-        self._late = late  # those that have exited, but whose message has not come
-        self.pid = pid
-        self.plain_look = look
-        self.key: "int | None" = None
-        self.status: "Status | None" = None
-        # If a look that began later finds it running, the latest event was not about its exit.
-        self.eager_until = monotonic()
-        # Whether a look has seen the exit; the message with the code may still come.
-        self.has_exited = False
-
-    def look(self) -> "Outcome":
-        status = self.status
-        told = None if status is None else status.code()
-        # The shortest look, for most exits: what we were told of is gone.
-        if told is not None and not exitcodes.is_found(self.pid):
-            return told
-        found = self.plain_look()
-        if found is not None or status is None:
-            return found
-        code = status.code()
-        if code is not None or not status.is_due():
-            return code
-        if not self.has_exited:
-            self.has_exited = True
-            self._late.append(self)
-        return RUNNING
 
 
 class ListeningSet:
@@ -83,13 +39,15 @@ class ListeningSet:
         self._plain, self._eager, self._quiet = PolledSet(), EagerSet(), QuietSet()
         self._sets: "tuple[PolledSet, ...]" = (self._plain, self._eager, self._quiet)
         # All that have a pid; those with a key are in the eager or the quiet set.
-        self._members: "dict[Member, _Heard]" = {}
-        self._by_key: "dict[int | None, dict[_Heard, None]]" = {}
-        self._late: "list[_Heard]" = []  # a look adds to it without the lock
+        self._members: "dict[Member, HeardMember]" = {}
+        self._by_key: "dict[int | None, dict[HeardMember, None]]" = {}
+        self._late: "list[HeardMember]" = []  # a look adds to it without the lock
         self._events: "Events | None" = None
         # The keys of the latest events without a message. Somebody else may have caused them: so
         # asking who has exited is given no more than a share of a core.
         self._due: "dict[int, None]" = {}
+        # Those of which the latest messages have told.
+        self._told: "dict[HeardMember, None]" = {}
         # A signal handler has raised before what had been read was used.
         self._has_lost = False
         self._due_at = 0.0
@@ -106,7 +64,7 @@ class ListeningSet:
         for old in self._sets:
             old.copy_to(copy._plain)
         for member, one in self._members.items():
-            new = copy._members[member] = _Heard(member, one.plain_look, one.pid, copy._late)
+            new = copy._members[member] = HeardMember(member, one.plain_look, one.pid, copy._late)
             if member in copy._plain:
                 copy._plain.add_look(member, new.look)
         self.close()
@@ -117,7 +75,7 @@ class ListeningSet:
 
     def _add(self, member: "Member", look: "Look") -> None:
         pid: "Any" = member.pid
-        one = self._members[member] = _Heard(member, look, pid, self._late)
+        one = self._members[member] = HeardMember(member, look, pid, self._late)
         self._plain.add_look(member, one.look)
         self._cover([one])
 
@@ -131,7 +89,7 @@ class ListeningSet:
         self._forget(member)
 
     def __contains__(self, member: "Member") -> bool:
-        return any(member in one for one in self._sets)
+        return member in self._plain or member in self._quiet or member in self._eager
 
     def __len__(self) -> int:
         return sum(map(len, self._sets))
@@ -144,7 +102,7 @@ class ListeningSet:
 
     # What has to do with events is called with the lock.
 
-    def _cover(self, those: "Iterable[_Heard]") -> None:
+    def _cover(self, those: "Iterable[HeardMember]") -> None:
         """Have events tell of these, if they can."""
         if self._is_deaf:
             return
@@ -180,7 +138,7 @@ class ListeningSet:
         self._events = events
         self._quiet.longest = events.longest
 
-    def _move(self, one: _Heard, source: PolledSet, target: PolledSet) -> None:
+    def _move(self, one: HeardMember, source: PolledSet, target: PolledSet) -> None:
         if one.member in source:
             target.add_look(one.member, one.look)
             source.discard(one.member)
@@ -190,7 +148,7 @@ class ListeningSet:
         if one is not None:
             self._uncover(one)
 
-    def _uncover(self, one: _Heard) -> None:
+    def _uncover(self, one: HeardMember) -> None:
         key = self._leave(one)
         if key is not None and self._events is not None:
             try:
@@ -198,7 +156,7 @@ class ListeningSet:
             except OSError as error:
                 pass_over(error, "pid %d", one.pid)
 
-    def _leave(self, one: _Heard) -> "int | None":
+    def _leave(self, one: HeardMember) -> "int | None":
         key, one.key = one.key, None
         those = self._by_key.get(key, {})
         those.pop(one, None)
@@ -206,7 +164,7 @@ class ListeningSet:
             self._by_key.pop(key, None)
         return key
 
-    def _enter(self, one: _Heard, key: int) -> None:
+    def _enter(self, one: HeardMember, key: int) -> None:
         self._by_key.setdefault(key, {})[one] = None
         one.key = key
 
@@ -233,6 +191,7 @@ class ListeningSet:
             self._has_lost = True
             for key, message in events.read():
                 self._hear(key, message)
+            self._take_told()
             self._has_lost = False
             if self._due and monotonic() >= self._due_at:
                 self._ask(events)
@@ -247,7 +206,21 @@ class ListeningSet:
         for one in list(self._members.values() if key is None else self._by_key.get(key, ())):
             if message and one.status is not None:
                 one.status.hear(*message)
-            self._hurry(one)
+                self._told[one] = None
+            else:
+                self._hurry(one)
+
+    def _take_told(self) -> None:
+        """Look at those of which messages have told, after all of these."""
+        while self._told:
+            one, _ = self._told.popitem()
+            code = one.told()
+            if code is RUNNING:
+                self._hurry(one)
+                continue
+            for source in self._eager, self._quiet:
+                if one.member in source:
+                    source.find(one.member, code)
 
     def _ask(self, events: "Events") -> None:
         """Find those of which the latest events may have told."""
@@ -259,7 +232,7 @@ class ListeningSet:
         self._due.clear()
         self._due_at = monotonic() + share(clock() - began)
 
-    def _hurry(self, one: _Heard) -> None:
+    def _hurry(self, one: HeardMember) -> None:
         one.eager_until = monotonic() + 2 * LONGEST
         self._move(one, self._quiet, self._eager)
         self._eager.hurry()
@@ -288,6 +261,7 @@ class ListeningSet:
             self._move(one, self._quiet, self._plain)
         self._by_key.clear()
         self._due.clear()
+        self._told.clear()
         del self._late[:]
         self._has_lost = False
         if self._events is not None:

@@ -110,7 +110,7 @@ class PolledSet:
         time.sleep(seconds if delay is None else min(seconds, delay))
 
     def look(self, last: bool = False) -> None:
-        if not last and self.delay() != 0:
+        if not last and self._until_look() != 0:
             return
         me = object()
         try:
@@ -134,13 +134,17 @@ class PolledSet:
         for member, look in list(self._looks.items()):
             found = look()
             if found is not RUNNING and self._looks.get(member) is look:
-                self._found.append((member, found))
-                self._looks.pop(member, None)
+                self.find(member, found)
         self._looked = looked
         self._interval = self._next_interval()
         now = monotonic()
         self._paid = now + share(clock() - began)
         self._next_look = max(now + self._interval, self._paid)
+
+    def find(self, member: "Member", outcome: "Outcome") -> None:
+        """A look has found that this member has exited."""
+        self._found.append((member, outcome))
+        self._looks.pop(member, None)
 
     def _next_interval(self) -> float:
         return min(max(self._interval * 2, SHORTEST), LONGEST)
@@ -159,8 +163,9 @@ class PolledSet:
         """Nothing gets lost: an exit stays in the list, or is found again."""
 
     def delay(self) -> "float | None":
-        if self._found:
-            return 0.0
+        return 0.0 if self._found else self._until_look()
+
+    def _until_look(self) -> "float | None":
         if not self._looks:
             return None
         if self._looker:  # another thread looks
