@@ -123,6 +123,34 @@ def test_execve_by_another_thread(connected, start):
         assert waiting.wait() == [(child.pid, 7)]
 
 
+def test_exit_right_after_the_look(connected, monkeypatch, start_told):
+    """The messages are read before the process is looked at: none of its exit is missed."""
+    monkeypatch.setattr(connector.Connector, "longest", 3600.0)
+    handle = module("polled_procfs").ProcfsHandle
+    child, was_running = start_told(3), handle.was_running
+
+    def exit_now(self):
+        found = was_running(self)
+        child.stdin.close()
+        become_zombie(child.pid)
+        return found
+
+    monkeypatch.setattr(handle, "was_running", exit_now)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        assert waiting._engine.delay() > 1000
+        assert waiting.wait() == [(child.pid, 3)]
+
+
+def test_add_of_one_that_is_gone(connected, monkeypatch, start_told):
+    monkeypatch.setattr(connector.Connector, "longest", 3600.0)
+    child = start_told(3)
+    child.stdin.close()
+    child.wait()
+    with pidwait.WaitSet([os.getppid(), child.pid]) as waiting:
+        assert waiting.wait(0) == [(child.pid, None)]
+        assert list(listening(waiting, "connector")._pids) == [os.getppid()]
+
+
 def test_lost_messages(connected, monkeypatch, start_told, herd):
     """The kernel tells that it lost some: then all members are looked at."""
     monkeypatch.setattr(connector.Connector, "longest", 3600.0)

@@ -15,16 +15,17 @@ from .._errors import TRANSIENT, pass_over
 from .._outcome import RUNNING
 from .events import open_events
 from .heard_member import HeardMember
+from .polled_procfs import ProcfsHandle
 from .polling import clock
-from .polling_set import EagerSet, PolledSet, QuietSet, add_each
+from .polling_set import EagerSet, PolledSet, QuietSet, add_each, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .._outcome import Outcome
-    from .contract import Events, Member, Message, Report, Set
+    from .contract import Events, Member, Message, Report, Set, Status
     from .polling_set import Look
 
 # Seconds until events are asked for again for members that have none, at first.
@@ -73,11 +74,21 @@ class ListeningSet:
     def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
         return add_each(members, self._add)
 
-    def _add(self, member: "Member", look: "Look") -> None:
-        pid: "Any" = member.pid
-        one = self._members[member] = HeardMember(member, look, pid, self._late)
-        self._plain.add_look(member, one.look)
-        self._cover([one])
+    def _add(self, member: "Member", pid: int) -> None:
+        found = self._listen(pid)
+        try:
+            handle = ProcfsHandle(pid)
+            one = self._members[member] = HeardMember(member, look_at(handle), pid, self._late)
+            self._plain.add_look(member, one.look)
+        except BaseException:
+            if found is not None:
+                self._unlisten(found[0], pid)
+            raise
+        if found is not None:
+            self._heed(one, found)
+            # The connector, which was listening, tells of an exit after that.
+            if one.status is not None and handle.was_running():
+                self._move(one, self._eager, self._quiet)
 
     def add_look(self, member: "Member", look: "Look") -> None:
         self.discard(member)
@@ -102,26 +113,31 @@ class ListeningSet:
 
     # What has to do with events is called with the lock.
 
-    def _cover(self, those: "Iterable[HeardMember]") -> None:
-        """Have events tell of these, if they can."""
-        if self._is_deaf:
-            return
+    def _listen(self, pid: int) -> "tuple[int, Status | None] | None":
+        """Have events tell of this process, if they can: see Events.add()."""
         try:
-            if self._events is None:
+            if self._events is None and not self._is_deaf:
                 self._open()
-            for one in those:
-                if self._events is not None:
-                    found = self._events.add(one.pid)
-                    if found is not None:
-                        key, one.status = found
-                        self._enter(one, key)
-                        self._move(one, self._plain, self._eager)
+            return None if self._events is None else self._events.add(pid)
         except (OSError, ImportError) as error:
             pass_over(error, "events")
             # What is in the eager or the quiet set is looked at all the same.
             self.lacks_room = isinstance(error, OSError) and error.errno in TRANSIENT
             if not self.lacks_room:
                 self.deafen()
+            return None
+
+    def _unlisten(self, key: int, pid: int) -> None:
+        if self._events is not None:
+            try:
+                self._events.discard(key)
+            except OSError as error:
+                pass_over(error, "pid %d", pid)
+
+    def _heed(self, one: HeardMember, found: "tuple[int, Status | None]") -> None:
+        key, one.status = found
+        self._enter(one, key)
+        self._move(one, self._plain, self._eager)
 
     def _open(self) -> None:
         events = open_events()
@@ -150,11 +166,8 @@ class ListeningSet:
 
     def _uncover(self, one: HeardMember) -> None:
         key = self._leave(one)
-        if key is not None and self._events is not None:
-            try:
-                self._events.discard(key)
-            except OSError as error:
-                pass_over(error, "pid %d", one.pid)
+        if key is not None:
+            self._unlisten(key, one.pid)
 
     def _leave(self, one: HeardMember) -> "int | None":
         key, one.key = one.key, None
@@ -171,7 +184,13 @@ class ListeningSet:
     def cover_all(self) -> None:
         self._retry_at = monotonic() + self._retry_in
         self._retry_in *= 2
-        self._cover([one for one in list(self._members.values()) if one.key is None])
+        for one in list(self._members.values()):
+            if one.key is None:
+                found = self._listen(one.pid)
+                if found is not None:
+                    self._heed(one, found)
+                elif self.lacks_room or self._is_deaf:
+                    break
 
     def hear(self) -> None:
         if len(self._plain) and monotonic() >= self._retry_at:

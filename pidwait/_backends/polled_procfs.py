@@ -42,6 +42,10 @@ class ProcfsHandle(PolledHandle):
         code = self.collect(reap)
         return status.code() if code is None and status is not None else code
 
+    def was_running(self) -> bool:
+        """Whether the latest look has certainly found it running."""
+        return self._stat is not None and not self._stat.exited
+
     def has_exited(self) -> bool:
         stat = self._stat = procfs.read_stat(self.pid)
         if stat is None:

@@ -34,21 +34,19 @@ def look_at(handle: "Handle") -> "Look":
 
 
 def add_each(
-    members: "Sequence[Member]", add: "Callable[[Member, Look], None]"
+    members: "Sequence[Member]", add: "Callable[[Member, int], None]"
 ) -> "list[tuple[Member, OSError]]":
-    """Call add(member, look) for each member; return those that can't be polled, and why."""
+    """Call add(member, pid) for each member; return those that can't be polled, and why."""
     failed = []
     for member in members:
         try:
             if member.pid is None:
                 raise OSError(EAGAIN, "it has no pid to be polled by")
-            look = look_at(open_polled(member.pid))
+            add(member, member.pid)
         except OSError as error:
             if is_of_signal_handler(error):
                 raise
             failed.append((member, error))
-        else:
-            add(member, look)
     return failed
 
 
@@ -81,7 +79,10 @@ class PolledSet:
         other._found.extend(self._found)
 
     def add(self, members: "Sequence[Member]") -> "list[tuple[Member, OSError]]":
-        return add_each(members, self.add_look)
+        return add_each(members, self._add)
+
+    def _add(self, member: "Member", pid: int) -> None:
+        self.add_look(member, look_at(open_polled(pid)))
 
     def add_look(self, member: "Member", look: "Look") -> None:
         self._looks[member] = look
