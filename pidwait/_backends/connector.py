@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .contract import Heard
 
 _BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
-_USELESS = 256  # messages about other processes until the filter knows the pids, at first
+_USELESS = 32  # messages about other processes until the filter knows the pids, at first
 _NEAR = 0.01  # seconds; time_namespaces(7) differ by more, or it does not matter
 _unpack = netlink.EVENT.unpack_from
 
@@ -85,6 +85,7 @@ class Connector:
 
     # Seconds between two looks at a process of which nothing is heard.
     longest = 5.0
+    hears_all = True
 
     def __init__(
         self, pid: "int | None" = None, move: "Callable[[Any], Any] | None" = None
@@ -203,7 +204,7 @@ class Connector:
             # It comes first, before the messages that there was room for.
             heard = self.read()
             heard.append((None, ()))
-        if self._useless > self._most_useless + len(pids) // 16 and self._heard is None:
+        if self._useless > self._most_useless + len(pids) // 128 and self._heard is None:
             self._useless = 0
             self._most_useless *= 2  # if the pids change often, it is not worth it
             self._filter(netlink.Pids(pids))

@@ -99,6 +99,8 @@ if TYPE_CHECKING:
 
         # Seconds between two looks at a process of which nothing is heard.
         longest: float
+        # Whether there is an event for each exit, if none is lost.
+        hears_all: bool
 
         def fileno(self) -> int:
             """Readable while there is something to read()."""

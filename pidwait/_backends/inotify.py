@@ -44,6 +44,7 @@ class ExecutableWatches:
 
     # Seconds between two looks at a process of which nothing is heard.
     longest = 1.0
+    hears_all = False
 
     def __init__(self) -> None:
         # Not os.read(): eventlet puts one there that waits until there is something to read.

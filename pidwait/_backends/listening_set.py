@@ -15,9 +15,10 @@ from .._errors import TRANSIENT, pass_over
 from .._outcome import RUNNING
 from .events import open_events
 from .heard_member import HeardMember
+from .paced_sets import EagerSet, QuietSet
 from .polled_procfs import ProcfsHandle
 from .polling import clock
-from .polling_set import EagerSet, PolledSet, QuietSet, add_each, look_at
+from .polling_set import PolledSet, add_each, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class ListeningSet:
             raise
         self._events = events
         self._quiet.longest = events.longest
+        self._quiet.hears_all = events.hears_all
 
     def _move(self, one: HeardMember, source: PolledSet, target: PolledSet) -> None:
         if one.member in source:

@@ -117,7 +117,7 @@ class PolledSet:
         try:
             try:
                 if self._looker.setdefault("is", me) is me:  # no other thread
-                    self._look()
+                    self._look(last)
             finally:
                 self._end_look(me)
         finally:  # Ctrl-C may come anywhere, even just before the call above
@@ -127,12 +127,12 @@ class PolledSet:
         if self._looker.get("is") is me:
             del self._looker["is"]
 
-    def _look(self) -> None:
+    def _look(self, last: bool) -> None:
         # Not by the wall clock: while other threads have the interpreter, or the machine is
         # stopped, a look can take seconds, and the next one would be minutes away.
         looked = monotonic()
         began = clock()
-        for member, look in list(self._looks.items()):
+        for member, look in self._turn(last):
             found = look()
             if found is not RUNNING and self._looks.get(member) is look:
                 self.find(member, found)
@@ -141,6 +141,10 @@ class PolledSet:
         now = monotonic()
         self._paid = now + share(clock() - began)
         self._next_look = max(now + self._interval, self._paid)
+
+    def _turn(self, last: bool) -> "list[tuple[Member, Look]]":
+        """Those that one look is at; with ``last`` all."""
+        return list(self._looks.items())
 
     def find(self, member: "Member", outcome: "Outcome") -> None:
         """A look has found that this member has exited."""
@@ -188,39 +192,3 @@ class PolledSet:
         if self._timer is not None:
             self._timer.close()
         self._looks.clear()
-
-
-class EagerSet(PolledSet):
-    """Members that may exit any moment. They come so often that the share of a core counts."""
-
-    def add_look(self, member: "Member", look: "Look") -> None:
-        self._looks[member] = look
-        self.hurry()
-
-    def hurry(self) -> None:
-        self._interval = 0.0
-        self._next_look = self._paid
-
-    def looked(self) -> "float | None":
-        """When the latest look at all of them began; None while there is one."""
-        # What that finds is lost if the member leaves the set meanwhile.
-        return None if self._looker else self._looked
-
-
-class QuietSet(PolledSet):
-    """Members that are looked at in case that an event does not come."""
-
-    longest = 1.0  # seconds between two looks
-
-    def add_look(self, member: "Member", look: "Look") -> None:
-        if not self._looks:
-            self._next_look = monotonic() + self.longest
-        self._looks[member] = look
-
-    def _next_interval(self) -> float:
-        return self.longest
-
-    def _look(self) -> None:
-        super()._look()
-        # About 1 % of a core is enough.
-        self._next_look += 2 * max(0.0, self._paid - monotonic())

@@ -53,6 +53,16 @@ def read_stat(pid: int) -> "Stat | None":
     return Stat(text) if text else None
 
 
+def has_executable(pid: int) -> bool:
+    """Whether a process, or its main thread, has certainly not exited yet."""
+    try:
+        os.readlink("/proc/%d/exe" % pid)  # exit(2) takes it away first
+    except OSError as error:  # or we may not see it
+        raise_of_handler(error)
+        return False
+    return True
+
+
 def links_tell_exit(pid: int) -> bool:
     """Whether it has certainly exited, as seen by calls that need no file descriptor."""
     if not _checks.works(check):
