@@ -13,6 +13,7 @@ from .faults import at_line
 from .processes import become_zombie, exiting, not_on_windows
 
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 
 pytestmark = not_on_windows("alarms")
@@ -132,6 +133,11 @@ def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
             os.waitpid(pid, 0)
             herd.pids.remove(pid)
     assert number > 50
+
+
+def test_child_that_still_runs_is_not_reaped_without_waitid(herd):
+    with pytest.raises(outcome.NotYet):
+        exitcodes.without_waitid(PermissionError(), herd.fork(3), True)
 
 
 def test_error_while_a_child_is_reaped_without_waitid(herd):

@@ -374,6 +374,18 @@ def test_closed_by_another_thread_just_before(variant, sleeper, method):
             getattr(waiting, method)(sleeper.pid)
 
 
+def test_close_while_another_thread_collects(sleeper):
+    """It waits for the lock."""
+    waiting = pidwait.WaitSet([sleeper.pid])
+    thread = threading.Thread(target=waiting.close)
+    with waiting._engine._lock:
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+    thread.join()
+    assert "closed" in repr(waiting)
+
+
 def test_turn_that_another_thread_has():
     """take() waits for it, but no longer than its time-out."""
     turn = importlib.import_module(pidwait.__name__ + "._turn").Turn()
