@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a set does with the proc connector's messages, step by step.
+
+The messages are scripted, so that this runs in a PID namespace, too, where there is no connector.
+"""
+
+import errno
+import os
+import time
+
+import pytest
+
+from . import pidwait
+from .events import connector, module
+from .processes import become_zombie, exiting
+from .test_forks import in_a_fork
+
+
+class Script:
+    """The events of a connector: what tell() was told, once a message can be read."""
+
+    longest = 3600.0
+    hears_all = True
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe()
+        self.messages = []
+        self.heard = []  # the keys of those that have been added, and not discarded
+
+    def fileno(self):
+        return self.reader
+
+    def add(self, pid):
+        self.heard.append(pid)
+        return pid, connector.Status()
+
+    def add_again(self, key, pid):
+        return key
+
+    def discard(self, key):
+        self.heard.remove(key)
+
+    def may_have_exited(self, key, pid):
+        return True
+
+    def tell(self, pid, *message):
+        """The process is told of with ``(is_main, status)``; of all with None, and no message."""
+        self.messages.append((pid, message and (*message, time.monotonic())))
+        os.write(self.writer, b".")
+
+    def read(self):
+        messages, self.messages = self.messages, []
+        if messages:
+            os.read(self.reader, len(messages))
+        return messages
+
+    def close(self):
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+@pytest.fixture
+def script(use_variant, monkeypatch):
+    use_variant("polling")
+    script = Script()
+    monkeypatch.setattr(module("listening_set"), "open_events", lambda: script)
+    return script
+
+
+@pytest.fixture
+def gone(start, script):
+    """gone(waiting, code): the pid of a process that was added before it exited and was reaped."""
+
+    def gone(waiting, code=3):
+        child = start(*exiting(code, 60))
+        waiting.add(child.pid)
+        child.kill()
+        child.wait()
+        return child.pid
+
+    return gone
+
+
+def test_code_that_only_a_message_tells(script, gone):
+    with pidwait.WaitSet() as waiting:
+        pid = gone(waiting)
+        script.tell(pid, True, 3 << 8)
+        assert waiting._engine.delay() > 1000
+        assert waiting.wait() == [(pid, 3)]
+        assert script.heard == []
+
+
+def test_message_while_it_is_a_zombie(script, start):
+    """waitid(2) tells the code, too, and counts."""
+    child = start(*exiting(4))
+    become_zombie(child.pid)
+    other = os.getpid()
+    with pidwait.WaitSet([other]) as waiting:
+        waiting.add(child.pid)
+        script.tell(child.pid, True, 3 << 8)
+        assert waiting.wait() == [(child.pid, 4)]
+        assert script.heard == [other]
+
+
+def test_messages_of_several_threads(script, gone):
+    """The code is taken from all that have come."""
+    with pidwait.WaitSet() as waiting:
+        pid = gone(waiting)
+        script.tell(pid, True, 0)
+        script.tell(pid, False, 7 << 8)
+        assert waiting.wait() == [(pid, None)]
+
+
+def test_end_of_a_thread(script, sleeper):
+    """The process runs on, and later messages count."""
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        script.tell(sleeper.pid, True, 0)
+        assert waiting.wait(0.02) == []
+        while waiting._engine.delay() < 1000:
+            assert waiting.wait(0.02) == []
+        sleeper.terminate()
+        sleeper.wait()
+        script.tell(sleeper.pid, True, 15)
+        assert waiting.wait() == [(sleeper.pid, -15)]
+
+
+def test_message_after_the_exit_was_seen(script, gone, monkeypatch):
+    monkeypatch.setattr(connector.Status, "patience", 3600.0)
+    with pidwait.WaitSet() as waiting:
+        pid = gone(waiting)
+        script.tell(None)  # some were lost: all are looked at
+        exits = []
+        waiting._engine.sets.sleep(None)
+        waiting._engine.collect(exits)
+        assert exits == [] and waiting._engine.delay() == 0
+        script.tell(pid, True, 3 << 8)
+        assert waiting.wait() == [(pid, 3)]
+
+
+def test_message_that_does_not_come(script, gone, monkeypatch):
+    monkeypatch.setattr(connector.Status, "patience", 0.3)
+    with pidwait.WaitSet() as waiting:
+        pid = gone(waiting)
+        script.tell(None)
+        assert waiting.wait() == [(pid, None)]
+
+
+def test_time_is_up_before_the_message(script, gone, monkeypatch):
+    monkeypatch.setattr(connector.Status, "patience", 3600.0)
+    with pidwait.WaitSet() as waiting:
+        pid = gone(waiting)
+        assert waiting.wait(0) == [(pid, None)]
+
+
+def test_add_of_one_that_is_gone(script, sleeper):
+    """What has been asked of the events for it is taken back."""
+    never = 2**22 + 1
+    with pidwait.WaitSet([sleeper.pid, never]) as waiting:
+        assert waiting.wait(0) == [(never, None)]
+        assert script.heard == [sleeper.pid]
+
+
+def test_exit_right_after_the_look(script, start_told, monkeypatch):
+    """The messages are read before the process is looked at: none of its exit is missed."""
+    handle = module("polled_procfs").ProcfsHandle
+    child, was_running = start_told(3), handle.was_running
+
+    def exit_now(self):
+        found = was_running(self)
+        child.stdin.close()
+        become_zombie(child.pid)
+        script.tell(child.pid, True, 3 << 8)
+        return found
+
+    monkeypatch.setattr(handle, "was_running", exit_now)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        assert waiting._engine.delay() > 1000
+        assert waiting.wait() == [(child.pid, 3)]
+
+
+def test_forked_child(script, start_told, monkeypatch):
+    """It does not hear what its parent hears: it looks."""
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+
+        def look():
+            monkeypatch.setattr(module("listening_set"), "open_events", lambda: None)
+            assert waiting.wait(0) == []
+            assert waiting._engine.sets.polled._events is None
+            child.kill()
+            assert waiting.wait() == [(child.pid, -9)]
+
+        assert in_a_fork(look)
+        assert waiting._engine.sets.polled._events is script
+
+
+def test_events_that_end(script, start_told, monkeypatch):
+    child = start_told(3)
+    with pidwait.WaitSet([child.pid]) as waiting:
+
+        def fail():
+            raise OSError(errno.EIO, "it has ended")
+
+        monkeypatch.setattr(script, "read", fail)
+        assert waiting.wait(0) == []
+        assert waiting._engine.delay() < 1
+        child.stdin.close()
+        assert waiting.wait() == [(child.pid, 3)]
