@@ -134,6 +134,7 @@ def test_events_that_end(kind, start_own, monkeypatch):
 
         monkeypatch.setattr(sources, "read", fail)
         assert waiting.wait(0) == []
+        assert waiting._engine.sets.polled._events is None
         assert waiting._engine.delay() < 1
         child.stdin.close()
         assert waiting.wait() == [(child, 3)]

@@ -82,10 +82,10 @@ INOTIFY = "anon_inode:inotify"
 
 @pytest.fixture
 def wait_for_one(watching, start, monkeypatch):
-    """Wait for long enough to use events; return the new file descriptors."""
+    """Wait for long enough to use a watch to the end; return the new file descriptors."""
     used, clear = [], inotify.ExecutableWatches._clear
     monkeypatch.setattr(
-        inotify.ExecutableWatches, "_clear", lambda self: used.append(1) or clear(self)
+        inotify.ExecutableWatches, "_clear", lambda self: used.extend(self._watches) or clear(self)
     )
 
     def wait_for_one():

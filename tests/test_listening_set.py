@@ -203,6 +203,7 @@ def test_events_that_end(script, start_told, monkeypatch):
 
         monkeypatch.setattr(script, "read", fail)
         assert waiting.wait(0) == []
+        assert waiting._engine.sets.polled._events is None
         assert waiting._engine.delay() < 1
         child.stdin.close()
         assert waiting.wait() == [(child.pid, 3)]
