@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Events where there is no pidfd: inotify, and what the messages of the proc connector tell.
 
-The mutants' tests run in a PID namespace, where there is no proc connector: its guards have their
-tests, but no mutants.
+The mutants' tests run in a PID namespace, where there is no proc connector: what a set does with
+its messages is tested with scripted ones; what else is in its module has tests, but no mutants.
 """
 
 from .mutant import Mutant
@@ -28,6 +28,41 @@ MUTANTS = [
         "            if is_main:\n                self._status = status\n",
         "            self._status = status\n",
         "tests/test_connector.py::test_main_thread_ends_before_others",
+    ),
+    Mutant(
+        "messages of several threads that come at once",
+        "_backends/listening_set.py",
+        "                self._hear(key, message)\n            self._take_told()\n",
+        "                self._hear(key, message)\n                self._take_told()\n",
+        "tests/test_listening_set.py::test_messages_of_several_threads",
+    ),
+    Mutant(
+        "message that comes after the exit was seen",
+        "_backends/heard_member.py",
+        "            self._late.append(self)\n",
+        "            pass\n",
+        "tests/test_listening_set.py::test_message_after_the_exit_was_seen",
+    ),
+    Mutant(
+        "message about a thread of a process that runs on",
+        "_backends/listening_set.py",
+        "                one.status.forget(self._calmed)\n",
+        "                pass\n",
+        "tests/test_listening_set.py::test_end_of_a_thread",
+    ),
+    Mutant(
+        "events about one that could not be added",
+        "_backends/listening_set.py",
+        "                self._unlisten(found[0], pid)\n",
+        "                pass\n",
+        "tests/test_listening_set.py::test_add_of_one_that_is_gone",
+    ),
+    Mutant(
+        "pid that may be another's, seen at a last look",
+        "_backends/paced_sets.py",
+        "        if last and self.hears_all:\n            self._next_look = due\n        else:\n",
+        "        if True:\n",
+        "tests/test_polling_set.py::test_last_look_where_each_exit_is_heard_of",
     ),
     Mutant(
         "forked without execve",
