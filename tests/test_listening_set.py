@@ -178,20 +178,19 @@ def test_exit_right_after_the_look(script, start_told, monkeypatch):
         assert waiting.wait() == [(child.pid, 3)]
 
 
-def test_forked_child(script, start_told, monkeypatch):
-    """It does not hear what its parent hears: it looks."""
-    child = start_told(3)
-    with pidwait.WaitSet([child.pid]) as waiting:
+def test_forked_child(script, gone, monkeypatch):
+    """It does not hear what its parent hears, nor takes anything from it."""
+    with pidwait.WaitSet([os.getpid()]) as waiting:
 
         def look():
             monkeypatch.setattr(module("listening_set"), "open_events", lambda: None)
             assert waiting.wait(0) == []
             assert waiting._engine.sets.polled._events is None
-            child.kill()
-            assert waiting.wait() == [(child.pid, -9)]
 
         assert in_a_fork(look)
-        assert waiting._engine.sets.polled._events is script
+        pid = gone(waiting)
+        script.tell(pid, True, 3 << 8)
+        assert waiting.wait() == [(pid, 3)]
 
 
 def test_events_that_end(script, start_told, monkeypatch):
