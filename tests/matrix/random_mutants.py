@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from ..mutants.equivalent import EQUIVALENT
 from .mutation import linux_mutations, words
-from .trees import ROOT, Trees, changed, run
+from .trees import HANGS, ROOT, Trees, changed, run
 
 ENVIRONMENT = "mutants-random"  # more skips than tests/skips.ini grants it are a failure, too
 # Each in a run of its own: pytest would merge the two, as one is inside the other, and then leave
@@ -108,6 +108,7 @@ def trial(folders, limit):
         first = nearest(mutation.file, tree)
         ignored = ["--ignore=" + each for each in first]
         stages = [first] * bool(first) + [[folder] + ignored for folder in folders]
+        stages = [[HANGS] + stage for stage in stages]
         with changed(tree / "pidwait" / mutation.file, mutation.result):
             by, _ = first_red(tree, stages, limit)
         what = "killed by " + by if by else "survives\n" + mutation.diff

@@ -23,8 +23,9 @@ COMPILE = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode=checke
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 # Without it pytest would be process 1, which inherits orphans.
 INIT = ["sh", "-c", '"$@"; exit $?', "init"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.skips"]
 # A missing guard may well mean a hang, which counts as a failure, too.
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=20", "-p", "tests.skips"]
+HANGS = "--timeout=20"
 
 _running = set()
 
