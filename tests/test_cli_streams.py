@@ -210,10 +210,17 @@ def test_ctrl_c_of_a_program_that_calls_main():
     code = """if True:
         import os, signal, threading
         from {package} import cli
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        caught = threading.Event()
+        def interrupt(pause=0.2):
+            # Python handles a signal that comes right before poll(2) after it: then another.
+            while not caught.wait(pause):
+                os.kill(os.getpid(), signal.SIGINT)
+                pause *= 4
+        threading.Thread(target=interrupt).start()
         try:
             cli.main([str(os.getppid())])
         except KeyboardInterrupt:
+            caught.set()
             print("caught")
     """.format(package=pidwait.__name__)
     done = subprocess.run(
