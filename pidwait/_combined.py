@@ -102,7 +102,7 @@ class CombinedSet:
         return self.polled
 
     def _make_room(self, polled: "Polled") -> None:
-        """Give up a few handles, for the events that tell of all that are polled."""
+        """Close a few handles: events about all polled members need a file descriptor."""
         best: "Any" = self.best
         for member in self._waiting():
             if not polled.lacks_room or self._spared == _SPARED:

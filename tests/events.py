@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from . import pidwait
+from .processes import become_zombie
 
 
 def module(name):
@@ -36,6 +37,24 @@ def listening(waiting, kind):
         assert waiting.wait(0.02) == []
     assert type(polled._events) is KINDS[kind]
     return polled._events
+
+
+def end(child):
+    child.stdin.close()
+    become_zombie(child.pid)
+
+
+def after_the_look(monkeypatch, act):
+    """Do something right after a process that is added to a set has been seen running."""
+    handle = module("polled_procfs").ProcfsHandle
+    was_running = handle.was_running
+
+    def look(self):
+        found = was_running(self)
+        act()
+        return found
+
+    monkeypatch.setattr(handle, "was_running", look)
 
 
 def read(path):

@@ -14,7 +14,7 @@ from array import array
 import pytest
 
 from . import pidwait
-from .events import connector, listening, module, netlink, read, use
+from .events import after_the_look, connector, end, listening, module, netlink, read, use
 from .processes import FORK, PYTHON, become_zombie, eventually, run_python
 
 Status = connector.Status
@@ -91,17 +91,6 @@ def test_main_thread_ends_before_others():
     assert status.code() is None
 
 
-def test_messages_of_several_threads(connected, keeper, tmp_path, monkeypatch):
-    """The code is taken from all that have come."""
-    with pidwait.WaitSet() as waiting:
-        monkeypatch.setattr(connector.Connector, "longest", 3600.0)
-        monkeypatch.setattr(connector.Connector, "read", lambda self: [])
-        pid = gone(keeper, waiting, tmp_path / "fifo")
-        messages = [(pid, (True, 0, time.monotonic())), (pid, (False, 7 << 8, time.monotonic()))]
-        monkeypatch.setattr(connector.Connector, "read", lambda self: messages)
-        assert waiting.wait() == [(pid, None)]
-
-
 # A thread other than the main one takes over the pid; the kernel says that the main one ended.
 TAKE_OVER = """if True:
     import os, sys, threading
@@ -126,16 +115,8 @@ def test_execve_by_another_thread(connected, start):
 def test_exit_right_after_the_look(connected, monkeypatch, start_told):
     """The messages are read before the process is looked at: none of its exit is missed."""
     monkeypatch.setattr(connector.Connector, "longest", 3600.0)
-    handle = module("polled_procfs").ProcfsHandle
-    child, was_running = start_told(3), handle.was_running
-
-    def exit_now(self):
-        found = was_running(self)
-        child.stdin.close()
-        become_zombie(child.pid)
-        return found
-
-    monkeypatch.setattr(handle, "was_running", exit_now)
+    child = start_told(3)
+    after_the_look(monkeypatch, lambda: end(child))
     with pidwait.WaitSet([child.pid]) as waiting:
         assert waiting._engine.delay() > 1000
         assert waiting.wait() == [(child.pid, 3)]

@@ -4,14 +4,13 @@
 The messages are scripted, so that this runs in a PID namespace, too, where there is no connector.
 """
 
-import errno
 import os
 import time
 
 import pytest
 
 from . import pidwait
-from .events import connector, module
+from .events import after_the_look, connector, end, module
 from .processes import become_zombie, exiting
 from .test_forks import in_a_fork
 
@@ -162,17 +161,13 @@ def test_add_of_one_that_is_gone(script, sleeper):
 
 def test_exit_right_after_the_look(script, start_told, monkeypatch):
     """The messages are read before the process is looked at: none of its exit is missed."""
-    handle = module("polled_procfs").ProcfsHandle
-    child, was_running = start_told(3), handle.was_running
+    child = start_told(3)
 
-    def exit_now(self):
-        found = was_running(self)
-        child.stdin.close()
-        become_zombie(child.pid)
+    def exit_now():
+        end(child)
         script.tell(child.pid, True, 3 << 8)
-        return found
 
-    monkeypatch.setattr(handle, "was_running", exit_now)
+    after_the_look(monkeypatch, exit_now)
     with pidwait.WaitSet([child.pid]) as waiting:
         assert waiting._engine.delay() > 1000
         assert waiting.wait() == [(child.pid, 3)]
@@ -191,18 +186,3 @@ def test_forked_child(script, gone, monkeypatch):
         pid = gone(waiting)
         script.tell(pid, True, 3 << 8)
         assert waiting.wait() == [(pid, 3)]
-
-
-def test_events_that_end(script, start_told, monkeypatch):
-    child = start_told(3)
-    with pidwait.WaitSet([child.pid]) as waiting:
-
-        def fail():
-            raise OSError(errno.EIO, "it has ended")
-
-        monkeypatch.setattr(script, "read", fail)
-        assert waiting.wait(0) == []
-        assert waiting._engine.sets.polled._events is None
-        assert waiting._engine.delay() < 1
-        child.stdin.close()
-        assert waiting.wait() == [(child.pid, 3)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A polled member with a pid, and what events tell of it."""
+"""A polled member that has a pid, and what events have said about it."""
 
 from time import monotonic
 

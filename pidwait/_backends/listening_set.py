@@ -45,8 +45,8 @@ class ListeningSet:
         self._by_key: "dict[int | None, dict[HeardMember, None]]" = {}
         self._late: "list[HeardMember]" = []  # a look adds to it without the lock
         self._events: "Events | None" = None
-        # The keys of the latest events without a message. Somebody else may have caused them: so
-        # asking who has exited is given no more than a share of a core.
+        # The keys of the latest events without a message. Other processes may have caused them,
+        # so at most a share of a core is spent on asking which members have exited.
         self._due: "dict[int, None]" = {}
         # Those of which the latest messages have told.
         self._told: "dict[HeardMember, None]" = {}
@@ -87,8 +87,8 @@ class ListeningSet:
             raise
         if found is not None:
             self._heed(one, found)
-            # The connector, which was listening, tells of an exit after that.
-            if one.status is not None and handle.was_running():
+            # Events were on before that look, so an exit since then causes one.
+            if self._quiet.hears_all and handle.was_running():
                 self._move(one, self._eager, self._quiet)
 
     def add_look(self, member: "Member", look: "Look") -> None:
@@ -115,7 +115,7 @@ class ListeningSet:
     # What has to do with events is called with the lock.
 
     def _listen(self, pid: int) -> "tuple[int, Status | None] | None":
-        """Have events tell of this process, if they can: see Events.add()."""
+        """Start to get events about this process, if there can be any: see Events.add()."""
         try:
             if self._events is None and not self._is_deaf:
                 self._open()
@@ -163,10 +163,8 @@ class ListeningSet:
 
     def _forget(self, member: "Member") -> None:
         one = self._members.pop(member, None)
-        if one is not None:
-            self._uncover(one)
-
-    def _uncover(self, one: HeardMember) -> None:
+        if one is None:
+            return
         key = self._leave(one)
         if key is not None:
             self._unlisten(key, one.pid)

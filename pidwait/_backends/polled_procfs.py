@@ -93,7 +93,7 @@ class ProcfsHandle(PolledHandle):
 
 
 class ConnectorHandle(ProcfsHandle):
-    """It is polled, but the proc connector tells of its exit."""
+    """A polled handle whose wait the proc connector ends as soon as the process exits."""
 
     __slots__ = ()
 
