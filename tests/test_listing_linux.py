@@ -130,6 +130,15 @@ def test_zombie(start):
     assert child.wait() == 7
 
 
+def test_zombie_with_a_long_name(start, tmp_path):
+    """The first 15 bytes of it are all that is left."""
+    path = tmp_path / "a-very-long-name"
+    path.symlink_to("/bin/true")
+    child = start(str(path))
+    become_zombie(child.pid)
+    assert pidwait.ProcessInfo(child.pid).name() == "a-very-long-nam"
+
+
 def test_threads_id(start):
     child = start(
         sys.executable,

@@ -23,6 +23,7 @@ actions = importlib.import_module(pidwait.__name__ + "._spawn_actions")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
+starting = importlib.import_module(pidwait.__name__ + "._posix_spawn")
 
 # The child prints what it finds.
 REPORT = """if True:
@@ -309,17 +310,16 @@ def test_high_limit(binding, starts):
 
 
 def test_environment_is_built_once(binding, starts, monkeypatch):
-    core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
     built = []
 
-    class Counted(core.Environment):
+    class Counted(starting.Environment):
         def __init__(self, snapshot):
             built.append(snapshot)
             super().__init__(snapshot)
 
-    monkeypatch.setattr(core, "Environment", Counted)
+    monkeypatch.setattr(starting, "Environment", Counted)
     _probe.forget()
-    core._starters.clear()
+    starting._starters.clear()
     for env in (None, None, {"SPAWN_A": "1"}, {"SPAWN_A": "1"}, None):
         with pidwait.spawn(["true"], env=env) as child:
             pass
@@ -333,6 +333,30 @@ def test_number_that_no_group_can_have(binding, group):
         actions.build_attributes(group, False, False)
 
 
+def request_of_group(group, session=False):
+    stdio = actions.INHERIT, actions.INHERIT, actions.INHERIT
+    true = "/bin/true"
+    return starting.Request([true], true, None, None, stdio, True, (), group, session)
+
+
+@pytest.mark.parametrize("group, session", [(1, False), (0, True)])
+def test_group_that_is_refused(binding, group, session):
+    """Popen raises another error for it than for what else posix_spawn can't do."""
+    request = request_of_group(group, session)
+    assert starting.start(request) is None
+    assert request.group_is_refused and request.refusal
+
+
+def test_what_is_refused_is_not_the_group(binding, monkeypatch):
+    answer = []
+    monkeypatch.setitem(calls._resolved, "posix_spawn", (lambda *args: answer[0], "a stand-in"))
+    for error, group, session in (errno.ENOMEM, 1, False), (errno.EPERM, -1, True):
+        answer[:] = [error]
+        request = request_of_group(group, session)
+        assert starting.start(request) is None
+        assert request.refusal and not request.group_is_refused
+
+
 def test_signals_are_restored(library):
     command = "grep", "SigIgn", "/proc/self/status"
     reader, writer = os.pipe()
@@ -340,6 +364,25 @@ def test_signals_are_restored(library):
         os.close(writer)
         ignored = int(pipe.read().split()[1], 16)
     assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+
+
+EFFECTIVE_USER = """if True:
+    import os
+    import {package} as pidwait
+
+    pidwait.spawn(["true"]).wait()  # imports what the other user could not
+    if os.getuid() == 0:
+        os.seteuid(65534)
+    print(os.geteuid(), flush=True)
+    pidwait.spawn(["id", "-u"]).wait()
+"""
+
+
+def test_effective_user_is_kept():
+    """As subprocess does: flags of posix_spawn could reset it."""
+    done = run_python(EFFECTIVE_USER.format(package=pidwait.__name__))
+    expected, found = done.stdout.split()
+    assert found == expected, done
 
 
 def test_environment(library, monkeypatch):

@@ -110,6 +110,34 @@ def test_failures_of_subprocess(library, name, original):
     assert expected != 0 or name == "closed pass_fds"
 
 
+CLOSED = """if True:
+    import os, subprocess, sys
+    import {package} as pidwait
+
+    STREAMS = "stdin", "stdout", "stderr"
+    null, stderr = os.open(os.devnull, os.O_RDWR), os.dup(2)
+    found = []
+    for closed in (0, 1), (0, 2), (0, 1, 2):
+        for start in subprocess.Popen, pidwait.spawn:
+            for fd in closed:
+                os.close(fd)
+            try:
+                child = start(["/bin/true"], pass_fds=closed[-1:], **dict.fromkeys(STREAMS, null))
+                found.append(child.wait())
+            except OSError as error:
+                found.append(error.errno)
+            for fd in closed:
+                os.dup2(stderr, fd)
+    print(found, file=sys.stderr)
+"""
+
+
+def test_closed_stream_that_is_passed_and_replaced(library):
+    """Something takes its place, but it is an error, as for any closed fd."""
+    done = run_python(CLOSED.format(package=pidwait.__name__))
+    assert done.stderr == "%s\n" % ([errno.EBADF] * 6), done
+
+
 def test_cwd_that_may_not_be_entered(binding):
     code = """if True:
         import os, subprocess, sys

@@ -58,6 +58,24 @@ def test_set(variant, start, sleeper):
         assert waiting.wait() == [(one, 1)]
 
 
+def test_numbers_that_are_equal_pids(variant, start):
+    """As numpy's: pids without being ints."""
+
+    class Number:
+        def __init__(self, number):
+            self.number = number
+
+        def __index__(self):
+            return self.number
+
+    pid = start(*exiting(3, 60)).pid
+    with pidwait.WaitSet([Number(pid)]) as waiting:
+        waiting.add(pid)
+        assert len(waiting) == 1 and pid in waiting and Number(pid) in waiting
+        waiting.discard(Number(pid))
+        assert len(waiting) == 0
+
+
 def test_what_was_reported_is_forgotten(variant, start, sleeper):
     process = pidwait.Process(start(*exiting(3)).pid)
     reference = weakref.ref(process)

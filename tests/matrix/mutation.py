@@ -17,8 +17,8 @@ OTHER_SYSTEMS = set(
     "bsd darwin dragonfly freebsd kqueue kqueues macos netbsd openbsd ps "
     "console kernel32 toolhelp win32 winapi windows winset".split()
 )
-OTHER_FILES = {"_backends/queue.py"}  # kqueue's
-# The value of conditions on the system, on Linux.
+OTHER_FILES = {"_backends/queue.py", "_ffi/advapi32.py", "_handle.py"}  # kqueue's, Windows'
+# The value of conditions on the system, on Linux; s390x is an environment of its own.
 ON_LINUX = {
     "os.name == 'nt'": False,
     "os.name != 'nt'": True,
@@ -29,6 +29,7 @@ ON_LINUX = {
     "_ffi.PLATFORM in ('linux', 'android')": True,
     "bsd.system() is None": True,
     "bsd.system() is not None": False,
+    "sys.byteorder == 'big'": False,
     "system is None": True,
     "system is not None": False,
     "WINDOWS": False,

@@ -194,7 +194,7 @@ def test_nearest(ours):
     for names in NEAREST.values():
         for name in names.split():
             assert ROOT.joinpath("tests/test_{}.py".format(name)).is_file()
-    assert nearest("process.py") == ["tests/test_process.py"]
+    assert nearest("_fd.py") == ["tests/test_fd.py"]
     assert "tests/test_wait.py" in nearest("_backends/pidfd.py")
     assert "tests/test_waitset.py" in nearest("_backends/pidfd_set.py")
     assert nearest("_nowhere.py") == []
