@@ -294,6 +294,9 @@ def test_fold(before, after):
         ("class A:\n    x: int\n    y = 1\n", "class A:\n    y = 1\n"),
         ("f(\n    1,\n    2,\n)\n", "f(1, 2)\n"),
         ("x = (\n    1,\n)\n", "x = (1,)\n"),
+        ("x = (\n    1,\n    2,\n)\n", "x = (1, 2)\n"),
+        ("x = (\n    (1, 2),\n)\n", "x = ((1, 2),)\n"),
+        ("x = f(a)(\n    [1],\n)\n", "x = f(a)([1])\n"),
         ("f(\n    # why\n    1,\n)\n", "f(\n    # why\n    1,\n)\n"),
         ("f(1)  # type: ignore[call]\n", "f(1)\n"),
         ("@overload\ndef f(): ...\n", ""),
@@ -378,3 +381,7 @@ def test_imports_that_are_all_that_an_if_has():
 def test_what_is_needed_and_not_there():
     with pytest.raises(LookupError, match="gone"):
         joined(top="def main():\n    from .gone import f\n\n    return f()\n")
+    with pytest.raises(LookupError, match="a has no g"):
+        joined(
+            top="def main():\n    from .a import g\n\n    return g()\n", a="def f():\n    pass\n"
+        )
