@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The messages of the proc connector, and the filter for them."""
+"""The messages of the proc connector, real ones."""
 
 import errno
 import importlib
 import os
-import random
 import socket
 import subprocess
 import threading
 import time
-from array import array
 
 import pytest
 
@@ -258,65 +256,6 @@ def test_filter(connected, monkeypatch, start_told, herd):
         for child in second, first:
             child.stdin.close()
             assert waiting.wait() == [(child, child.returncode)]
-
-
-def message(pid):
-    return netlink.EVENT.pack(0, netlink.EXIT, 0, pid, pid, 0)
-
-
-def let_through(pids, asked):
-    """Those of which the kernel lets the messages through a filter for the pids."""
-    instructions = array("B", netlink.filter_of(netlink.Pids(pids)))
-    program = netlink.program(*instructions.buffer_info())
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with ours, theirs:
-        ours.setblocking(False)
-        ours.setsockopt(socket.SOL_SOCKET, netlink.SO_ATTACH_FILTER, program)
-        found = []
-        for pid in asked:
-            theirs.send(message(pid))
-            try:
-                found.append(netlink.EVENT.unpack_from(ours.recv(512))[4])
-            except BlockingIOError:
-                continue
-    return found
-
-
-RANDOM = random.Random(1)
-
-
-@pytest.mark.parametrize(
-    "pids",
-    [
-        [1],
-        [31, 32],
-        range(1, 100),
-        range(1, 12000, 2),
-        [4194303],
-        RANDOM.sample(range(1, 5000), 50),
-    ],
-    ids=["one", "two words", "all", "every other one", "the last", "any"],
-)
-def test_filter_of_pids(pids):
-    wanted = set(pids)
-    some = RANDOM.sample(sorted(wanted), min(len(wanted), 200))
-    near = {pid + by for pid in some for by in (-64, -32, -1, 0, 1, 32, 64)}
-    asked = sorted(pid for pid in near if pid > 0)
-    expected = [pid for pid in asked if pid in wanted]
-    assert let_through(pids, asked) == expected
-    found = netlink.Pids(pids)
-    assert [pid for pid in asked if pid in found] == expected
-
-
-def test_filter_of_too_many_pids():
-    """It lets a few others through, and is not too large for a socket."""
-    pids = [100 * number for number in range(1, 10000)]
-    instructions = netlink.filter_of(netlink.Pids(pids))
-    assert len(instructions) < 16000
-    assert let_through(pids, pids[::50]) == pids[::50]
-    others = [pid + 50 for pid in pids]
-    found = netlink.Pids(pids)
-    assert let_through(pids, others[::50]) == [pid for pid in others[::50] if pid in found]
 
 
 # In an interpreter of its own, since only root can raise a hard limit again.

@@ -30,11 +30,12 @@ EXIT = 0x80000000
 NONE = 0  # an answer: its pid is an errno, its ack one more than the request's
 _ACK, _WHAT, _TGID = 28, _HEADERS.size, _HEADERS.size + 20
 
-# struct sock_filter: u16 code; u8 jt, jf; u32 k. Jumps count from the next instruction.
+# struct sock_filter: u16 code; u8 jt, jf; u32 k.
 _LOAD, _LOAD_BYTE, _CONSTANT, _STORE, _RECALL, _TO_X = 0x20, 0x30, 0x00, 0x02, 0x60, 0x07
 _LEFT, _RIGHT, _RIGHT_BY_X, _AND, _OR_X = 0x64, 0x74, 0x7C, 0x54, 0x4C
 _IS, _AT_LEAST, _HAS_BIT, _JUMP, _RETURN = 0x15, 0x35, 0x45, 0x05, 0x06
 _WHOLE = 0xFFFFFFFF
+_NEXT = 0  # jumps count from the next instruction
 # The words of a filter, and the gaps between them: so that it stays below the 20 KB for which a
 # socket has room (net.core.optmem_max, before Linux 6.9).
 _PARTS = 450
@@ -47,6 +48,13 @@ def request(operation: int, ack: int) -> bytes:
     return head + pack("=I", operation)
 
 
+def _do(code: int, k: int = 0) -> "Instruction":
+    return code, _NEXT, _NEXT, k
+
+
+_DROP, _KEEP = _do(_RETURN), _do(_RETURN, _WHOLE)
+
+
 def filter_of(wanted: "Pids | None", ack: "int | None" = None) -> bytes:
     """The filter for exits of these processes; of all if None.
 
@@ -55,12 +63,12 @@ def filter_of(wanted: "Pids | None", ack: "int | None" = None) -> bytes:
     """
     program = _load(_WHAT)
     if ack is not None:
-        answer = _load(_ACK) + [(_IS, 1, 0, ack), (_RETURN, 0, 0, 0), (_RETURN, 0, 0, _WHOLE)]
-        program += [(_IS, 0, len(answer), NONE), *answer]
-    program += [(_IS, 1, 0, EXIT), (_RETURN, 0, 0, 0)]
+        answer = _load(_ACK) + [(_IS, 1, _NEXT, ack), _DROP, _KEEP]
+        program += [(_IS, _NEXT, len(answer), NONE), *answer]
+    program += [(_IS, 1, _NEXT, EXIT), _DROP]
     if wanted is not None:
         program += _load(_TGID) + wanted.instructions()
-    program.append((_RETURN, 0, 0, _WHOLE))
+    program.append(_KEEP)
     return b"".join(pack("=HBBI", *instruction) for instruction in program)
 
 
@@ -93,10 +101,10 @@ class Pids:
         # From the end of a part, to behind them all.
         for at, (code, _, _, target) in enumerate(find):
             if code == _JUMP and target == _FOUND:
-                find[at] = (_JUMP, 0, 0, len(find) - at - 1)
-        split = [(_RIGHT, 0, 0, self._shift), (_STORE, 0, 0, 0), (_AND, 0, 0, 31), (_TO_X, 0, 0, 0)]
-        split += [(_RECALL, 0, 0, 0), (_RIGHT, 0, 0, 5)]
-        test = [(_RIGHT_BY_X, 0, 0, 0), (_HAS_BIT, 1, 0, 1), (_RETURN, 0, 0, 0)]
+                find[at] = _do(_JUMP, len(find) - at - 1)
+        split = [_do(_RIGHT, self._shift), _do(_STORE), _do(_AND, 31), _do(_TO_X)]
+        split += [_do(_RECALL), _do(_RIGHT, 5)]
+        test = [_do(_RIGHT_BY_X), (_HAS_BIT, 1, _NEXT, 1), _DROP]
         return split + find + test
 
 
@@ -110,21 +118,20 @@ def _words_of(numbers: "Iterable[int]") -> "dict[int, int]":
 def _search(parts: "list[tuple[int, int]]") -> "list[Instruction]":
     """Find the part with the number that has been loaded, and load its bits."""
     if len(parts) == 1:
-        return [(_CONSTANT, 0, 0, parts[0][1]), (_JUMP, 0, 0, _FOUND)]
+        return [_do(_CONSTANT, parts[0][1]), _do(_JUMP, _FOUND)]
     middle = len(parts) // 2
     lower, upper = _search(parts[:middle]), _search(parts[middle:])
-    choose = [(_AT_LEAST, 0, 1, parts[middle][0]), (_JUMP, 0, 0, len(lower))]
+    choose = [(_AT_LEAST, _NEXT, 1, parts[middle][0]), _do(_JUMP, len(lower))]
     return choose + lower + upper
 
 
 def _load(offset: int) -> "list[Instruction]":
     """Load a number, which the filter would take for big endian."""
     if sys.byteorder == "big":
-        return [(_LOAD, 0, 0, offset)]
-    program = [(_LOAD_BYTE, 0, 0, offset + 3)]
+        return [_do(_LOAD, offset)]
+    program = [_do(_LOAD_BYTE, offset + 3)]
     for position in 2, 1, 0:
-        program += [(_LEFT, 0, 0, 8), (_TO_X, 0, 0, 0)]
-        program += [(_LOAD_BYTE, 0, 0, offset + position), (_OR_X, 0, 0, 0)]
+        program += [_do(_LEFT, 8), _do(_TO_X), _do(_LOAD_BYTE, offset + position), _do(_OR_X)]
     return program
 
 

@@ -51,7 +51,7 @@ NEAREST = {
     "listening": "connector inotify",
     "loops": "aio aio_loops aio_cancel aio_completed aio_fds aio_forks",
     "main": "cli",
-    "netlink": "connector listening_set",
+    "netlink": "connector",
     "outcome": "wait",
     "paced": "listening_set inotify",
     "parts": "vendor_single_file vendor_folder",
