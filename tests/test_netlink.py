@@ -17,10 +17,10 @@ netlink = importlib.import_module(pidwait.__name__ + "._ffi.netlink")
 EXIT, FORK = netlink.EXIT, 1
 
 
-def message(pid, what=EXIT, ack=0):
+def message(tgid, what=EXIT, ack=0, pid=9, status=7, when=17):
     """What the kernel sends: struct nlmsghdr, cn_msg and proc_event."""
     headers = struct.pack("=IHHII", 76, 3, 0, 0, 0) + struct.pack("=4I2H", 1, 1, 5, ack, 40, 0)
-    event = struct.pack("=IIQ", what, 0, 17) + struct.pack("=iiIIii", pid + 1, pid, 7, 17, 1, 1)
+    event = struct.pack("=IIQ", what, 0, when) + struct.pack("=iiIIii", pid, tgid, status, 17, 1, 1)
     return headers + event
 
 
@@ -48,14 +48,15 @@ def pids_let_through(pids, asked):
 
 
 def test_message():
-    found = netlink.EVENT.unpack_from(message(5, EXIT, 9))
-    assert found == (9, EXIT, 17, 6, 5, 7)
+    found = netlink.EVENT.unpack_from(message(5, EXIT, 8))
+    assert found == (8, EXIT, 17, 9, 5, 7)
 
 
-@pytest.mark.parametrize("operation", [netlink.LISTEN, netlink.IGNORE])
-def test_request(operation):
+@pytest.mark.parametrize("name, operation", [("LISTEN", 1), ("IGNORE", 2)])
+def test_request(name, operation):
+    """enum proc_cn_mcast_op"""
     headers = struct.pack("=IHHII", 40, 3, 0, 0, 0) + struct.pack("=4I2H", 1, 1, 0, 9, 4, 0)
-    assert netlink.request(operation, 9) == headers + struct.pack("=I", operation)
+    assert netlink.request(getattr(netlink, name), 9) == headers + struct.pack("=I", operation)
 
 
 def test_filter_of_exits():

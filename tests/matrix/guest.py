@@ -22,6 +22,7 @@ QUICK = {
     """,
     "the connector, and inotify": """
         tests/test_connector*.py
+        tests/test_netlink.py
         tests/test_inotify*.py
         tests/test_events*.py
     """,

@@ -34,7 +34,7 @@ NEAREST = {
     "tree": "run_tree run_signals",
     "select": "cli_names",
     "config": "probe",
-    "connector": "events listening_set",
+    "connector": "connector_messages listening_set",
     "deadline": "wait",
     "engine": "waitset waiting targets forks",
     "errors": "process handlers",

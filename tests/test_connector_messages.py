@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the proc connector sends and how it takes the answers, with a stand-in for the kernel.
+
+In a PID or user namespace, and for most users, the real one does not answer.
+"""
+
+import _socket
+import errno
+import os
+import socket
+import struct
+import sys
+import time
+import types
+
+import pytest
+
+from .events import connector, netlink
+from .test_netlink import EXIT, FORK, message
+
+PORT = 70000
+ACK = PORT & 0xFFFF
+
+
+class Kernel:
+    """The other end of the socket. As the real one it answers within write(2)."""
+
+    def __init__(self):
+        self.requests = []
+        self.before = []  # what comes before the answer
+        self.error = 0  # in the answer; None: there is no answer
+        self.late = 0.0  # seconds by which its clock differs
+        self.fd = -1
+        self._write = os.write
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.ours.setblocking(False)
+
+    def socket(self, *arguments):
+        kind = socket.SOCK_DGRAM | os.O_CLOEXEC | os.O_NONBLOCK
+        assert arguments == (socket.AF_NETLINK, kind, netlink.CONNECTOR)
+        return self
+
+    def bind(self, address):
+        assert address == (0, netlink.PROC_GROUP)
+
+    def getsockname(self):
+        return PORT, netlink.PROC_GROUP
+
+    def detach(self):
+        self.fd = self.ours.detach()
+        return self.fd
+
+    def close(self):
+        if self.ours.fileno() != -1:
+            self.ours.close()
+
+    def write(self, fd, data):
+        if fd != self.fd:
+            return self._write(fd, data)
+        ack, operation = struct.unpack("=28xI4xI", data)
+        self.requests.append((operation, ack))
+        if operation == netlink.LISTEN:
+            for each in self.before:
+                self.theirs.send(each)
+            if self.error is not None:
+                self.answer(ack + 1, self.error)
+        return len(data)
+
+    def answer(self, ack, error):
+        when = int((time.monotonic() + self.late) * 1e9)
+        self.theirs.send(message(0, netlink.NONE, ack, error, when=when))
+
+    def send(self, *pids):
+        for pid in pids:
+            self.theirs.send(message(pid, pid=pid))
+
+
+@pytest.fixture
+def kernel(use_variant, monkeypatch):
+    use_variant("pidfd-cffi" if sys.implementation.name == "pypy" else "pidfd-ctypes")
+    kernel = Kernel()
+
+    class Sockets:
+        detach = staticmethod(Kernel.detach)
+
+        def __new__(cls, *arguments):
+            return kernel.socket(*arguments)
+
+    stand_in = types.SimpleNamespace(**vars(_socket))
+    stand_in.socket = Sockets
+    monkeypatch.setitem(sys.modules, "_socket", stand_in)
+    monkeypatch.setattr(os, "write", kernel.write)
+    yield kernel
+    kernel.close()
+    kernel.theirs.close()
+
+
+@pytest.fixture
+def made(kernel):
+    """made(...) makes a Connector."""
+    opened = []
+
+    def made(*arguments):
+        opened.append(connector.Connector(*arguments))
+        return opened[-1]
+
+    yield made
+    for each in opened:
+        each.close()
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_requests(kernel, made):
+    listening = made()
+    assert kernel.requests == [(netlink.LISTEN, ACK)]
+    assert listening.fileno() == kernel.fd and is_open(kernel.fd)
+    listening.close()
+    assert kernel.requests == [(netlink.LISTEN, ACK), (netlink.IGNORE, 0)]
+    assert not is_open(kernel.fd)
+    listening.close()
+    assert len(kernel.requests) == 2
+
+
+def test_copy_in_a_fork_ends_nothing(kernel, made):
+    listening = made()
+    listening._creator -= 1
+    listening.close()
+    assert kernel.requests == [(netlink.LISTEN, ACK)]
+    assert not is_open(kernel.fd)
+
+
+def test_request_that_fails_at_the_end(kernel, made, monkeypatch, caplog):
+    def write(fd, data):
+        raise OSError(errno.ENOBUFS, "on purpose")
+
+    listening = made()
+    monkeypatch.setattr(os, "write", write)
+    with caplog.at_level("DEBUG"):
+        listening.close()
+    assert "the proc connector: [Errno %d] on purpose" % errno.ENOBUFS in caplog.text
+    assert not is_open(kernel.fd)
+
+
+def test_answers_to_others(kernel, made):
+    """All who listen are sent them."""
+    kernel.before = [message(0, netlink.NONE, ack, errno.EPERM) for ack in (0, ACK, ACK + 2)]
+    kernel.before += [message(5, EXIT, ACK + 1, errno.EPERM), message(5, EXIT, 0, 5)]
+    assert made().read() == []
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL])
+def test_refused(kernel, error):
+    kernel.error = error
+    with pytest.raises(OSError, match=os.strerror(error)) as raised:
+        connector.Connector()
+    assert raised.value.errno == error
+    assert not is_open(kernel.fd)
+
+
+def test_no_answer(kernel):
+    kernel.error = None
+    kernel.before = [message(5), message(0, netlink.NONE, ACK)]
+    with pytest.raises(PermissionError, match="does not answer"):
+        connector.Connector()
+    assert not is_open(kernel.fd)
+
+
+@pytest.mark.parametrize("late", [-100, -1, 1, 100])
+def test_another_clock(kernel, late):
+    kernel.late = late
+    with pytest.raises(PermissionError, match="time namespace"):
+        connector.Connector()
+
+
+def test_what_is_heard(kernel, made):
+    listening = made()
+    key, status = listening.add(5)
+    assert key == 5 and listening.add_again(key, 5) == 5
+    kernel.send(4)
+    kernel.theirs.send(message(5, EXIT, 0, 5, 3 << 8, 2000000000))
+    kernel.theirs.send(message(5, EXIT, 0, 6, 9, 1500000000))
+    kernel.theirs.send(message(5, FORK, 0, 5))
+    assert listening.read() == [(5, (True, 3 << 8, 2.0)), (5, (False, 9, 1.5))]
+    assert listening.read() == []
+
+
+def test_each_add_has_its_discard(kernel, made):
+    listening = made()
+    listening.add(5)
+    listening.add(5)
+    for is_heard in True, False, False:
+        listening.discard(5)
+        kernel.send(5)
+        assert bool(listening.read()) is is_heard
+
+
+@pytest.mark.parametrize("code", [errno.ENOBUFS, errno.ENOMEM])
+def test_lost_messages(kernel, made, code):
+    """The error comes first, before the messages that there was room for."""
+    listening = made()
+    listening.add(5)
+    read, errors = listening._read, [OSError(code, "on purpose")]
+
+    def failing(fd, size):
+        if errors:
+            raise errors.pop()
+        return read(fd, size)
+
+    listening._read = failing
+    kernel.send(5)
+    if code == errno.ENOBUFS:
+        assert [key for key, _ in listening.read()] == [5, None]
+    else:
+        with pytest.raises(OSError, match="on purpose"):
+            listening.read()
+
+
+def drops(kernel, listening, pid):
+    """Whether the kernel drops the message about the exit."""
+    kernel.send(pid)
+    try:
+        listening._read(listening.fileno(), 512)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_filter_for_one(kernel, made):
+    listening = made(5)
+    assert drops(kernel, listening, 4) and not drops(kernel, listening, 5)
+    listening.add(5)
+    assert drops(kernel, listening, 4) and not drops(kernel, listening, 5)
+    listening.add(6)
+    assert not drops(kernel, listening, 4) and not drops(kernel, listening, 6)
+
+
+@pytest.mark.parametrize("members, limit", [(1, 3), (127, 3), (128, 4)])
+def test_filter_after_useless_messages(kernel, made, monkeypatch, members, limit):
+    """Each time it takes twice as many: if the pids change often, the filter is not worth it."""
+    monkeypatch.setattr(connector, "_USELESS", 3)
+    listening = made()
+    pids = list(range(1000, 1000 + members))
+    for pid in pids:
+        listening.add(pid)
+    for new in 5000, 5001:
+        kernel.send(*[4] * limit)
+        assert listening.read() == []
+        assert not drops(kernel, listening, 4)
+        kernel.send(4, *pids)
+        assert [key for key, _ in listening.read()] == pids
+        assert drops(kernel, listening, 4) and not drops(kernel, listening, pids[-1])
+        listening.add(new)
+        assert not drops(kernel, listening, 4) and not drops(kernel, listening, new)
+        listening.discard(new)
+        limit += limit - members // 128
+
+
+def test_filter_that_can_not_be_set(kernel, made, monkeypatch):
+    """What is useless is dropped here then."""
+    monkeypatch.setattr(connector, "_USELESS", 3)
+    monkeypatch.setattr(connector.Connector, "_set_option", lambda *arguments: False)
+    listening = made(5)
+    listening.add(5)
+    for _ in range(3):
+        kernel.send(4, 4, 4, 4, 5)
+        assert [key for key, _ in listening.read()] == [5]
+    assert not drops(kernel, listening, 4)
+
+
+def test_room_for_messages(kernel, made, monkeypatch):
+    options = []
+    set_option = connector.Connector._set_option
+
+    def noting(self, option, value):
+        options.append((option, len(value)))
+        return set_option(self, option, value)
+
+    monkeypatch.setattr(connector.Connector, "_set_option", noting)
+    made()
+    assert options[0] == (33, 4)  # SO_RCVBUFFORCE: asm-generic/socket.h
+
+
+def test_moved(kernel):
+    """The file descriptor may be moved up."""
+    moved = []
+
+    def move(file):
+        moved.append(file.fileno())
+        return file
+
+    connector.Connector(None, move).close()
+    assert moved == [kernel.fd]
