@@ -99,6 +99,8 @@ def test_real_time_signals():
         ("SIGRTMAX-2", last - 2),
         (str(first + 3), first + 3),
         (str(last), last),
+        ("RTMIN+%d" % (last - first), last),
+        ("RTMAX-%d" % (last - first), first),
     ]:
         assert signals.number(text) == number
     names = [signals.name(number) for number in (first, first + 1, last - 1, last, 9, 0)]

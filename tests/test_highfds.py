@@ -82,12 +82,14 @@ def test_half_of_the_fds_are_left_free_where_none_are_above_the_limit(limits):
     assert 50 <= os.waitpid(pid, 0)[1] >> 8 < 100
 
 
-def test_limits_that_may_not_be_asked_for(limits, monkeypatch):
+def test_limits_that_may_not_be_asked_for(limits, monkeypatch, caplog):
     def forbidden(*arguments):
         raise PermissionError(errno.EPERM, "a policy")
 
     monkeypatch.setattr(resource, "getrlimit", forbidden)
-    assert moved() > 2
+    with caplog.at_level("DEBUG"):
+        assert moved() > 2
+    assert "RLIMIT_NOFILE: [Errno %d] a policy" % errno.EPERM in caplog.text
 
 
 def test_without_prlimit(limits, monkeypatch):

@@ -38,16 +38,28 @@ def test_pid_of_another_type(take_pid, pid):
 
 
 @pytest.mark.parametrize(
-    "pid, error", [(None, ValueError), (0, ValueError), (-5, ValueError), ("7", TypeError)]
+    "pid, error, text",
+    [
+        (None, ValueError, "proc has no pid: it has not been started"),
+        (0, ValueError, "proc.pid must be positive, not 0"),
+        (-5, ValueError, "proc.pid must be positive, not -5"),
+        (2**31, ValueError, "proc.pid must be at most 2147483647, not 2147483648"),
+        ("7", TypeError, "proc.pid must be an int, not str"),
+    ],
 )
-def test_pid_of_an_object(pid, error):
+def test_pid_of_an_object(pid, error, text):
     class Job:
         pass
 
     job = Job()
     job.pid = pid
-    with pytest.raises(error, match="^proc"):
+    with pytest.raises(error, match="^%s$" % text):
         pidwait.wait(job)
+
+
+def test_largest_pid():
+    assert not pidwait.pid_exists(2**31 - 1)
+    assert pidwait.wait(2**31 - 1) is None
 
 
 def waits(timeout):

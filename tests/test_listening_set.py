@@ -11,7 +11,7 @@ import pytest
 
 from . import pidwait
 from .events import after_the_look, connector, end, module
-from .processes import become_zombie, exiting
+from .processes import become_zombie, eventually, exiting
 from .test_forks import in_a_fork
 
 
@@ -132,6 +132,12 @@ def test_message_after_the_exit_was_seen(script, gone, monkeypatch):
         waiting._engine.sets.sleep(None)
         waiting._engine.collect(exits)
         assert exits == [] and waiting._engine.delay() == 0
+
+        def looks_are_soon():  # but not at once
+            waiting._engine.collect(exits)
+            return 0 < waiting._engine.delay() < 1
+
+        eventually(looks_are_soon)
         script.tell(pid, True, 3 << 8)
         assert waiting.wait() == [(pid, 3)]
 

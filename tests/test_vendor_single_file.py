@@ -274,6 +274,9 @@ def test_file_that_can_not_be_written(tmp_path, capsys):
         ("if A and c:\n    x = 1\n", "if c:\n    x = 1\n"),
         ("if c and B:\n    x = 1\nx = 3\n", "x = 3\n"),
         ("if c or B:\n    x = 1\n", "if c or B:\n    x = 1\n"),
+        ("# why\nif B:\n    x = 1\ny = 2\n", "y = 2\n"),
+        ("# why\nif A:\n    x = 1\ny = 2\n", "# why\nx = 1\ny = 2\n"),
+        ("# why\nif B:\n    x = 1\nelse:\n    x = 2\n", "# why\nx = 2\n"),
         ("def f():\n    if B:\n        return 1\n", "def f():\n    pass\n"),
         ("def f():\n    if A:\n        return 1\n    x()\n", "def f():\n    return 1\n"),
     ],
@@ -363,6 +366,18 @@ def test_what_nothing_uses_is_dropped():
     assert answer == 5
     for absent in "import", "UNUSED", "unused":
         assert absent not in text
+
+
+def test_gaps():
+    """As they were; and one around each definition."""
+    made = joined(
+        top="A = 1\nB = 2\n\nC = 3\n\n\ndef f():\n    return A\n\n\n"
+        "def main():\n    return f() + B + C\n"
+    )
+    ((_, text),) = made.sections()
+    assert text == (
+        "A = 1\nB = 2\n\nC = 3\n\ndef f():\n    return A\n\ndef main():\n    return f() + B + C"
+    )
 
 
 def test_imports_that_are_all_that_an_if_has():
