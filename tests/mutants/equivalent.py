@@ -281,4 +281,74 @@ EQUIVALENT = [
         )
         for old in ("self._turn = [True]", "self._turn[:] = [True]")
     ),
+    *(
+        Equivalent(file, old, old.replace("0.0", other), "a time long ago")
+        for file, old in (
+            ("_backends/listening_set.py", "self._due_at = 0.0"),
+            (
+                "_backends/polling_set.py",
+                "self._looked = 0.0  # when the latest look at all of them, now ended, began",
+            ),
+            (
+                "_backends/polling_set.py",
+                "self._paid = 0.0  # from when on the looks so far have taken no more than their "
+                "share",
+            ),
+        )
+        for other in ("1.0", "(-1.0)")
+    ),
+    Equivalent("_combined.py", "return 0.0", "return (-1.0)", "either is at once"),
+    *(
+        Equivalent(
+            "_ffi/_cffi.py",
+            "self._libraries[name] = self._load(name, 0)",
+            "self._libraries[name] = self._load(name, %s)" % other,
+            "only Windows has other libraries than the first",
+        )
+        for other in ("1", "(-1)")
+    ),
+    *(
+        Equivalent(
+            "_ffi/netlink.py",
+            "_LOAD, _LOAD_BYTE, _CONSTANT, _STORE, _RECALL, _TO_X = "
+            "0x20, 0x30, 0x00, 0x02, 0x60, 0x07",
+            "_LOAD, _LOAD_BYTE, _CONSTANT, _STORE, _RECALL, _TO_X = "
+            "%s, 0x30, 0x00, 0x02, 0x60, 0x07" % other,
+            "only big-endian processors use it",
+        )
+        for other in ("31", "33")
+    ),
+    *(
+        Equivalent("_ffi/netlink.py", "_PARTS = 450", "_PARTS = %s" % other, "not the very limit")
+        for other in ("449", "451")
+    ),
+    Equivalent("_ffi/netlink.py", "_FOUND = -1", "_FOUND = -2", "another number below 0"),
+    Equivalent(
+        "_ffi/netlink.py",
+        "return [_do(_CONSTANT, parts[0][1]), _do(_JUMP, _FOUND)]",
+        "return [_do(_CONSTANT, parts[(-1)][1]), _do(_JUMP, _FOUND)]",
+        "there is one",
+    ),
+    *(
+        Equivalent(
+            "_backends/connector.py",
+            "answer, what, when, error, _, _ = _unpack(self._read(self.file.fileno(), 512))",
+            "answer, what, when, error, _, _ = _unpack(self._read(self.file.fileno(), %s))" % other,
+            "a message has 76 bytes",
+        )
+        for other in ("511", "513")
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        "if 0 <= fd <= 2 and stdio[fd] != INHERIT:",
+        "if 1 <= fd <= 2 and stdio[fd] != INHERIT:",
+        "subprocess raises nothing for a closed 0, either: its own pipe gets that number",
+    ),
+    Equivalent(
+        "_child_watcher.py",
+        "if handle.reap_into is not None:",
+        "if True:",
+        "on Linux only a polled process has none, and that has no file descriptor, either",
+    ),
+    Equivalent("cli/_readers.py", "_EVERY = 1.0", "_EVERY = 2.0", "a time, not exactly"),
 ]
