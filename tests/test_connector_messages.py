@@ -7,6 +7,7 @@ In a PID or user namespace, and for most users, the real one does not answer.
 import _socket
 import errno
 import os
+import signal
 import socket
 import struct
 import sys
@@ -297,3 +298,38 @@ def test_moved(kernel):
 
     connector.Connector(None, move).close()
     assert moved == [kernel.fd]
+
+
+@pytest.fixture
+def interrupt():
+    """interrupt(error): a signal handler raises the error here."""
+    errors = []
+
+    def handler(number, frame):
+        raise errors.pop()
+
+    def interrupt(error):
+        errors.append(error)
+        while True:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    old = signal.signal(signal.SIGUSR1, handler)
+    yield interrupt
+    signal.signal(signal.SIGUSR1, old)
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError(errno.EAGAIN, "theirs"), OSError(errno.ENOBUFS, "theirs")]
+)
+def test_error_of_a_signal_handler_while_it_reads(kernel, made, interrupt, error):
+    listening = made()
+    listening._read = lambda fd, size: interrupt(error)
+    with pytest.raises(OSError, match="theirs"):
+        listening.read()
+
+
+def test_error_of_a_signal_handler_while_it_waits_for_the_answer(kernel, made, interrupt):
+    listening = made()
+    listening._read = lambda fd, size: interrupt(BlockingIOError(errno.EAGAIN, "theirs"))
+    with pytest.raises(BlockingIOError, match="theirs"):
+        listening._listen(ACK)
