@@ -2,7 +2,9 @@
 """The proc connector and inotify, for their tests."""
 
 import importlib
+import os
 import sys
+import time
 
 import pytest
 
@@ -60,3 +62,46 @@ def after_the_look(monkeypatch, act):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+class Script:
+    """The events of a connector: what tell() was told, once a message can be read."""
+
+    longest = 3600.0
+    hears_all = True
+
+    def __init__(self):
+        self.fds = self.reader, self.writer = list(os.pipe())
+        self.messages = []
+        self.heard = []  # the keys of those that have been added, and not discarded
+
+    def fileno(self):
+        return self.reader
+
+    def add(self, pid):
+        self.heard.append(pid)
+        return pid, connector.Status()
+
+    def add_again(self, key, pid):
+        return key
+
+    def discard(self, key):
+        self.heard.remove(key)
+
+    def may_have_exited(self, key, pid):
+        return True
+
+    def tell(self, pid, *message):
+        """The process is told of with ``(is_main, status)``; of all with None, and no message."""
+        self.messages.append((pid, message and (*message, time.monotonic())))
+        os.write(self.writer, b".")
+
+    def read(self):
+        messages, self.messages = self.messages, []
+        if messages:
+            os.read(self.reader, len(messages))
+        return messages
+
+    def close(self):
+        while self.fds:
+            os.close(self.fds.pop())

@@ -5,57 +5,13 @@ The messages are scripted, so that this runs in a PID namespace, too, where ther
 """
 
 import os
-import time
 
 import pytest
 
 from . import pidwait
-from .events import after_the_look, connector, end, module
+from .events import Script, after_the_look, connector, end, module
 from .processes import become_zombie, eventually, exiting
 from .test_forks import in_a_fork
-
-
-class Script:
-    """The events of a connector: what tell() was told, once a message can be read."""
-
-    longest = 3600.0
-    hears_all = True
-
-    def __init__(self):
-        self.reader, self.writer = os.pipe()
-        self.messages = []
-        self.heard = []  # the keys of those that have been added, and not discarded
-
-    def fileno(self):
-        return self.reader
-
-    def add(self, pid):
-        self.heard.append(pid)
-        return pid, connector.Status()
-
-    def add_again(self, key, pid):
-        return key
-
-    def discard(self, key):
-        self.heard.remove(key)
-
-    def may_have_exited(self, key, pid):
-        return True
-
-    def tell(self, pid, *message):
-        """The process is told of with ``(is_main, status)``; of all with None, and no message."""
-        self.messages.append((pid, message and (*message, time.monotonic())))
-        os.write(self.writer, b".")
-
-    def read(self):
-        messages, self.messages = self.messages, []
-        if messages:
-            os.read(self.reader, len(messages))
-        return messages
-
-    def close(self):
-        os.close(self.reader)
-        os.close(self.writer)
 
 
 @pytest.fixture

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a set that listens to events holds its members: by itself, with scripted events."""
+
+import errno
+import os
+
+import pytest
+
+from .events import Script, module
+from .processes import eventually, exiting
+
+listening_set = module("listening_set")
+RUNNING = listening_set.RUNNING
+
+
+class Member:
+    def __init__(self, pid):
+        self.pid = pid
+
+
+class Sleeper:
+    """What the program sleeps in."""
+
+    def __init__(self):
+        self.included = []
+
+    def include(self, fd):
+        self.included.append(fd)
+
+
+@pytest.fixture
+def script(use_variant, monkeypatch):
+    use_variant("polling")
+    script = Script()
+    monkeypatch.setattr(listening_set, "open_events", lambda: script)
+    yield script
+    script.close()
+
+
+@pytest.fixture
+def made(script):
+    made = listening_set.ListeningSet(Sleeper())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def me(made):
+    """A member that runs on."""
+    me = Member(os.getpid())
+    assert made.add([me]) == []
+    return me
+
+
+def reports(made, last=False):
+    found = []
+    made.hear()
+    made.look(last)
+    made.take(found.append, last)
+    return found
+
+
+def are_polled(made, *members):
+    """Whether nothing but looks would tell of their exit."""
+    assert len(made) == len(members) and all(member in made for member in members)
+    return len(made._plain) == len(members)
+
+
+def test_without_members(made, script):
+    assert not made.lacks_room and len(made) == 0 and made.delay() is None
+    assert not made.sleeper.included
+    assert reports(made) == []
+
+
+def test_member_that_is_heard(made, me, script):
+    assert made.sleeper.included == [script.fileno()] and script.heard == [me.pid]
+    assert me in made and len(made) == 1 and not are_polled(made, me)
+    assert made.delay() > 1000
+    assert not made.has_exited(me)
+    made.discard(me)
+    assert me not in made and len(made) == 0 and script.heard == []
+    assert not made.has_exited(me)
+
+
+def test_look_in_place_of_a_member(made, me, script):
+    """It is looked at from now on, and not heard of any more."""
+    answers = [RUNNING, 7]
+    made.add_look(me, lambda: answers.pop(0))
+    assert script.heard == [] and are_polled(made, me)
+    eventually(lambda: reports(made) == [(me, 7)])
+    assert me not in made
+
+
+def test_look_tells_whether_it_has_exited(made):
+    one = Member(None)
+    for answer, has_exited in (RUNNING, False), (7, True), (None, True):
+        made.add_look(one, lambda answer=answer: answer)
+        assert made.has_exited(one) is has_exited
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EPERM])
+def test_events_that_can_not_be_had(made, me, script, monkeypatch, sleeper, code):
+    """For want of file descriptors, what is heard is heard on; else there are no events."""
+    add = script.add
+
+    def refuse(pid):
+        raise OSError(code, "on purpose")
+
+    monkeypatch.setattr(script, "add", refuse)
+    other = Member(sleeper.pid)
+    assert made.add([other]) == []
+    assert made.lacks_room is (code == errno.EMFILE)
+    assert other in made._plain
+    assert (me in made._plain) is (code == errno.EPERM)
+    monkeypatch.setattr(script, "add", add)
+    made._retry_at = 0.0
+    made.hear()
+    assert (other in made._plain) is (code == errno.EPERM)
+
+
+def test_events_for_some(made, me, script, monkeypatch, sleeper):
+    """It is heard on, and this one is polled."""
+    monkeypatch.setattr(script, "add", lambda pid: None)
+    other = Member(sleeper.pid)
+    made.add([other])
+    assert other in made._plain and me not in made._plain and not made.lacks_room
+    made.cover_all()
+    assert other in made._plain and me not in made._plain
+
+
+def test_retries_become_rare(made, me, monkeypatch, sleeper):
+    def refuse(pid):
+        raise OSError(errno.EMFILE, "on purpose")
+
+    monkeypatch.setattr(made._events, "add", refuse)
+    made.add([Member(sleeper.pid)])
+    waits = []
+    for _ in range(3):
+        made._retry_at = now = 0.0
+        monkeypatch.setattr(listening_set, "monotonic", lambda now=now: now)
+        made.hear()
+        waits.append(made._retry_at)
+        made.hear()  # it is not time yet
+        assert made._retry_at == waits[-1]
+    assert waits == [1, 2, 4]
+
+
+@pytest.mark.parametrize("call", ["read", "add_again", "may_have_exited"])
+def test_events_that_fail(made, me, script, monkeypatch, start_told, caplog, call):
+    def fail(*arguments):
+        raise OSError(errno.EIO, "on purpose")
+
+    monkeypatch.setattr(script, call, fail)
+    with caplog.at_level("DEBUG"):
+        if call == "may_have_exited":
+            script.tell(me.pid)
+        else:
+            made._eager.hurry()
+            script.tell(None)
+        eventually(lambda: reports(made) == [] and are_polled(made, me))
+    assert "events: [Errno %d] on purpose" % errno.EIO in caplog.text
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(script.reader)
+    child = start_told(3)
+    other = Member(child.pid)
+    assert made.add([other]) == [] and are_polled(made, me, other)
+    child.stdin.close()
+    eventually(lambda: reports(made) == [(other, 3)])
+    assert are_polled(made, me)
+
+
+def test_message_makes_a_look_superfluous(made, script, start):
+    child = start(*exiting(3, 60))
+    one = Member(child.pid)
+    made.add([one])
+    child.kill()
+    child.wait()
+    made._members[one].plain_look = None
+    script.tell(one.pid, True, 4 << 8)
+    assert reports(made) == [(one, 4)]
+
+
+def test_two_messages_are_one_report(made, script, start):
+    child = start(*exiting(3, 60))
+    one = Member(child.pid)
+    made.add([one])
+    child.kill()
+    child.wait()
+    for _ in range(2):
+        script.tell(one.pid, True, 4 << 8)
+        made.hear()
+    assert reports(made) == [(one, 4)]
+    assert reports(made, True) == [] and len(made) == 0
+
+
+def test_event_without_a_message(made, me, script, monkeypatch):
+    """Who it is about is asked; those that it may be about are looked at soon."""
+    asked = []
+    for answer in False, True:
+
+        def may_have_exited(*key, answer=answer):
+            asked.append(key)
+            return answer
+
+        monkeypatch.setattr(script, "may_have_exited", may_have_exited)
+        script.tell(me.pid)
+        eventually(lambda: reports(made) == [] and not made._due)
+        assert (me in made._eager) is answer
+    assert asked == [(me.pid, me.pid)] * 2
+
+
+def test_eager_looks_end(made, me, script):
+    script.tell(None)
+    made.hear()
+    assert me in made._eager
+    eventually(lambda: reports(made) == [] and me in made._quiet)
+    assert script.heard == [me.pid]
+
+
+def test_lost_message_with_an_error_of_a_signal_handler(made, me, script, monkeypatch):
+    """All are looked at: what had been read may have been about any of them."""
+    read = script.read
+
+    def interrupted():
+        read()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script, "read", interrupted)
+    script.tell(me.pid, True, 0)
+    with pytest.raises(KeyboardInterrupt):
+        made.hear()
+    assert made.delay() == 0 and me in made._quiet
+    monkeypatch.setattr(script, "read", read)
+    made.hear()
+    assert me in made._eager
+
+
+def test_copy_in_a_fork(made, me, script, start_told):
+    child = start_told(3)
+    other = Member(child.pid)
+    made.add_look(other, lambda: RUNNING)
+    copy = made.forked()
+    try:
+        assert are_polled(copy, me, other)
+        assert not copy.has_exited(me)
+        copy.discard(me)
+        assert are_polled(copy, other)
+    finally:
+        copy.close()
