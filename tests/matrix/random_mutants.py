@@ -57,7 +57,7 @@ NEAREST = {
     "paced": "listening_members listening_set inotify",
     "parts": "vendor_single_file vendor_folder",
     "polled": "procfs wait process",
-    "polling": "waiting engine",
+    "polling": "paced_sets waiting engine",
     "process": "owners targets wait tracers",
     "procfs": "procfs process listing_linux",
     "set": "waitset later_policies engine",
