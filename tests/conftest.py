@@ -61,8 +61,8 @@ NOT_ON_WINDOWS = (
     "cli_family cli_names run_as_gnu run_signals run_tree aio_watcher aio aio_cancel "
     "aio_completed aio_fds aio_forks aio_interrupted aio_loops aio_owners aio_spawn "
     "listing_linux listing_peers subinterpreters events connector inotify listening_set "
-    "epoll_set netlink connector_messages listening_members "
-    "paced_sets"
+    "epoll_set netlink connector_messages listening_members paced_sets "
+    "events_wait"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]

@@ -39,7 +39,7 @@ NEAREST = {
     "deadline": "wait",
     "engine": "waitset waiting targets forks",
     "errors": "process handlers",
-    "events": "listening_set connector inotify",
+    "events": "events_wait listening_set",
     "exitcodes": "process wait procfs pidfd",
     "ffi": "ffi posix_spawn",
     "fork": "waitset process",
