@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The proc connector and inotify, for their tests."""
 
-import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -18,13 +18,15 @@ def module(name):
 
 connector, inotify = module("connector"), module("inotify")
 netlink = importlib.import_module(pidwait.__name__ + "._ffi.netlink")
+# In a long run the ctypes of PyPy 3.9 has refused a pointer that it took before.
+HAS_CTYPES = sys.implementation.name != "pypy" and importlib.util.find_spec("_ctypes")
+VARIANT = "pidfd-ctypes" if HAS_CTYPES else "pidfd-cffi"
 KINDS = {"connector": connector.Connector, "polling": inotify.ExecutableWatches}
 
 
 def use(backend, use_variant, monkeypatch):
     """Have this backend used; the proc connector is not to be had in another PID namespace."""
-    # In a long run the ctypes of PyPy 3.9 has refused a pointer that it took before.
-    use_variant("pidfd-cffi" if sys.implementation.name == "pypy" else "pidfd-ctypes")
+    use_variant(VARIANT)
     reason = pidwait.probe()["backends"][backend]["reason"]
     if reason:
         pytest.skip(reason)

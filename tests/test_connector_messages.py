@@ -16,7 +16,7 @@ import types
 
 import pytest
 
-from .events import connector, netlink
+from .events import VARIANT, connector, netlink
 from .test_netlink import EXIT, FORK, message
 
 PORT = 70000
@@ -78,7 +78,7 @@ class Kernel:
 
 @pytest.fixture
 def kernel(use_variant, monkeypatch):
-    use_variant("pidfd-cffi" if sys.implementation.name == "pypy" else "pidfd-ctypes")
+    use_variant(VARIANT)
     kernel = Kernel()
 
     class Sockets:
