@@ -6,6 +6,7 @@ In a PID or user namespace, and for most users, the real one does not answer.
 
 import _socket
 import errno
+import importlib
 import os
 import signal
 import socket
@@ -16,7 +17,8 @@ import types
 
 import pytest
 
-from .events import VARIANT, connector, netlink
+from . import pidwait
+from .events import VARIANT, connector, module, netlink
 from .test_netlink import EXIT, FORK, message
 
 PORT = 70000
@@ -298,6 +300,24 @@ def test_moved(kernel):
 
     connector.Connector(None, move).close()
     assert moved == [kernel.fd]
+
+
+def test_only_where_it_is_wanted_and_works(kernel, monkeypatch):
+    checks = importlib.import_module(pidwait.__name__ + "._checks")
+    events = module("events")
+    failure = OSError(errno.EPERM, "on purpose")
+    monkeypatch.setitem(checks._answers, events.check_inotify, failure)
+    for error, backend in (None, "auto"), (None, "polling"), (failure, "auto"):
+        monkeypatch.setitem(checks._answers, events.check_connector, error)
+        monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+        source = events.open_events(5)
+        if source is not None:
+            source.close()
+        assert (source is not None) is (error is None and backend == "auto")
+    monkeypatch.setenv("PIDWAIT_BACKEND", "auto")
+    assert not events.work()
+    monkeypatch.setitem(checks._answers, events.check_inotify, None)
+    assert events.work()
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """When polled sets look, and at which members, by a clock that stands still but for the looks."""
 
+import errno
 import importlib
+import io
 import os
 
 import pytest
 
 from . import pidwait
 from .processes import gone_pid
+from .test_waitset import is_readable
 
 paced_sets = importlib.import_module(pidwait.__name__ + "._backends.paced_sets")
 polling_set = importlib.import_module(pidwait.__name__ + "._backends.polling_set")
@@ -209,3 +212,63 @@ def test_last_look(clock, hears_all):
     polled.look(True)
     assert clock.looked == ([1] if hears_all else [0, 1])
     assert polled.delay() == (0.25 if hears_all else 1)
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_what_can_not_be_polled(kind):
+    polled = kind()
+    nameless, gone, me = Member(0, None), Member(1, gone_pid()), Member(2, os.getpid())
+    failed = polled.add([nameless, gone, me])
+    assert [member for member, _ in failed] == [nameless, gone]
+    assert failed[0][1].errno == errno.EAGAIN and isinstance(failed[1][1], ProcessLookupError)
+    assert polled.members() == [me] and not polled.has_exited(me)
+    polled.close()
+    assert len(polled) == 0
+
+
+def test_timer_of_a_polled_set():
+    polled = polling_set.PolledSet()
+    polled.alarm(0)  # there is no timer that could go off
+    with pytest.raises(io.UnsupportedOperation):
+        polled.fileno(False)
+    fd = polled.fileno()
+    assert polled.fileno() == fd and not is_readable(polled)
+    polled.alarm(0.001)
+    assert is_readable(polled, 60)
+    polled.alarm(None)
+    assert not is_readable(polled)
+    polled.close()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+def test_sleep_that_nothing_could_end(clock, monkeypatch):
+    slept = []
+    monkeypatch.setattr(polling_set.time, "sleep", slept.append)
+    polled = polling_set.PolledSet()
+    for seconds in None, 1000, 0.01:
+        polled.sleep(seconds)
+    assert slept == [0.04, 0.04, 0.01]
+    polled.add_look(Member(0, None), clock.look_at(0))
+    polled.sleep(None)
+    assert slept.pop() == 0
+    for _ in range(3):
+        turns(polled, clock, 1)
+    polled.sleep(None)
+    assert slept.pop() == pytest.approx(0.0004)
+
+
+def test_copy_of_a_polled_set(clock):
+    """It reports what has been found, too, and looks at the others at once."""
+    polled = filled(polling_set.PolledSet, clock, 2)
+    first, second = polled.members()
+    clock.exited = {0: 7}
+    polled.look()
+    copy = polled.forked()
+    assert len(polled) == 0 and copy.members() == [second]
+    assert copy.delay() == 0
+    clock.exited = {1: 8}
+    copy.look()
+    found = []
+    copy.take(found.append, False)
+    assert found == [(first, 7), (second, 8)]

@@ -351,4 +351,19 @@ EQUIVALENT = [
         "on Linux only a polled process has none, and that has no file descriptor, either",
     ),
     Equivalent("cli/_readers.py", "_EVERY = 1.0", "_EVERY = 2.0", "a time, not exactly"),
+    *(
+        Equivalent(
+            "_backends/inotify.py",
+            "count = self._watches.pop(watch, 0) - 1",
+            "count = self._watches.pop(watch, %s) - 1" % other,
+            "it is not above 0",
+        )
+        for other in ("1", "(-1)")
+    ),
+    Equivalent(
+        "_backends/listening_set.py",
+        "self._calmed = 0.0  # when the look began after which the last ones were calmed",
+        "self._calmed = 1.0  # when the look began after which the last ones were calmed",
+        "a time long ago",
+    ),
 ]
