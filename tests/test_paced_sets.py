@@ -86,14 +86,6 @@ def test_without_members(kind, clock):
 
 
 @pytest.mark.parametrize("kind", SETS[:2])
-def test_intervals_double(kind, clock):
-    polled = filled(kind, clock, 2)
-    assert turns(polled, clock, 12) == [
-        ([0, 1], delay) for delay in (0, *(0.0001 * 2**count for count in range(9)), 0.04, 0.04)
-    ]
-
-
-@pytest.mark.parametrize("kind", SETS[:2])
 def test_share_of_a_core(kind, clock):
     clock.cost = 0.01
     polled = filled(kind, clock, 2)
@@ -240,22 +232,6 @@ def test_timer_of_a_polled_set():
     polled.close()
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
-
-
-def test_sleep_that_nothing_could_end(clock, monkeypatch):
-    slept = []
-    monkeypatch.setattr(polling_set.time, "sleep", slept.append)
-    polled = polling_set.PolledSet()
-    for seconds in None, 1000, 0.01:
-        polled.sleep(seconds)
-    assert slept == [0.04, 0.04, 0.01]
-    polled.add_look(Member(0, None), clock.look_at(0))
-    polled.sleep(None)
-    assert slept.pop() == 0
-    for _ in range(3):
-        turns(polled, clock, 1)
-    polled.sleep(None)
-    assert slept.pop() == pytest.approx(0.0004)
 
 
 def test_copy_of_a_polled_set(clock):

@@ -15,7 +15,6 @@ from .test_engine import refuse
 from .test_forks import in_a_fork
 
 outcome = importlib.import_module(pidwait.__name__ + "._outcome")
-paced_sets = importlib.import_module(pidwait.__name__ + "._backends.paced_sets")
 polling_set = importlib.import_module(pidwait.__name__ + "._backends.polling_set")
 
 
@@ -91,56 +90,6 @@ def test_what_is_found_is_no_reason_to_look(time):
     exits = []
     polled.take(exits.append, False)
     assert exits == [(one, 3)]
-
-
-def test_turns(time, monkeypatch):
-    """Of many that are quiet a part is looked at at a time, each of them once a second."""
-    monkeypatch.setattr(paced_sets, "_PART", 10)
-    monkeypatch.setattr(paced_sets, "monotonic", time)
-    quiet, looks = paced_sets.QuietSet(), []
-    members = [Member(number) for number in range(45)]
-
-    def look(member):
-        looks.append(member.pid)
-        return outcome.RUNNING
-
-    for member in members:
-        quiet.add_look(member, lambda member=member: look(member))
-
-    def after(seconds):
-        del looks[:]
-        time.sleep(seconds)
-        quiet.look()
-        return looks, quiet.delay()
-
-    assert after(0.9) == ([], pytest.approx(0.1))
-    assert after(0.1) == ([*range(35, 45)], pytest.approx(10 / 45))
-    assert after(0.2) == ([], pytest.approx(10 / 45 - 0.2))
-    assert after(0.1) == ([*range(25, 35)], pytest.approx(10 / 45))
-    for member in members[:5]:
-        quiet.discard(member)
-    assert after(1) == ([*range(20, 30)], pytest.approx(10 / 40))
-    assert after(1) == ([*range(10, 20)], pytest.approx(10 / 40))
-    assert after(1) == ([*range(5, 10)], pytest.approx(5 / 40))
-    assert after(1) == ([*range(35, 45)], pytest.approx(10 / 40))
-    quiet.look(last=True)
-    assert looks[10:] == [*range(5, 45)]
-
-
-def test_last_look_where_each_exit_is_heard_of(time, monkeypatch):
-    """It is at those alone that may have exited, and takes nobody's turn."""
-    monkeypatch.setattr(paced_sets, "monotonic", time)
-    quiet, looks = paced_sets.QuietSet(), []
-    quiet.hears_all = True
-    for pid in os.getpid(), 2**22 + 1:
-        quiet.add_look(Member(pid), lambda pid=pid: looks.append(pid) or outcome.RUNNING)
-    time.sleep(0.6)
-    quiet.look(last=True)
-    assert looks == [2**22 + 1]
-    assert quiet.delay() == pytest.approx(0.4)
-    time.sleep(0.4)
-    quiet.look()
-    assert looks[1:] == [os.getpid(), 2**22 + 1]
 
 
 def test_intervals_start_again_with_a_new_member(members, time):

@@ -62,7 +62,7 @@ MUTANTS = [
         "_backends/paced_sets.py",
         "        if last and self.hears_all:\n            self._next_look = due\n        else:\n",
         "        if True:\n",
-        "tests/test_polling_set.py::test_last_look_where_each_exit_is_heard_of",
+        "tests/test_paced_sets.py::test_last_look[True]",
     ),
     Mutant(
         "forked without execve",
