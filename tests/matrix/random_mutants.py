@@ -75,7 +75,7 @@ NEAREST = {
     "tree": "run_tree run_signals",
     "turn": "waitset",
     "vendor": "vendor_folder vendor_single_file",
-    "vendoring": "vendor_single_file vendor_folder",
+    "vendoring": "vendor_joining vendor_single_file vendor_folder",
     "waiting": "waitset",
     "waitset": "waiting forks",
     "watcher": "aio_watcher aio_fds aio_forks",
