@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Starting /bin/true: spawn and our Popen against the standard one, by heap and by threads
 
-Each interpreter measures in processes of its own, the variants in turns; microseconds per start, to
-the end of its wait. CPU is that of the starting process, without its children. Noise of the machine
-hits all variants of a round alike, so a figure is the median of the rounds' ratios. "C" is a C
-program (limit.c) that does what spawn does.
+Each interpreter measures a pair of variants in processes of their own, in turns: a third that
+shares code with one of them would keep that in the caches. Microseconds per start, to the end of
+its wait; CPU is that of the starting process, without its children. Noise of the machine hits both
+variants of a round alike, so a figure is the median of the rounds' ratios. "C" is a C program
+(limit.c) that does what spawn does.
 """
 
 import json
@@ -50,20 +51,22 @@ class Bench:
         if python is None:
             lacks = "no python" + version
             return [core.Row(title, None, bound=bound, lacks=lacks) for title, *_, bound in rows]
-        names = sorted({name for _, *pair, _ in rows for name in pair})
-        lacks = None
-        if "C" in names:
-            options["program"], lacks = limit.build_limit(self.folder)
-            if lacks:
-                names.remove("C")
         column = options.pop("column", CPU)
-        found = ask(python, options.pop("processes", self.processes), names=names, **options)
-        return [
-            row(title, found, ours, peer, bound, column)
-            if peer in found
-            else core.Row(title, core.median([both[column] for both in found[ours]]), lacks=lacks)
-            for title, ours, peer, bound in rows
-        ]
+        processes = options.pop("processes", self.processes)
+        measured = []
+        for title, ours, peer, bound in rows:
+            names, lacks = [ours, peer], None
+            if peer == "C":
+                options["program"], lacks = limit.build_limit(self.folder)
+                if lacks:
+                    names.remove(peer)
+            found = ask(python, processes, names=names, **options)
+            measured.append(
+                core.Row(title, core.median([both[column] for both in found[ours]]), lacks=lacks)
+                if lacks
+                else row(title, found, ours, peer, bound, column)
+            )
+        return measured
 
     def old(self, version):
         return self.measure(version, [("Popen, CPU", "ours", "standard", 0.35)], rounds=100)
