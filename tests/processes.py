@@ -178,6 +178,16 @@ def gone_pid():
     return pid
 
 
+class Pid:
+    """A number that is no int, as numpy's."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
 def is_open(fd):
     try:
         os.fstat(fd)

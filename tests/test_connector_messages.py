@@ -19,6 +19,7 @@ import pytest
 
 from . import pidwait
 from .events import VARIANT, connector, module, netlink
+from .processes import is_open
 from .test_netlink import EXIT, FORK, message
 
 PORT = 70000
@@ -110,14 +111,6 @@ def made(kernel):
     yield made
     for each in opened:
         each.close()
-
-
-def is_open(fd):
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def test_requests(kernel, made):

@@ -15,6 +15,7 @@ from . import pidwait
 from .processes import (
     MAIN_THREAD_ENDS,
     WINDOWS,
+    Pid,
     become_gone,
     become_zombie,
     codes,
@@ -237,12 +238,5 @@ def test_pid_exists(variant, start, sleeper):
 
 
 def test_pid_of_a_type_with_an_index_method(variant, start):
-    class Pid:
-        def __init__(self, number):
-            self.number = number
-
-        def __index__(self):
-            return self.number
-
     child = start(*sleeping(0.01))
     assert pidwait.wait(Pid(child.pid), 30) == 0

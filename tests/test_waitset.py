@@ -21,6 +21,7 @@ from .processes import (
     HERD,
     WINDOWS,
     OnPurpose,
+    Pid,
     become_zombie,
     eventually,
     exiting,
@@ -59,20 +60,12 @@ def test_set(variant, start, sleeper):
 
 
 def test_numbers_that_are_equal_pids(variant, start):
-    """As numpy's: pids without being ints."""
-
-    class Number:
-        def __init__(self, number):
-            self.number = number
-
-        def __index__(self):
-            return self.number
-
+    """As numpy's, which are no ints."""
     pid = start(*exiting(3, 60)).pid
-    with pidwait.WaitSet([Number(pid)]) as waiting:
+    with pidwait.WaitSet([Pid(pid)]) as waiting:
         waiting.add(pid)
-        assert len(waiting) == 1 and pid in waiting and Number(pid) in waiting
-        waiting.discard(Number(pid))
+        assert len(waiting) == 1 and pid in waiting and Pid(pid) in waiting
+        waiting.discard(Pid(pid))
         assert len(waiting) == 0
 
 
