@@ -82,17 +82,45 @@ NEAREST = {
     "watching": "watching_interrupted",
 }
 
+# The same of tests/faults, which are run next.
+FAULTS = {
+    "child": "interrupts threads",
+    "combined": "interrupts policy fds",
+    "engine": "interrupts threads",
+    "errors": "errors_of_handlers",
+    "exitcodes": "lost policy tracer users",
+    "fd": "fds",
+    "given": "reuse lost",
+    "highfds": "fds interrupts",
+    "listed": "listing",
+    "listing": "listing",
+    "pidfd": "lost errors_of_handlers reuse fds",
+    "polled": "reuse procfs users",
+    "polling": "reuse procfs",
+    "process": "tracer reuse errors_of_handlers",
+    "procfs": "procfs users reuse",
+    "select": "choosing",
+    "set": "interrupts errors_of_handlers",
+    "spawn": "exec",
+    "targets": "reuse interrupts",
+    "users": "listing",
+    "waitset": "interrupts threads",
+}
+
 # ``by``: the test that failed, or another reason; None for a survivor.
 Result = namedtuple("Result", "mutation by")
 
 
 def nearest(file, root=ROOT):
-    """The test files to run first for a module."""
-    names = [PurePosixPath(file).stem.strip("_")]
-    for word in words(file):
-        names += NEAREST.get(word, "").split()
-    tests = ["tests/test_{}.py".format(name) for name in dict.fromkeys(names)]
-    return [test for test in tests if root.joinpath(test).is_file()]
+    """The test files to run first for a module: of each folder of ALL, in its order."""
+    found = []
+    for folder, known in zip(ALL, (NEAREST, FAULTS)):
+        names = [PurePosixPath(file).stem.strip("_")]
+        for word in words(file):
+            names += known.get(word, "").split()
+        tests = ["{}/test_{}.py".format(folder, name) for name in dict.fromkeys(names)]
+        found.append([test for test in tests if root.joinpath(test).is_file()])
+    return found
 
 
 def sample(mutations, count, seed):
@@ -124,9 +152,9 @@ def trial(folders, limit):
 
     def attempt(mutation, tree):
         first = nearest(mutation.file, tree)
-        ignored = ["--ignore=" + each for each in first]
-        stages = [first] * bool(first) + [[folder] + ignored for folder in folders]
-        stages = [[HANGS] + stage for stage in stages]
+        ignored = ["--ignore=" + each for each in sum(first, [])]
+        stages = [*filter(None, first), *([folder, *ignored] for folder in folders)]
+        stages = [[HANGS, *stage] for stage in stages]
         with changed(tree / "pidwait" / mutation.file, mutation.result):
             by, _ = first_red(tree, stages, limit)
         what = "killed by " + by if by else "survives\n" + mutation.diff

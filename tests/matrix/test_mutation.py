@@ -12,7 +12,7 @@ from ..mutants.equivalent import EQUIVALENT, Equivalent
 from . import random_mutants
 from . import trees as trees_module
 from .mutation import linux_mutations, mutations
-from .random_mutants import NEAREST, Result, nearest, report, run_all, sample
+from .random_mutants import ALL, FAULTS, NEAREST, Result, nearest, report, run_all, sample
 from .trees import ROOT, Trees, run
 
 PACKAGE = ROOT / "pidwait"
@@ -191,13 +191,15 @@ def test_every_equivalent_is_one_of_the_mutants(ours):
 
 
 def test_nearest(ours):
-    for names in NEAREST.values():
-        for name in names.split():
-            assert ROOT.joinpath("tests/test_{}.py".format(name)).is_file()
-    assert nearest("_fd.py") == ["tests/test_fd.py"]
-    assert "tests/test_wait.py" in nearest("_backends/pidfd.py")
-    assert "tests/test_waitset.py" in nearest("_backends/pidfd_set.py")
-    assert nearest("_nowhere.py") == []
+    for folder, known in zip(ALL, (NEAREST, FAULTS)):
+        for names in known.values():
+            for name in names.split():
+                assert ROOT.joinpath(folder, "test_{}.py".format(name)).is_file()
+    assert nearest("_fd.py") == [["tests/test_fd.py"], ["tests/faults/test_fds.py"]]
+    assert "tests/test_wait.py" in nearest("_backends/pidfd.py")[0]
+    assert "tests/test_waitset.py" in nearest("_backends/pidfd_set.py")[0]
+    assert "tests/faults/test_lost.py" in nearest("_backends/pidfd_set.py")[1]
+    assert nearest("_nowhere.py") == [[], []]
 
 
 def test_toys_are_killed_or_survive(toy, capfd):
