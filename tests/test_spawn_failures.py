@@ -116,6 +116,7 @@ CLOSED = """if True:
 
     STREAMS = "stdin", "stdout", "stderr"
     null, stderr = os.open(os.devnull, os.O_RDWR), os.dup(2)
+    pidwait.spawn(["true"]).wait()  # opens what it needs, and would get the closed numbers
     found = []
     for closed in (0, 1), (0, 2), (0, 1, 2):
         for start in subprocess.Popen, pidwait.spawn:
@@ -132,7 +133,7 @@ CLOSED = """if True:
 """
 
 
-def test_closed_stream_that_is_passed_and_replaced(library):
+def test_closed_stream_that_is_passed_and_replaced(binding):
     """Something takes its place, but it is an error, as for any closed fd."""
     done = run_python(CLOSED.format(package=pidwait.__name__))
     assert done.stderr == "%s\n" % ([errno.EBADF] * 6), done
