@@ -94,18 +94,19 @@ FORK = """
 """
 
 
-def ending_after_the_main_thread(code):
-    """A command whose main thread ends first, with 0; the process exits with a code."""
+def ending_after_the_main_thread(code, seconds=0):
+    """A command whose main thread ends first, with 0; the process exits later, with a code."""
     text = """
-import ctypes, os, threading
+import ctypes, os, threading, time
 def rest():
     while b") Z" not in open("/proc/self/stat", "rb").read():
         pass
+    time.sleep(%s)
     os._exit(%d)
 threading.Thread(target=rest).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
-    return PYTHON + ("-c", "exec(%r)" % (text % code))  # one line, for Keeper
+    return PYTHON + ("-c", "exec(%r)" % (text % (seconds, code)))  # one line, for Keeper
 
 
 def codes(*codes):
