@@ -40,8 +40,8 @@ def test_options_of_the_command_are_its_own():
 @pytest.mark.parametrize(
     "args, status, message",
     [
-        (["/nonesuch"], 127, "/nonesuch"),
-        (["nonesuch"], 127, "nonesuch"),
+        (["/nonesuch"], 127, "can't start '/nonesuch': "),
+        (["nonesuch"], 127, "can't start 'nonesuch': "),
         ([], 125, "give a COMMAND"),
         (["-t", "x", "true"], 125, "is not a duration"),
         (["-s", "NONESUCH", "true"], 125, "is not a signal"),

@@ -224,6 +224,23 @@ def test_one_name_for_several_imports():
     assert "f = a_f" in text and "f = b_f" in text
 
 
+def test_imports_are_written_once():
+    """By their own names, but where two would have the same."""
+    made = joined(
+        top="import os\nimport os as system\nfrom time import monotonic, sleep\n\n\n"
+        "def main():\n    from .a import f\n\n"
+        "    sleep(0)\n    return f() and os is system and monotonic() > 0\n",
+        a="import sys\nfrom os import sys as other\n\n\ndef f():\n    return sys is other\n",
+    )
+    assert made.imports() == [
+        "import os",
+        "import sys",
+        "from os import sys as os_sys",
+        "from time import monotonic, sleep",
+    ]
+    assert run(made)[1] is True
+
+
 def test_what_nothing_uses_is_dropped():
     made = joined(
         top="import os\n\nfrom .a import f\n\n\ndef main():\n    return f()\n",

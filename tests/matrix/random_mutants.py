@@ -35,7 +35,7 @@ NEAREST = {
     "deadline": "wait",
     "engine": "waitset waiting targets forks",
     "errors": "process handlers",
-    "events": "events_wait listening_set",
+    "events": "events_wait connector_messages listening_set",
     "exitcodes": "process wait procfs pidfd",
     "ffi": "ffi posix_spawn",
     "fork": "waitset process",
