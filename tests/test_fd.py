@@ -31,6 +31,7 @@ def test_timer_of_a_set(use_variant):
         assert left(timer) == (0, 0)
         for at_once in 0, -1, 1e-12:
             timer.set(at_once)
+            assert left(timer) < (0, 1000)  # seconds, nanoseconds
             assert is_readable(timer, 20)
             timer.set(50)
             assert not is_readable(timer, 0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """inotify on executables, and the one that is kept for the next wait."""
 
+import errno
 import gc
 import importlib
 import os
@@ -108,6 +109,20 @@ def test_spare(wait_for_one):
     with open("/proc/self/fdinfo/%d" % fd) as file:
         assert "wd:" not in file.read()
     assert wait_for_one() == set() and links([fd]) == [INOTIFY]
+
+
+def test_no_spare_if_something_may_be_left_in_it(watching, caplog):
+    def fail(fd, size):
+        raise OSError(errno.EIO, "on purpose")
+
+    watches = inotify.ExecutableWatches()
+    watches._read = fail
+    with caplog.at_level("DEBUG"):
+        watches.close()
+    assert not inotify._spare
+    assert "inotify: [Errno %d] on purpose" % errno.EIO in caplog.text
+    with pytest.raises(ValueError, match="closed"):
+        watches.fileno()
 
 
 def test_spare_that_somebody_has_closed(wait_for_one):
