@@ -156,6 +156,18 @@ def test_start_that_is_interrupted_leaves_no_child_without_an_owner(children_of_
     assert children_of_ours() == set()
 
 
+@not_on_windows("signals")
+def test_one_that_runs_may_be_closed_twice():
+    child = pidwait.spawn(sleeping(60))
+    try:
+        for _ in range(2):
+            child.close()
+            assert [handle.pid for handle in child_module.left].count(child.pid) == 1
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+    eventually(lambda: child_module.reap_left() or child_module.left == [])
+
+
 @not_on_windows("zombies")
 def test_start_with_a_wrong_backend_starts_nothing(monkeypatch, children_of_ours):
     probe = importlib.import_module(pidwait.__name__ + "._probe")
