@@ -180,7 +180,7 @@ def gone_pid():
 
 
 class Pid:
-    """A number that is no int, as numpy's."""
+    """A number that is not an int, such as numpy's."""
 
     def __init__(self, number):
         self.number = number

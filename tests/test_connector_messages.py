@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the proc connector sends and how it takes the answers, with a stand-in for the kernel.
+"""The proc connector's socket, with a stand-in for the kernel at its other end.
 
 In a PID or user namespace, and for most users, the real one does not answer.
 """
@@ -84,14 +84,12 @@ def kernel(use_variant, monkeypatch):
     use_variant(VARIANT)
     kernel = Kernel()
 
-    class Sockets:
-        detach = staticmethod(Kernel.detach)
+    def make(*arguments):
+        return kernel.socket(*arguments)
 
-        def __new__(cls, *arguments):
-            return kernel.socket(*arguments)
-
+    make.detach = Kernel.detach
     stand_in = types.SimpleNamespace(**vars(_socket))
-    stand_in.socket = Sockets
+    stand_in.socket = make
     monkeypatch.setitem(sys.modules, "_socket", stand_in)
     monkeypatch.setattr(os, "write", kernel.write)
     yield kernel
@@ -145,7 +143,7 @@ def test_request_that_fails_at_the_end(kernel, made, monkeypatch, caplog):
 
 
 def test_answers_to_others(kernel, made):
-    """All who listen are sent them."""
+    """The kernel sends them to each listener."""
     kernel.before = [message(0, netlink.NONE, ack, errno.EPERM) for ack in (0, ACK, ACK + 2)]
     kernel.before += [message(5, EXIT, ACK + 1, errno.EPERM), message(5, EXIT, 0, 5)]
     assert made().read() == []
@@ -275,12 +273,12 @@ def test_room_for_messages(kernel, made, monkeypatch):
     set_option = connector.Connector._set_option
 
     def noting(self, option, value):
-        options.append((option, len(value)))
+        options.append((option, bytes(value)))
         return set_option(self, option, value)
 
     monkeypatch.setattr(connector.Connector, "_set_option", noting)
     made()
-    assert options[0] == (33, 4)  # SO_RCVBUFFORCE: asm-generic/socket.h
+    assert options[0] == (33, struct.pack("i", 8 << 20))  # SO_RCVBUFFORCE, bytes
 
 
 def test_moved(kernel):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The epoll that a set on Linux sleeps in, without members: what ends its sleep, and how late."""
+"""The epoll in which a set on Linux sleeps: what ends the sleep, and when."""
 
+import errno
 import importlib
 import os
 
@@ -70,7 +71,7 @@ def test_without_a_bell_it_looks_often(monkeypatch):
     """Nothing could end a sleep."""
 
     def pipe():
-        raise OSError(24, "on purpose")
+        raise OSError(errno.EMFILE, "on purpose")
 
     monkeypatch.setattr(os, "pipe", pipe)
     epoll = epoll_set.EpollSet(True)

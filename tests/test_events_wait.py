@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The wait for one process that events end, step by step: both events and looks are scripted."""
+"""The wait for one process, with events and looks that are scripted."""
 
 import errno
 import os
 import threading
+import time
 
 import pytest
 
 from .events import Script, connector, module
 
 events = module("events")
-Deadline = events.Deadline
 PID = os.getpid()
 
 
 class Looks:
-    """``answer(count)`` tells what the look finds of which that is the number, once it listens."""
+    """Looks that find no exit until there are events; from then on ``answer(number)`` decides."""
 
     def __init__(self, script, answer):
         self.script, self.answer = script, answer
@@ -46,8 +46,8 @@ def script(monkeypatch):
     script.close()
 
 
-def wait(look, seconds=None):
-    return events.wait(look, Deadline(seconds), PID)
+def wait(look, deadline=None):
+    return events.wait(look, deadline or events.Deadline(None), PID)
 
 
 def test_message_before_the_look(script):
@@ -72,15 +72,31 @@ def test_message_after_the_look(script, monkeypatch):
     assert has_exited is True and status.code() == 3
 
 
-@pytest.mark.parametrize("patience, seconds", [(0.05, None), (3600.0, 0.1)])
-def test_message_that_does_not_come(script, monkeypatch, patience, seconds):
-    monkeypatch.setattr(connector.Status, "patience", patience)
-    has_exited, status = wait(Looks(script, lambda count: True), seconds)
-    assert has_exited is True and (status is None or status.code() is None)
+@pytest.fixture
+def deadline():
+    """A deadline that a look can bring forward: no time is up before there are events."""
+    return events.Deadline(None)
+
+
+def test_message_that_does_not_come(script, monkeypatch):
+    monkeypatch.setattr(connector.Status, "patience", 0.05)
+    has_exited, status = wait(Looks(script, lambda count: True))
+    assert has_exited is True and status.code() is None
+
+
+def test_time_is_up_before_the_message(script, monkeypatch, deadline):
+    monkeypatch.setattr(connector.Status, "patience", 3600.0)
+
+    def answer(count):
+        deadline._at = time.monotonic() + 0.05
+        return True
+
+    has_exited, status = wait(Looks(script, answer), deadline)
+    assert has_exited is True and status.code() is None
 
 
 def test_message_about_a_thread_that_ended_before(script, monkeypatch):
-    """It runs on; what comes later counts."""
+    """The process runs on, and a later message counts."""
     add_again, again = script.add_again, []
 
     def calm(key, pid):
@@ -101,16 +117,23 @@ def test_message_about_a_thread_that_ended_before(script, monkeypatch):
     assert has_exited is True and status.code() == -15 and again == [PID]
 
 
-def test_end_of_the_time(script):
-    looks = Looks(script, lambda count: False)
-    has_exited, status = wait(looks, 0.3)
-    assert has_exited is False and looks.count > 1
+def test_end_of_the_time(script, deadline):
+    """One more look follows."""
+
+    def answer(count):
+        if count == 3:
+            deadline._at = 0.0
+        return False
+
+    looks = Looks(script, answer)
+    has_exited, _ = wait(looks, deadline)
+    assert has_exited is False and looks.count == 4
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_one_look(script, seconds):
     looks = Looks(script, lambda count: False)
-    assert wait(looks, seconds) == (False, None)
+    assert wait(looks, events.Deadline(seconds)) == (False, None)
     assert looks.before == 1 and not script.heard
 
 
@@ -164,7 +187,7 @@ def test_without_events_it_is_polled(script, monkeypatch, caplog, without):
 
 @pytest.mark.parametrize("pid, may_have_exited", [("its", True), ("its", False), ("other", True)])
 def test_looks_after_an_event(script, monkeypatch, pid, may_have_exited):
-    """Many if it may be about the process; else one."""
+    """Several follow an event that may be about the exit, and one follows any other."""
     key = PID if pid == "its" else PID + 1
     monkeypatch.setattr(script, "may_have_exited", lambda key, pid: may_have_exited)
     add_again, calmed, since, told = script.add_again, [], [], []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a set that listens to events holds its members: by itself, with scripted events."""
+"""A set that listens to events, without a WaitSet around it, and with scripted events."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def reports(made, last=False):
 
 
 def are_polled(made, *members):
-    """Whether nothing but looks would tell of their exit."""
+    """Whether these are all the members, and none of them has events."""
     assert len(made) == len(members) and all(member in made for member in members)
     return len(made._plain) == len(members)
 
@@ -83,7 +83,7 @@ def test_member_that_is_heard(made, me, script):
 
 
 def test_look_in_place_of_a_member(made, me, script):
-    """It is looked at from now on, and not heard of any more."""
+    """From now on it is looked at, and has no events."""
     answers = [RUNNING, 7]
     made.add_look(me, lambda: answers.pop(0))
     assert script.heard == [] and are_polled(made, me)
@@ -100,7 +100,7 @@ def test_look_tells_whether_it_has_exited(made):
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EPERM])
 def test_events_that_can_not_be_had(made, me, script, monkeypatch, sleeper, code):
-    """For want of file descriptors, what is heard is heard on; else there are no events."""
+    """If no file descriptor is left, others keep their events; else all members are polled."""
     add = script.add
 
     def refuse(pid):
@@ -119,7 +119,7 @@ def test_events_that_can_not_be_had(made, me, script, monkeypatch, sleeper, code
 
 
 def test_events_for_some(made, me, script, monkeypatch, sleeper):
-    """It is heard on, and this one is polled."""
+    """A member that can have no events is polled, and the others keep theirs."""
     monkeypatch.setattr(script, "add", lambda pid: None)
     other = Member(sleeper.pid)
     made.add([other])
@@ -134,10 +134,10 @@ def test_retries_become_rare(made, me, monkeypatch, sleeper):
 
     monkeypatch.setattr(made._events, "add", refuse)
     made.add([Member(sleeper.pid)])
+    monkeypatch.setattr(listening_set, "monotonic", lambda: 0.0)
     waits = []
     for _ in range(3):
-        made._retry_at = now = 0.0
-        monkeypatch.setattr(listening_set, "monotonic", lambda now=now: now)
+        made._retry_at = 0.0
         made.hear()
         waits.append(made._retry_at)
         made.hear()  # it is not time yet
@@ -194,7 +194,7 @@ def test_two_messages_are_one_report(made, one, script):
 
 
 def test_event_without_a_message(made, me, script, monkeypatch):
-    """Who it is about is asked; those that it may be about are looked at soon."""
+    """The events are asked whether the member may have exited; if so, looks follow soon."""
     asked = []
     for answer in False, True:
 

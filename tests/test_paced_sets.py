@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""When polled sets look, and at which members, by a clock that stands still but for the looks."""
+"""When polled sets look, and at which members, by a clock that the tests put forward."""
 
 import errno
 import importlib
@@ -162,7 +162,7 @@ def test_when_it_looked(clock):
 
 
 def test_quiet_ones_have_turns(clock):
-    """From the last to the first, so many at a time; each once in the time."""
+    """A part has its turn at a time, from the last to the first."""
     polled = filled(paced_sets.QuietSet, clock, 300)
     numbers = list(range(300))
     first = polled.longest
@@ -178,7 +178,7 @@ def test_quiet_ones_have_turns(clock):
 
 
 def test_quiet_ones_that_are_new(clock):
-    """They do not have those wait that were there before."""
+    """They do not delay the look at those that were there before."""
     polled = filled(paced_sets.QuietSet, clock, 1)
     clock.now += 0.75
     polled.add_look(Member(1, None), clock.look_at(1))

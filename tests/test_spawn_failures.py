@@ -134,7 +134,7 @@ CLOSED = """if True:
 
 
 def test_closed_stream_that_is_passed_and_replaced(binding):
-    """Something takes its place, but it is an error, as for any closed fd."""
+    """A closed fd can't be passed, whatever takes its place in the child."""
     done = run_python(CLOSED.format(package=pidwait.__name__))
     assert done.stderr == "%s\n" % ([errno.EBADF] * 6), done
 

@@ -60,7 +60,7 @@ def test_set(variant, start, sleeper):
 
 
 def test_numbers_that_are_equal_pids(variant, start):
-    """As numpy's, which are no ints."""
+    """They need not be ints."""
     pid = start(*exiting(3, 60)).pid
     with pidwait.WaitSet([Pid(pid)]) as waiting:
         waiting.add(pid)

@@ -174,8 +174,8 @@ class TestConnector:
                 assert members.wait() == [(children[code].pid, code)]
 
     def test_threads(self, connector, keeper):
-        """Each tells of its end, the main one first: that is not the exit, nor its code."""
-        # Within 0.1 s after it the code may be the main one's: LIMITS.
+        """The main thread ends before the process does: its message tells no exit code."""
+        # If the process ends within 0.1 s after that, the message may be taken for it: LIMITS.
         pid = keeper.start(*ending_after_the_main_thread(9, seconds=1))
         with pidwait.Process(pid) as process:
             code = process.wait()

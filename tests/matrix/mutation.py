@@ -18,7 +18,8 @@ OTHER_SYSTEMS = set(
     "console kernel32 toolhelp win32 winapi windows winset".split()
 )
 OTHER_FILES = {"_backends/queue.py", "_ffi/advapi32.py", "_handle.py"}  # kqueue's, Windows'
-# The value of conditions on the system, on Linux; s390x is an environment of its own.
+# The value of conditions on the system, on Linux and a little-endian processor. A big-endian one
+# has an environment of its own.
 ON_LINUX = {
     "os.name == 'nt'": False,
     "os.name != 'nt'": True,

@@ -53,7 +53,7 @@ NEAREST = {
     "listing": "listing_linux recipes",
     "loops": "aio aio_loops aio_cancel aio_completed aio_fds aio_forks",
     "main": "cli",
-    "netlink": "connector",
+    "netlink": "connector connector_messages",
     "outcome": "wait",
     "paced": "listening_members listening_set inotify",
     "parts": "vendor_single_file vendor_folder",

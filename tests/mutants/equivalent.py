@@ -319,7 +319,12 @@ EQUIVALENT = [
         for other in ("31", "33")
     ),
     *(
-        Equivalent("_ffi/netlink.py", "_PARTS = 450", "_PARTS = %s" % other, "not the very limit")
+        Equivalent(
+            "_ffi/netlink.py",
+            "_PARTS = 450",
+            "_PARTS = %s" % other,
+            "there is room to spare",
+        )
         for other in ("449", "451")
     ),
     Equivalent("_ffi/netlink.py", "_FOUND = -1", "_FOUND = -2", "another number below 0"),
@@ -350,7 +355,7 @@ EQUIVALENT = [
         "if True:",
         "on Linux only a polled process has none, and that has no file descriptor, either",
     ),
-    Equivalent("cli/_readers.py", "_EVERY = 1.0", "_EVERY = 2.0", "a time, not exactly"),
+    Equivalent("cli/_readers.py", "_EVERY = 1.0", "_EVERY = 2.0", "the time need not be exact"),
     *(
         Equivalent(
             "_backends/inotify.py",
