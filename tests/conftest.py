@@ -416,12 +416,12 @@ def hide(monkeypatch):
         _probe.forget()
         name = "posix_spawnattr_setflags"
         if flags:
-            own, via = calls.resolve(name)
+            own = calls.get(name)
 
             def setflags(attributes, wanted):
                 return errno.EINVAL if wanted & flags else own(attributes, wanted)
 
-            calls._resolved[name] = (setflags, via)
+            calls._resolved[name] = setflags
 
     yield hide
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -445,4 +445,5 @@ def cloexec_default(hide, monkeypatch):
     hide([CLOSEFROM])
     monkeypatch.setattr(libc_spawn, "CLOEXEC_DEFAULT", FLAG)
     functions = StandIn(calls.get).functions()
-    calls._resolved.update((name, (function, "a stand-in")) for name, function in functions.items())
+    calls._resolved.update(functions)
+    calls._origins.update(dict.fromkeys(functions, "a stand-in"))

@@ -114,9 +114,7 @@ def status(text, number):
 def test_command_line_that_the_system_tells(told, monkeypatch, line, words):
     child = told()
     pidwait.ProcessInfo(child.pid).cmdline()
-    monkeypatch.setitem(
-        calls._resolved, "NtQueryInformationProcess", (CommandLines(line), "a stand-in")
-    )
+    monkeypatch.setitem(calls._resolved, "NtQueryInformationProcess", CommandLines(line))
     assert pidwait.ProcessInfo(child.pid).cmdline() == words
 
 
@@ -126,7 +124,7 @@ def test_command_line_that_is_denied(told, monkeypatch):
     info = pidwait.ProcessInfo(child.pid)
     info.cmdline()
     refuse = CommandLines(status("0xC0000022", table.ERROR_ACCESS_DENIED))
-    monkeypatch.setitem(calls._resolved, "NtQueryInformationProcess", (refuse, "a stand-in"))
+    monkeypatch.setitem(calls._resolved, "NtQueryInformationProcess", refuse)
     with pytest.raises(PermissionError, match=r"0xC0000022 \(NtQuery.*, pid %d\)" % child.pid):
         info.cmdline()
     child.stdin.close()
@@ -157,11 +155,11 @@ def test_user_that_is_denied(told, monkeypatch):
     info = pidwait.ProcessInfo(child.pid)
     info.username()
     closed = []
-    close, via = calls.resolve("CloseHandle")
+    close = calls.get("CloseHandle")
     monkeypatch.setitem(
-        calls._resolved, "CloseHandle", (lambda handle: close(closed.append(handle) or handle), via)
+        calls._resolved, "CloseHandle", lambda handle: close(closed.append(handle) or handle)
     )
-    monkeypatch.setitem(calls._resolved, "OpenProcessToken", (denied, "os"))
+    monkeypatch.setitem(calls._resolved, "OpenProcessToken", denied)
     with pytest.raises(PermissionError, match="OpenProcessToken, pid %d" % child.pid):
         info.username()
     assert len(closed) == 1 and closed[0]
@@ -219,7 +217,7 @@ def test_idle_process_is_left_out(monkeypatch):
     entry.pid, entry.name = 0, "[System Process]"
     monkeypatch.setattr(toolhelp, "entries", lambda: [entry])
     opened = []
-    monkeypatch.setitem(calls._resolved, "OpenProcess", (opened.append, "os"))
+    monkeypatch.setitem(calls._resolved, "OpenProcess", opened.append)
     assert pids() == [] and not opened
 
 

@@ -349,7 +349,7 @@ def test_group_that_is_refused(binding, group, session):
 
 def test_what_is_refused_is_not_the_group(binding, monkeypatch):
     answer = []
-    monkeypatch.setitem(calls._resolved, "posix_spawn", (lambda *args: answer[0], "a stand-in"))
+    monkeypatch.setitem(calls._resolved, "posix_spawn", lambda *args: answer[0])
     for error, group, session in (errno.ENOMEM, 1, False), (errno.EPERM, -1, True):
         answer[:] = [error]
         request = request_of_group(group, session)
@@ -421,13 +421,13 @@ def test_structures_are_destroyed_with_their_last_user(binding, monkeypatch, tmp
     alive = []
 
     def noted(name, note):
-        function, via = calls.resolve("posix_spawn_file_actions_" + name)
+        function = calls.get("posix_spawn_file_actions_" + name)
 
         def call(pointer):
             note(id(pointer))
             return function(pointer)
 
-        monkeypatch.setitem(calls._resolved, "posix_spawn_file_actions_" + name, (call, via))
+        monkeypatch.setitem(calls._resolved, "posix_spawn_file_actions_" + name, call)
 
     noted("init", alive.append)
     noted("destroy", alive.remove)
@@ -444,7 +444,7 @@ UNMADE = """if True:
     from {package} import _spawn_actions
     from {package}._ffi import calls
 
-    calls._resolved["posix_spawnattr_init"] = lambda structure: 12, "a stand-in"
+    calls._resolved["posix_spawnattr_init"] = lambda structure: 12
     try:
         _spawn_actions.Structure("posix_spawnattr")
     except OSError as error:
@@ -554,7 +554,7 @@ def test_other_threads_run_meanwhile(binding, tmp_path, monkeypatch):
 
 def test_forced_by_policy_goes_to_the_standard_library(binding, monkeypatch):
     """The policy forbids posix_spawn."""
-    monkeypatch.setitem(calls._resolved, "posix_spawn", (lambda *args: errno.EPERM, "a stand-in"))
+    monkeypatch.setitem(calls._resolved, "posix_spawn", lambda *args: errno.EPERM)
     with pidwait.spawn(exiting(3)) as child:
         pass
     assert child.exitcode == 3
@@ -587,7 +587,7 @@ def test_library_without_signal_sets(binding, asked, monkeypatch):
     def missing(*arguments):
         raise OSError(errno.ENOSYS, "sigemptyset")
 
-    monkeypatch.setitem(calls._resolved, "sigemptyset", (missing, "a stand-in"))
+    monkeypatch.setitem(calls._resolved, "sigemptyset", missing)
     monkeypatch.setattr(ours, "_would_fork", lambda: True)
     with ours.Popen(("true",)) as popen:
         assert popen.wait() == 0

@@ -207,7 +207,7 @@ def ended(binding, monkeypatch):
     """Whether the HANDLE was closed already, for each wait that is unregistered."""
     handles, ended = {}, []
     register = calls.get("RegisterWaitForSingleObject")
-    unregister, via = calls.resolve("UnregisterWaitEx")
+    unregister = calls.get("UnregisterWaitEx")
 
     def registering(wait, handle, *args):
         register(wait, handle, *args)
@@ -217,8 +217,8 @@ def ended(binding, monkeypatch):
         ended.append(is_closed(handles[wait]))
         return unregister(wait, event)
 
-    monkeypatch.setitem(calls._resolved, "RegisterWaitForSingleObject", (registering, via))
-    monkeypatch.setitem(calls._resolved, "UnregisterWaitEx", (unregistering, via))
+    monkeypatch.setitem(calls._resolved, "RegisterWaitForSingleObject", registering)
+    monkeypatch.setitem(calls._resolved, "UnregisterWaitEx", unregistering)
     return ended
 
 
@@ -366,14 +366,14 @@ def test_alarm(binding):
 
 def test_no_binding_is_polled(use_variant, herd, monkeypatch):
     use_variant("win32-own")
-    resolve = calls.resolve
+    get = calls.get
 
     def lacking(name):
         if name == "RegisterWaitForSingleObject":
             raise OSError(38, "on purpose")
-        return resolve(name)
+        return get(name)
 
-    monkeypatch.setattr(calls, "resolve", lacking)
+    monkeypatch.setattr(calls, "get", lacking)
     (child,) = herd(1)
     engine = engine_of(False, print)
     engine.add([find(child.pid)])

@@ -52,14 +52,14 @@ def count_waits(monkeypatch):
     seen = []
 
     def counted(call):
-        wait, via = calls.resolve(call)
+        wait = calls.get(call)
 
         def counting(handles, wait_all, milliseconds):
             if milliseconds:  # else it is a look
                 seen.append(handles)
             return wait(handles, wait_all, milliseconds)
 
-        return counting, via
+        return counting
 
     for call in ("WaitForMultipleObjects", "WaitForMultipleObjectsEx"):
         monkeypatch.setitem(calls._resolved, call, counted(call))
@@ -302,7 +302,7 @@ def test_ctrl_c_interrupts_the_wait_for_another_threads_turn(use_variant, tmp_pa
 
 def between_look_and_hand_over(monkeypatch, do):
     """Call ``do()`` when a thread's wait has seen an exit, and it has not handed it over yet."""
-    wait, via = calls.resolve("WaitForMultipleObjectsEx")
+    wait = calls.get("WaitForMultipleObjectsEx")
     done = []
 
     def stepped(handles, wait_all, milliseconds):
@@ -312,7 +312,7 @@ def between_look_and_hand_over(monkeypatch, do):
             do()
         return index
 
-    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", (stepped, via))
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", stepped)
 
 
 def test_discarded_between_look_and_hand_over(use_variant, small, herd, monkeypatch):
@@ -370,7 +370,7 @@ def test_wait_that_a_signal_handler_interrupts_with_another(use_variant, small, 
     """The inner wait must not use up the event that was meant for the outer one."""
     use_variant("win32-own")
     children = herd(2)
-    wait, via = calls.resolve("WaitForMultipleObjects")
+    wait = calls.get("WaitForMultipleObjects")
     nested = []
 
     def interrupted(*args):
@@ -392,14 +392,14 @@ def test_wait_that_a_signal_handler_interrupts_with_another(use_variant, small, 
 def test_thread_that_can_not_go_on(use_variant, small, herd, monkeypatch):
     """All members are polled from then on."""
     use_variant("win32-own")
-    wait, via = calls.resolve("WaitForMultipleObjectsEx")
+    wait = calls.get("WaitForMultipleObjectsEx")
 
     def failing(handles, wait_all, milliseconds):
         if milliseconds:
             raise OSError(12, "on purpose")
         return wait(handles, wait_all, milliseconds)
 
-    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", (failing, via))
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjectsEx", failing)
     children = herd(3)
     with pidwait.WaitSet(children) as waiting:
         assert waiting.wait(0.05) == []

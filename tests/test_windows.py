@@ -82,7 +82,7 @@ def test_no_right_at_all_is_polled(start_told, monkeypatch):
     """Wine grants SYNCHRONIZE to everybody, so the test makes the denial up."""
     child = start_told(7)
     pidwait.pid_exists(child.pid)
-    monkeypatch.setitem(calls._resolved, "OpenProcess", (denied, "os"))
+    monkeypatch.setitem(calls._resolved, "OpenProcess", denied)
     with pidwait.Process(child.pid) as process:
         assert process.backend == "polling"
         with pytest.raises(pidwait.TimeoutExpired):
@@ -151,7 +151,7 @@ def test_terminate_as_popen_does(variant, start):
 def test_terminate_just_after_the_exit(start, monkeypatch):
     """Windows denies it, Wine does not: the test makes the denial up."""
     child = start(*exiting(0))
-    monkeypatch.setitem(calls._resolved, "TerminateProcess", (denied, "os"))
+    monkeypatch.setitem(calls._resolved, "TerminateProcess", denied)
     handle = win32.Win32Handle(child.pid)
     try:
         child.wait()
@@ -165,12 +165,12 @@ def test_terminate_just_after_the_exit(start, monkeypatch):
 def test_console_events(sleeper, event, monkeypatch):
     sent = []
     monkeypatch.setitem(
-        calls._resolved, "GenerateConsoleCtrlEvent", (lambda *args: sent.append(args), "os")
+        calls._resolved, "GenerateConsoleCtrlEvent", lambda *args: sent.append(args)
     )
     with pidwait.Process(sleeper.pid) as process:
         process.send_signal(event)
         assert sent == [(event, sleeper.pid)]
-        monkeypatch.setitem(calls._resolved, "GenerateConsoleCtrlEvent", (denied, "os"))
+        monkeypatch.setitem(calls._resolved, "GenerateConsoleCtrlEvent", denied)
         with pytest.raises(PermissionError, match="GenerateConsoleCtrlEvent, pid"):
             process.send_signal(event)
         assert not process.has_exited()  # os.kill() of older Pythons would have ended it
@@ -322,7 +322,7 @@ def no_call_waits(monkeypatch):
             _thread.interrupt_main()
         return 258  # WAIT_TIMEOUT
 
-    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+    monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", wait)
     return waits
 
 
@@ -351,7 +351,7 @@ def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, mon
         return 258  # WAIT_TIMEOUT
 
     with pidwait.Process(sleeper.pid) as process:
-        monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", (wait, "winapi"))
+        monkeypatch.setitem(calls._resolved, "WaitForMultipleObjects", wait)
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(60)
     assert len(slept) == 1
@@ -360,8 +360,8 @@ def test_deadline_that_passes_while_the_machine_sleeps(use_variant, sleeper, mon
 def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
     """A generator left half-way would close it only when collected, on PyPy perhaps never."""
     opened = {}
-    create, via = calls.resolve("CreateToolhelp32Snapshot")
-    close, _ = calls.resolve("CloseHandle")
+    create = calls.get("CreateToolhelp32Snapshot")
+    close = calls.get("CloseHandle")
 
     def noting(*args):
         handle = create(*args)
@@ -372,8 +372,8 @@ def test_snapshot_is_closed_before_its_entries_are_looked_at(monkeypatch):
         opened.pop(handle)
         return close(handle)
 
-    monkeypatch.setitem(calls._resolved, "CreateToolhelp32Snapshot", (noting, via))
-    monkeypatch.setitem(calls._resolved, "CloseHandle", (closing, via))
+    monkeypatch.setitem(calls._resolved, "CreateToolhelp32Snapshot", noting)
+    monkeypatch.setitem(calls._resolved, "CloseHandle", closing)
     entries = iter(toolhelp.entries())
     assert next(entries) and not opened
 
@@ -402,8 +402,8 @@ def test_handle_is_owned_before_ctrl_c_can_come(sleeper, monkeypatch):
 def test_handle_is_closed_once():
     closed = []
     calls_before = dict(calls._resolved)
-    calls._resolved["CloseHandle"] = (closed.append, "os")
-    calls._resolved["OpenProcess"] = (lambda *args: 7, "os")
+    calls._resolved["CloseHandle"] = closed.append
+    calls._resolved["OpenProcess"] = lambda *args: 7
     try:
         owned = handles.opened("OpenProcess", 0, False, 1)
         assert owned.number == 7
@@ -423,7 +423,7 @@ def test_code_that_a_polled_process_has_told_is_kept(use_variant, start, monkeyp
     child = start(*exiting(5))
     child.wait()
     handle = polled_win32.SnapshotHandle(child.pid)
-    monkeypatch.setitem(calls._resolved, "OpenProcess", (gone, "os"))
+    monkeypatch.setitem(calls._resolved, "OpenProcess", gone)
     assert handle.has_exited()
     assert handle.collect(False) == 5
 

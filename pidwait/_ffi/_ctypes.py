@@ -17,7 +17,8 @@ class Adapter:
         import ctypes
 
         self._ctypes: "Any" = ctypes
-        self._int_array = ctypes.c_int * 1
+        # An int * to newly allocated memory; [0] is the int.
+        self.cell: "Callable[[], Any]" = ctypes.c_int * 1
         self._types: "dict[str, Any]" = {
             "void": None,
             "unsigned char": ctypes.c_ubyte,
@@ -82,10 +83,6 @@ class Adapter:
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
         return (self._ctypes.c_char * len(buffer)).from_buffer(buffer)
-
-    def cell(self) -> "Any":
-        """An int * to newly allocated memory; [0] is the int."""
-        return self._int_array()
 
     def strings(self, items: "list[bytes]") -> "Any":
         """A void * to a char *[] that ends with NULL; it keeps the strings alive."""

@@ -70,7 +70,7 @@ def all_reap(backend):
 
 def has_just_reaped(backend):
     """One thread has reaped, but not remembered the code yet, when another one looks."""
-    real, via = calls.resolve("waitid")
+    real = calls.get("waitid")
     reaped, both = threading.Event(), threading.Event()
 
     def waitid(idtype, id_, options):
@@ -83,9 +83,9 @@ def has_just_reaped(backend):
     child = Child()
     with pidwait.Process(child.pid) as process:
         child.become_zombie(7)
-        calls._resolved["waitid"] = waitid, via
+        calls._resolved["waitid"] = waitid
         # The kernel's own answer for a reaped process would hide a wrong look.
-        calls._resolved["ioctl"] = refuse, ""
+        calls._resolved["ioctl"] = refuse
 
         def second():
             reaped.wait()
