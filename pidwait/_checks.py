@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # What each check found: None, or the error that says why. Threads that ask at the same time
 # make the call twice; what each one returns is what it found itself.
 _answers: "dict[Check, OSError | None]" = {}
+# known(check, default) tells it without making the call: ``default`` if nobody has made it yet.
+known = _answers.get
 _UNASKED = _UNSURE = OSError()
 _asked_by: "list[int]" = []
 
@@ -67,11 +69,6 @@ def _forget_in_forked_child() -> None:
 def is_known(check: "Check") -> bool:
     """Whether the answer is remembered: a transient failure is not."""
     return check in _answers
-
-
-def is_known_to_work(check: "Check") -> bool:
-    """Whether it works, as far as is known without calling it."""
-    return _answers.get(check, check) is None
 
 
 def works(check: "Check") -> bool:

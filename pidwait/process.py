@@ -9,7 +9,6 @@ from ._deadline import FOREVER, NOW, Deadline, poll
 from ._errors import (
     TimeoutExpired,
     no_such_process,
-    pass_over,
     public,
     raise_of_handler,
     warn_unclosed,
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self  # novm
 
-    from ._backends.contract import Handle
+    from ._backends.contract import Handle, Identity
     from ._outcome import Outcome
     from ._targets import Proc
-
-_UNASKED = ("unasked",)  # an identity that has not been asked for
 
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
@@ -139,18 +136,16 @@ class Process:
     if TYPE_CHECKING:
         _guard: Guard
         _exitcode: "int | None"
-        _identity: Any
+        _identity: "Identity | None"
     _exited = False
     _exitcode = None
-    _identity = _UNASKED
 
     def __init__(self, pid: int) -> None:
         instead = "" if isinstance(pid, (str, float)) else ": wait() takes objects with a pid"
         self._start(_backends.open_handle(check_pid(pid, instead=instead)))
 
     def _start(self, handle: "Any") -> None:
-        if not handle.keeps_identity():
-            self._identity = handle.identify()
+        self._identity = handle.identify()
         self._guard = Guard(handle)
 
     @classmethod
@@ -266,7 +261,6 @@ class Process:
     def close(self) -> None:
         """Release the handle. After it, methods raise ValueError; but the attributes stay, and
         wait() and has_exited() still answer if the exit has been seen."""
-        self._identify()  # it can't be asked for later
         self._guard.close()
 
     def __enter__(self) -> "Self":
@@ -290,20 +284,7 @@ class Process:
             return NotImplemented
         if self is other:
             return True
-        mine = self._identify()
-        return mine is not None and mine == other._identify()
-
-    def _identify(self) -> "object":
-        if self._identity is _UNASKED:
-            try:
-                with self._guard as handle:
-                    self._identity = handle.identify()
-            except ValueError:  # another thread has closed it
-                return None
-            except OSError as error:  # somebody else has closed the file descriptor
-                pass_over(error, "pid %s", self.pid)
-                self._identity = None
-        return self._identity
+        return self._identity is not None and self._identity == other._identity
 
     def __hash__(self) -> int:
         return hash(self.pid)

@@ -74,6 +74,13 @@ def test_those_below_the_soft_limit_are_left_free(limits):
     assert moved() >= 100
 
 
+@pytest.mark.parametrize("highest", [100, 99])
+def test_a_high_soft_limit_is_left_alone(limits, monkeypatch, highest):
+    """The kernel's table has room for all numbers up to the highest one."""
+    monkeypatch.setattr(_highfds, "_HIGH", highest)
+    assert (moved() >= 100) is (highest == 100)
+
+
 def test_half_of_the_fds_are_left_free_where_none_are_above_the_limit(limits):
     pid = os.fork()
     if pid == 0:

@@ -40,7 +40,7 @@ def lacking(use_variant, monkeypatch):
             if name == "/proc":
                 monkeypatch.setitem(checks._answers, procfs.check, OSError(errno.ENOENT, "hidden"))
             else:
-                monkeypatch.setitem(calls._resolved, name, (missing, "test"))
+                monkeypatch.setitem(calls._resolved, name, missing)
         for check in (pidfd.check_send_signal, pidfd.check_get_info):
             checks._answers.pop(check, None)
 
@@ -139,7 +139,7 @@ def test_child_that_is_waited_for_is_not_polled(lacking, start_told, monkeypatch
     """waitid(2) sleeps by itself, which saves three calls."""
     lacking()
     child = start_told(5)
-    own, via = calls.resolve("waitid")
+    own = calls.get("waitid")
     asked = []
 
     def waitid(idtype, id_, options):
@@ -148,7 +148,7 @@ def test_child_that_is_waited_for_is_not_polled(lacking, start_told, monkeypatch
             child.stdin.close()
         return own(idtype, id_, options)
 
-    monkeypatch.setitem(calls._resolved, "waitid", (waitid, via))
+    monkeypatch.setitem(calls._resolved, "waitid", waitid)
     monkeypatch.setattr(pidfd, "poll", None)
     assert pidwait.wait(child) == child.returncode == 5
     assert asked[:2] == [(linux.P_PID, linux.WNOHANG), (linux.P_PIDFD, 0)]
@@ -162,7 +162,7 @@ def test_what_the_kernel_lacks_is_asked_once(lacking, keeper, monkeypatch):
         asked.append(arguments)
         missing()
 
-    monkeypatch.setitem(calls._resolved, "ioctl", (ioctl, "test"))
+    monkeypatch.setitem(calls._resolved, "ioctl", ioctl)
     for code in 3, 4:
         pid = keeper.start(*exiting(code))
         assert pidwait.wait(pid) in (code, None)
@@ -170,17 +170,35 @@ def test_what_the_kernel_lacks_is_asked_once(lacking, keeper, monkeypatch):
     assert len(asked) == 1
 
 
-def test_identity_is_kept_by_the_pidfd(lacking, monkeypatch, sleeper):
-    """Then nothing is asked before somebody compares."""
-    lacking()
-    if not checks.works(pidfd.check_pidfs):
-        pytest.skip("pidfds have inodes of their own from Linux 6.9 on")
-    asked = []
-    monkeypatch.setattr(pidfd.PidfdHandle, "identify", lambda handle: asked.append(handle))
-    with pidwait.Process(sleeper.pid) as process:
-        assert asked == []
-        hash(process)
-    assert len(asked) == 1  # by the end of the block: later nobody can
+def test_identity_while_no_file_descriptor_is_left(use_variant, monkeypatch, sleeper):
+    """Whether pidfds have inodes of their own can't be found out then: they may all share one."""
+    use_variant("pidfd-ctypes")
+
+    def no_fd(handle):
+        raise OSError(errno.EMFILE, "no fds")
+
+    monkeypatch.setattr(pidfd, "_check_inode", no_fd)
+    monkeypatch.delitem(checks._answers, pidfd.check_pidfs, raising=False)
+    with pidwait.Process(sleeper.pid) as process, pidwait.Process(sleeper.pid) as same:
+        assert process._identity[:2] == ("start", sleeper.pid)
+        assert process == same
+
+
+def test_identity_of_a_pidfd_that_somebody_else_has_closed(use_variant, monkeypatch, sleeper):
+    """There is a Process all the same, and the pid and the start time tell it from others."""
+    use_variant("pidfd-ctypes")
+    pidwait.Process(sleeper.pid).close()  # finds out whether pidfds have inodes
+    real = os.fstat
+
+    def closed(fd):
+        if "pidfd" in os.readlink("/proc/self/fd/%d" % fd):
+            raise OSError(errno.EBADF, "closed")
+        return real(fd)
+
+    monkeypatch.setattr(os, "fstat", closed)
+    with pidwait.Process(sleeper.pid) as process, pidwait.Process(os.getpid()) as other:
+        assert process._identity[:2] == ("start", sleeper.pid)
+        assert process != other and not process.has_exited()
 
 
 def test_identity_before_linux_6_9(lacking, start):
@@ -201,6 +219,26 @@ def test_identity_before_linux_6_9(lacking, start):
     finally:
         for handle in handles:
             handle.close()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EPERM])
+def test_process_without_a_pid_whose_pidfd_can_not_be_duplicated(
+    use_variant, start_told, monkeypatch, code
+):
+    """Only its own handle can tell the set whether it has exited."""
+    use_variant("pidfd-ctypes")
+
+    def refuse(fd):
+        raise OSError(code, "on purpose")
+
+    child = start_told(3)
+    with pidwait.Process(child.pid) as process:
+        process._guard.resource.pid = None  # in another PID namespace
+        monkeypatch.setattr(os, "dup", refuse)
+        with pidwait.WaitSet([process]) as waiting:
+            assert waiting.wait(0) == []
+            child.stdin.close()
+            assert waiting.wait(20) == [(process, 3)]
 
 
 def test_wait_of_a_set_sleeps(use_variant, start_told):
@@ -305,10 +343,10 @@ def test_last_moment_for_a_code_is_short(use_variant, keeper, monkeypatch):
     use_variant("pidfd-ctypes")
     if not checks.works(pidfd.check_get_info):
         pytest.skip("PIDFD_GET_INFO: %s" % checks.ask(pidfd.check_get_info))
-    own, left = pidfd.poll, []
+    own, timeouts = pidfd.poll, []
 
     def poll(fd, mask, deadline):
-        left.append(deadline.remaining())
+        timeouts.append(deadline.timeout)
         return own(fd, mask, deadline)
 
     monkeypatch.setattr(pidfd, "poll", poll)
@@ -316,7 +354,7 @@ def test_last_moment_for_a_code_is_short(use_variant, keeper, monkeypatch):
     pid = keeper.start(*exiting(7))
     become_zombie(pid)
     assert pidwait.wait(pid) is None
-    assert left[-2] is None and 0 <= left[-1] <= 0.01
+    assert timeouts[-2] is None and 0 < timeouts[-1] <= 0.01
     keeper.reap(pid)
 
 

@@ -25,7 +25,7 @@ from .._errors import (
     pass_over,
     raise_of_handler,
 )
-from .._fd import opened, poll
+from .._fd import own, poll
 from .._ffi import calls, linux
 from .._outcome import RUNNING, NotYet
 from .._sources import exitcodes, procfs
@@ -217,12 +217,12 @@ class PidfdHandle:
             raise no_such_process(self.pid)
         polled.kill(self.pid, sig)
 
-    def keeps_identity(self) -> bool:
-        return _checks.is_known_to_work(check_pidfs)
-
     def identify(self) -> "Identity | None":
-        if _checks.is_known_to_work(check_pidfs) or _checks.works(check_pidfs):
-            return "pidfd", os.fstat(self.fd).st_ino
+        if _checks.known(check_pidfs, 0) is None or _checks.surely_works(check_pidfs):
+            try:
+                return "pidfd", os.fstat(self.fd).st_ino
+            except OSError as error:
+                pass_over(error, "pid %s, fstat", self.pid)
         identity = None if self.pid is None else polled_procfs.identify(self.pid)
         return identity if self._is_reaped() is False else None
 
@@ -244,7 +244,7 @@ def is_forbidden(error: OSError) -> bool:
 
 def open_pidfd(pid: int) -> "Any":
     try:
-        return opened(calls.get("pidfd_open"), pid, 0)
+        return next(map(own, map(calls.get("pidfd_open"), (pid,), (0,))))  # as opened() does
     except OSError as error:
         raise_of_handler(error)
         if error.errno == ENOENT:

@@ -41,9 +41,6 @@ class PolledHandle:
         """The exit code of a process that has exited, or None; raises NotYet as wait() does."""
         raise NotImplementedError
 
-    def keeps_identity(self) -> bool:
-        return False
-
     def identify(self) -> "Identity | None":
         raise NotImplementedError
 

@@ -5,6 +5,20 @@ from .mutant import Mutant
 
 MUTANTS = [
     Mutant(
+        "identity while it is not known whether pidfds have inodes",
+        "_backends/pidfd.py",
+        "or _checks.surely_works(check_pidfs):\n",
+        "or _checks.works(check_pidfs):\n",
+        "tests/test_pidfd.py::test_identity_while_no_file_descriptor_is_left",
+    ),
+    Mutant(
+        "identity of a pidfd that somebody else has closed",
+        "_backends/pidfd.py",
+        '                pass_over(error, "pid %s, fstat", self.pid)\n',
+        "                raise\n",
+        "tests/test_pidfd.py::test_identity_of_a_pidfd_that_somebody_else_has_closed",
+    ),
+    Mutant(
         "multiprocessing's join of a process that exited before the wait",
         "_kinds.py",
         "self.proc.join(0)",
