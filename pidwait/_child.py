@@ -3,6 +3,7 @@
 
 from _thread import get_ident
 from io import UnsupportedOperation
+from os import getpid
 
 from . import _backends
 from ._deadline import GRACE, NOW, Deadline, poll
@@ -78,7 +79,7 @@ class Child(Process):
 
         Raises TimeoutExpired if it is still running after ``timeout`` seconds.
         """
-        return super().wait(timeout, not self._guard.is_copy())
+        return super().wait(timeout, self._guard.pid == getpid())
 
     def _is_done(self, reap: bool) -> bool:
         return self.reaped or super()._is_done(reap)
@@ -120,7 +121,8 @@ class Child(Process):
         try:
             try:
                 # In one thread these are equal: a signal handler may interrupt its reaping.
-                if self._reaper.setdefault("is", me) == me and not self.reaped:
+                is_ours = self._reaper.setdefault("is", me) == me
+                if is_ours and not (self._infos or self._was_reaped):
                     reap(self._infos)
             finally:
                 if self._reaper.get("is") is me:
@@ -179,9 +181,6 @@ class Gone:
 
     def fileno(self) -> int:
         raise UnsupportedOperation("a process that is gone has no fileno")
-
-    def keeps_identity(self) -> bool:
-        return False
 
     def identify(self) -> None:
         return None

@@ -6,7 +6,7 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator
+    from typing import Callable, Iterator
 
 _FOREVER = float("inf")
 _INT_MAX = 2**31 - 1  # milliseconds, 24.8 days: the most that poll(2) takes
@@ -32,8 +32,20 @@ class Deadline:
 
     def __init__(self, timeout: "float | None") -> None:
         self.timeout: "float | None" = timeout
-        seconds = _FOREVER if timeout is None else _seconds(timeout)
-        self._at = _FOREVER if seconds == _FOREVER else monotonic() + seconds
+        self._at = _FOREVER
+        if timeout is None:
+            return
+        if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
+            raise TypeError(
+                "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
+            )
+        try:
+            seconds = float(timeout)
+        except OverflowError:  # an int too large for a float
+            seconds = _FOREVER if timeout > 0 else 0.0
+        if seconds != seconds:
+            raise ValueError("timeout must not be NaN")
+        self._at = monotonic() + seconds
 
     def expired(self) -> bool:
         return self._at <= monotonic()
@@ -60,20 +72,6 @@ class Deadline:
         if remaining * 1000 >= _INT_MAX:
             return _INT_MAX
         return -int(-remaining * 1000 // 1)
-
-
-def _seconds(timeout: "Any") -> float:
-    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
-        raise TypeError(
-            "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
-        )
-    try:
-        seconds = float(timeout)
-    except OverflowError:  # an int too large for a float
-        return _FOREVER if timeout > 0 else 0.0
-    if seconds != seconds:
-        raise ValueError("timeout must not be NaN")
-    return seconds
 
 
 # For one look, and for a wait without a time-out.

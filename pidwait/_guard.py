@@ -19,20 +19,20 @@ class Guard:
     # two lines, and close the resource that the interrupted code is about to use. Without a
     # GIL each of these steps locks the object that it changes, so that none is seen too late.
 
-    __slots__ = ("_open", "_pid", "_users", "closed", "resource")
+    __slots__ = ("_open", "_users", "closed", "pid", "resource")
 
     def __init__(self, resource: "Any") -> None:
         self.resource = resource
         self.closed = False
         self._open = [True]
-        self._pid = getpid()
+        self.pid = getpid()
         # The pid of each user's process. In a forked child the list also has the parent's
         # threads, which never leave it there.
         self._users: "list[int]" = []
 
     def is_copy(self) -> bool:
         """Whether this is the copy in a forked child."""
-        return self._pid != getpid()
+        return self.pid != getpid()
 
     def __enter__(self) -> "Any":
         self._users.append(getpid())

@@ -222,19 +222,6 @@ def _is_open(fd: int) -> bool:
 _starters: "list[Starter]" = []
 
 
-def _starter() -> Starter:
-    try:
-        posix_spawn = calls.get("posix_spawn")
-        # Structures can be used only by the binding that made them.
-        if not _starters or _starters[0].posix_spawn is not posix_spawn:
-            _spawn_actions.check()
-            _starters[:] = [Starter(posix_spawn)]
-    except OSError as error:
-        raise_of_handler(error)
-        raise Unable(str(error.strerror)) from None
-    return _starters[0]
-
-
 def is_whole() -> bool:
     """Whether the system's library has all that posix_spawn can have."""
     closes = _spawn_actions.has_closefrom() or _spawn_actions.has_cloexec_default()
@@ -249,7 +236,16 @@ def start(request: Request) -> "int | None":
     was given. Raises ValueError or TypeError for invalid arguments.
     """
     try:
-        return _starter().start(request)
+        try:
+            posix_spawn = calls.get("posix_spawn")
+            # Structures can be used only by the binding that made them.
+            if not _starters or _starters[0].posix_spawn is not posix_spawn:
+                _spawn_actions.check()
+                _starters[:] = [Starter(posix_spawn)]
+        except OSError as error:
+            raise_of_handler(error)
+            raise Unable(str(error.strerror)) from None
+        return _starters[0].start(request)
     except Unable as why:
         log("%r is started by the standard library: %s", request.named[0], why)
         request.refusal = str(why)

@@ -84,9 +84,16 @@ def spawn(
         request = _posix_spawn.Request(
             argv, argv[0], env, cwd, stdio, close_fds, passed, group, start_new_session
         )
-        child = _started(request, args)
-        if child is not None:
-            return child
+        try:
+            pid = _posix_spawn.start(request)
+            if pid is not None:
+                return _child.own(pid, args)
+        except BaseException:
+            # A signal handler may have raised. The caller never gets the child, so it is reaped
+            # like a Child that was closed while running.
+            if request.started[0]:
+                _child.leave(request.started[0])
+            raise
     try:
         from . import subprocess
     except ImportError as error:
@@ -124,19 +131,6 @@ def _prepare() -> None:
 
         subprocess.load()
     _prepared.append(True)
-
-
-def _started(request: "_posix_spawn.Request", args: "Any") -> "Child | None":
-    """The child, started by posix_spawn; None if posix_spawn can't do it."""
-    try:
-        pid = _posix_spawn.start(request)
-        return None if pid is None else _child.own(pid, args)
-    except BaseException:
-        # A signal handler may have raised. The caller never gets the child, so it is reaped
-        # like a Child that was closed while running.
-        if request.started[0]:
-            _child.leave(request.started[0])
-        raise
 
 
 def _argv(args: "Any") -> "list[Any]":

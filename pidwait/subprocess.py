@@ -56,7 +56,14 @@ def _has_vfork() -> bool:
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    return _names.get("_USE_VFORK") is False or not _has_vfork() or _is_taken_away()
+    return (
+        _names.get("_USE_VFORK") is False
+        or not _has_vfork()
+        # gevent takes the interpreter's own start away from the standard code: this is its name
+        # from Python 3.11 on, and below the one before.
+        or _names.get("_fork_exec", 0) is None
+        or _names.get("_posixsubprocess", 0) is None
+    )
 
 
 def load() -> None:
@@ -65,12 +72,6 @@ def load() -> None:
     _backends.backend()
     if os.name != "nt":
         _posix_spawn.is_whole()
-
-
-def _is_taken_away() -> bool:
-    """Whether gevent has taken the interpreter's own start away from the standard code."""
-    # The name from Python 3.11 on, and the one before.
-    return _names.get("_fork_exec", 0) is None or _names.get("_posixsubprocess", 0) is None
 
 
 # Our methods: ``beneath`` is the bound method that each one replaces.
@@ -125,11 +126,8 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 def _wait(
     beneath: "Any", self: "Any", timeout: "float | None" = None, *endtime: "Any", **named: "Any"
 ) -> "int | None":
-    # A blocking waitpid(2) needs no events. But it would stop the hub of gevent or eventlet,
-    # which replace sleep(), and on Windows Ctrl-C would not interrupt it. Before Python 3.7
-    # there is an endtime.
-    by_waitpid = timeout is None and not _WINDOWS and isinstance(time.sleep, BuiltinFunctionType)
-    if by_waitpid or endtime or named or _hooks.own(beneath) is None:
+    # Before Python 3.7 there is an endtime.
+    if endtime or named or _hooks.own(beneath) is None:
         code: "int | None" = beneath(timeout, *endtime, **named)
         return code
     if self.returncode is None:
@@ -144,6 +142,10 @@ def _wait(
             raise expired(self.args, timeout) from None
     return self.returncode  # type: ignore[no-any-return]
 
+
+# A blocking waitpid(2) needs no events, and so none of our methods. But it would stop the hub of
+# gevent or eventlet, which replace sleep(), and on Windows Ctrl-C would not interrupt it.
+_BLOCKING: "tuple[dict[str, Any], ...]" = () if _WINDOWS else ({"timeout": None}, {})
 
 _METHODS: "dict[str, Callable[..., Any]]" = {"_execute_child": _execute_child}
 if not _HAS_PROCESS_GROUP:
@@ -163,6 +165,8 @@ def _over(name: str) -> "Any":
     @functools.wraps(getattr(_standard.Popen, name))
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         beneath = getattr(super(Popen, self), name)
+        if kwargs in _BLOCKING and not args and isinstance(time.sleep, BuiltinFunctionType):
+            return beneath(**kwargs)
         if may_be_as_good and not _would_fork():
             return beneath(*args, **kwargs)
         return ours(beneath, self, *args, **kwargs)
@@ -206,6 +210,8 @@ def _in_place_of(beneath: "Any", name: str) -> "Any":
     @functools.wraps(beneath)
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         bound = beneath.__get__(self, type(self))
+        if kwargs in _BLOCKING and not args and isinstance(time.sleep, BuiltinFunctionType):
+            return bound(**kwargs)
         if hasattr(_popen, "_patched") and not hasattr(self, "_is_drop_in"):
             return ours(bound, self, *args, **kwargs)
         return bound(*args, **kwargs)

@@ -188,7 +188,7 @@ def test_wait_of_the_parent_needs_no_poll(monkeypatch):
     with pidwait.spawn(sleeping(0.05)) as child:
         if child.backend != "pidfd":
             pytest.skip("needs pidfds")
-        monkeypatch.setitem(calls._resolved, "waitid", (counted, "a counter"))
+        monkeypatch.setitem(calls._resolved, "waitid", counted)
         monkeypatch.setattr(sys.modules[type(child._guard.resource).__module__], "poll", None)
         assert child.wait() == 0
     assert len(seen) == 2

@@ -340,16 +340,18 @@ def test_wait_with_a_time_out(variant, no_sleep):
         assert child.wait(0) == 3
 
 
-def test_wait_beside_a_hub_of_green_threads(monkeypatch):
+@pytest.mark.parametrize("module", [ours, subprocess], ids=["ours", "patched"])
+def test_wait_beside_a_hub_of_green_threads(monkeypatch, module):
     """A replaced sleep() means a hub, which has to run while we wait: no blocking waitpid()."""
     waited = []
     wait = ours.process.wait
     monkeypatch.setattr(ours.process, "wait", lambda *args: waited.append(args) or wait(*args))
-    assert ours.call(exiting(3)) == 3
-    assert len(waited) == WINDOWS
-    sleep = time.sleep
-    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(seconds))
-    assert ours.call(exiting(3)) == 3
+    with ours.patch():
+        assert module.call(exiting(3)) == 3
+        assert len(waited) == WINDOWS
+        sleep = time.sleep
+        monkeypatch.setattr(time, "sleep", lambda seconds: sleep(seconds))
+        assert module.call(exiting(3)) == 3
     # Python 3.15 has a wait of its own.
     expected = [float("inf")] * (ours._WAIT in ours._METHODS)
     assert [timeout for _, timeout in waited[WINDOWS:]] == expected

@@ -100,13 +100,64 @@ def test_choices(systems, parts):
         assert (word in used) == (word == "__import__")  # which loads what Python has of its own
     for word in "base64", "b64decode", "b85decode":  # "b64" can be in the hash
         assert word not in text
+    # A file for all systems refuses none.
+    assert ("this file is for" in text) == (len(systems) < len(single_file.SYSTEMS))
     # A name that has got its module's before it is longer than it was.
     assert max(map(len, text.splitlines())) <= 130
 
 
+BY_NAME = {
+    'os.name == "nt"',
+    'os.name != "nt"',
+    'sys.platform == "win32"',
+    'sys.platform != "win32"',
+}
+BY_BSD = {"bsd.system() is None", "bsd.system() is not None"}
+ON_LINUX = '_ffi.PLATFORM in ("linux", "android")'
+BY_BACKEND = {
+    system: 'name == "%s"' % name for system, name in zip(ALL, ["pidfd", "kqueue", "win32"])
+}
+
+
+DECIDED = {
+    ("linux",): {*BY_NAME, *BY_BSD, ON_LINUX},
+    ("bsd",): {*BY_NAME, ON_LINUX},
+    ("windows",): {*BY_NAME, *BY_BSD, ON_LINUX},
+    ("linux", "bsd"): BY_NAME,
+    ("linux", "windows"): {*BY_BSD, ON_LINUX},
+    ("bsd", "windows"): {ON_LINUX},
+    ALL: set(),
+}
+
+
+@pytest.mark.parametrize("systems", sorted(DECIDED), ids=",".join)
+def test_questions_that_are_decided(systems):
+    one = object.__new__(single_file.SingleFile)
+    one.systems, one.parts = list(systems), ["wait", "spawn"]
+    facts = one._facts()
+    parts = {name: facts.pop("_parts." + name) for name in "SPAWN LISTING COMMANDS".split()}
+    assert parts == {"SPAWN": True, "LISTING": False, "COMMANDS": False}
+    assert facts.pop("_parts.SINGLE_FILE") and not facts.pop("TYPE_CHECKING")
+    left_out = {BY_BACKEND[system]: False for system in ALL if system not in systems}
+    assert {question: facts.pop(question) for question in left_out} == left_out
+    assert set(facts) == DECIDED[systems]
+    for system in systems:
+        is_windows, bsd = system == "windows", "freebsd" if system == "bsd" else None
+        world = {
+            "os": types.SimpleNamespace(name="nt" if is_windows else "posix"),
+            "sys": types.SimpleNamespace(platform="win32" if is_windows else system),
+            "bsd": types.SimpleNamespace(system=lambda bsd=bsd: bsd),
+            "_ffi": types.SimpleNamespace(PLATFORM=system),
+        }
+        asked = set(facts) - ({ON_LINUX} if is_windows else set())  # where Windows is ruled out
+        for question in asked:
+            assert eval(question, world) is facts[question], question
+
+
 def test_what_is_not_asked_for_is_left_out():
     text = text_of(("linux",), ())
-    for absent in "EV_ONESHOT WaitForMultipleObjects posix_spawn asyncio. TYPE_CHECKING".split():
+    others = "EV_ONESHOT NOTE_EXITSTATUS WaitForMultipleObjects"  # only other systems have these
+    for absent in (others + " posix_spawn asyncio. TYPE_CHECKING").split():
         assert absent not in text.replace("asyncio.Process", ""), absent
     assert "OpenProcess" in text_of(("windows",), ())
     assert "EV_ONESHOT" in text_of(("bsd",), ())

@@ -63,8 +63,8 @@ MUTANTS = [
     Mutant(
         "Child that another thread reaped",
         "_child.py",
-        "== me and not self.reaped:",
-        "== me:",
+        "if is_ours and not (self._infos or self._was_reaped):",
+        "if is_ours:",
         "tests/test_spawn.py::test_reaped_by_another_thread",
     ),
     Mutant(
@@ -133,9 +133,16 @@ MUTANTS = [
     Mutant(
         "hub of green threads",
         "subprocess.py",
-        " and isinstance(time.sleep, BuiltinFunctionType)",
-        "",
-        "tests/test_subprocess.py::test_wait_beside_a_hub_of_green_threads",
+        " and isinstance(time.sleep, BuiltinFunctionType):\n            return beneath(",
+        ":\n            return beneath(",
+        "tests/test_subprocess.py::test_wait_beside_a_hub_of_green_threads[ours]",
+    ),
+    Mutant(
+        "hub of green threads, after patch()",
+        "subprocess.py",
+        " and isinstance(time.sleep, BuiltinFunctionType):\n            return bound(",
+        ":\n            return bound(",
+        "tests/test_subprocess.py::test_wait_beside_a_hub_of_green_threads[patched]",
     ),
     Mutant(
         "close() that gevent puts off",
@@ -147,7 +154,7 @@ MUTANTS = [
     Mutant(
         "start that gevent has taken away",
         "subprocess.py",
-        " or _is_taken_away()",
+        '        or _names.get("_fork_exec", 0) is None\n',
         "",
         "tests/test_subprocess.py::test_start_that_gevent_has_taken_away",
     ),
