@@ -212,7 +212,8 @@ def told(instead, asked):
     logger.addHandler(Records())
     if asked:
         pidwait.probe()
-        assert records == []
+        # In a PID namespace of its own a program can't listen to the proc connector.
+        assert [record for record in records if "connector" not in record] == []
     system.forbid({"pidfd_open": errno.EPERM})
     child = Child()
     with pidwait.Process(child.pid) as process:

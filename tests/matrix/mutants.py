@@ -26,7 +26,7 @@ def why_alive(mutant, tree):
     if count != 1:
         return "{} has the text {} times".format(mutant.file, count)
     with changed(path, text.replace(mutant.old, mutant.new).encode()):
-        code, output = run(tree, [HANGS, mutant.test], limit=LIMIT)
+        code, output = run(tree, [*HANGS, mutant.test], limit=LIMIT)
     if code is None:
         return None
     # 1 means failed tests; 2 to 5 would mean that none was run.

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from ..mutants.equivalent import EQUIVALENT
 from .mutation import linux_mutations, words
-from .trees import HANGS, ROOT, Trees, changed, run
+from .trees import HANG, HANGS, ROOT, Trees, changed, run
 
 ENVIRONMENT = "mutants-random"  # more skips than tests/skips.ini grants it are a failure, too
 # Each in a run of its own: pytest would merge the two, as one is inside the other, and then leave
@@ -136,7 +136,7 @@ def killer(code, output):
     for line in output.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
             return line.split(" - ")[0].partition(" ")[2]
-    return "exit status {}".format(code)
+    return "a hang" if HANG in output else "exit status {}".format(code)
 
 
 def first_red(tree, stages, limit=None):
@@ -155,7 +155,7 @@ def trial(folders, limit):
         first = nearest(mutation.file, tree)
         ignored = ["--ignore=" + each for each in sum(first, [])]
         stages = [*filter(None, first), *([folder, *ignored] for folder in folders)]
-        stages = [[HANGS, *stage] for stage in stages]
+        stages = [[*HANGS, *stage] for stage in stages]
         with changed(tree / "pidwait" / mutation.file, mutation.result):
             by, _ = first_red(tree, stages, limit)
         what = "killed by " + by if by else "survives\n" + mutation.diff

@@ -12,7 +12,7 @@ from ..mutants.equivalent import EQUIVALENT, Equivalent
 from . import random_mutants
 from . import trees as trees_module
 from .mutation import linux_mutations, mutations
-from .random_mutants import ALL, FAULTS, NEAREST, Result, nearest, report, run_all, sample
+from .random_mutants import ALL, FAULTS, NEAREST, Result, killer, nearest, report, run_all, sample
 from .trees import ROOT, Trees, run
 
 PACKAGE = ROOT / "pidwait"
@@ -239,6 +239,23 @@ def test_a_hang_is_ended_with_all_its_processes(toy, tmp_path):
     assert code is None
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # pytest's time limit, if a process still has it
+
+
+def test_a_hang_that_no_exception_ends(toy):
+    source = """
+        import threading, time
+
+        def test():
+            threading.Thread(target=time.sleep, args=(600,)).start()
+            while True:
+                try:
+                    time.sleep(600)
+                except BaseException:
+                    continue
+    """
+    with Trees(1, toy("", source)) as trees, trees.one() as copy:
+        code, output = run(copy, [*trees_module.HANGS, "--timeout=1", "tests"], limit=60)
+    assert code == 1 and killer(code, output) == "a hang"
 
 
 def test_nobody_outside_can_be_signalled(toy):

@@ -24,8 +24,10 @@ NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 # Without it pytest would be process 1, which inherits orphans.
 INIT = ["sh", "-c", '"$@"; exit $?', "init"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.skips"]
-# A missing guard may well mean a hang, which counts as a failure, too.
-HANGS = "--timeout=20"
+# A missing guard may well mean a hang, which counts as a failure, too. A thread ends the run: the
+# exception of a signal handler may be swallowed, and a thread of the test's may not come back.
+HANGS = ["--timeout=20", "--timeout-method=thread"]
+HANG = "+ Timeout +"  # what it then writes
 
 _running = set()
 

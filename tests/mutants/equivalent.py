@@ -116,8 +116,8 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_posix_spawn.py",
-        "return _starters[0]",
-        "return _starters[(-1)]",
+        "return _starters[0].start(request)",
+        "return _starters[(-1)].start(request)",
         "there is one",
     ),
     Equivalent("process.py", "return code[0]", "return code[(-1)]", "there is one"),
@@ -370,5 +370,45 @@ EQUIVALENT = [
         "self._calmed = 0.0  # when the look began after which the last ones were calmed",
         "self._calmed = 1.0  # when the look began after which the last ones were calmed",
         "a time long ago",
+    ),
+    Equivalent(
+        "_backends/events.py",
+        "if pause < _FINE:",
+        "if pause <= _FINE:",
+        "no interval between two looks is 2 ms: they double from 0.1 ms",
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        '_check(calls.get("posix_spawn_file_actions_addinherit_np")(structure.pointer, 0))',
+        '_check(calls.get("posix_spawn_file_actions_addinherit_np")(structure.pointer, 1))',
+        "what is added is never used",
+    ),
+    *(
+        Equivalent(
+            "subprocess.py",
+            'or _names.get("%s", 0) is None' % name,
+            'or _names.get("%s", %s) is None' % (name, other),
+            "neither is None",
+        )
+        for name in ("_fork_exec", "_posixsubprocess")
+        for other in ("1", "(-1)")
+    ),
+    Equivalent(
+        "_kinds.py",
+        "known = self.proc.wait(0)",
+        "known = self.proc.wait((-1))",
+        "either looks once",
+    ),
+    Equivalent(
+        "_child_watcher.py",
+        "code = from_info(infos[0]) if infos and infos[0] else self._reap(handle)",
+        "code = from_info(infos[0]) if infos and infos[(-1)] else self._reap(handle)",
+        "there is one",
+    ),
+    Equivalent(
+        "_popen_start.py",
+        'args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args',
+        'args = ["/system/bin/sh" if False else "/bin/sh", "-c"] + args',
+        "only Android notices",
     ),
 ]
