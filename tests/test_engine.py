@@ -207,8 +207,8 @@ def test_time_is_up_before_the_reaping(hidden):
 def test_fileno_while_only_the_reaping_tells(hidden):
     """A timer makes the fd readable at the end of the grace, though nobody reaps."""
     with pidwait.WaitSet([hidden.pid]) as waiting:
-        waiting.fileno()
-        assert turns_until(waiting, [(hidden.pid, None)]) < 10
+        fd = waiting.fileno()
+        assert turns_until(waiting, fd, [(hidden.pid, None)]) < 10
 
 
 def test_reaping_within_the_grace(hidden, monkeypatch):
@@ -216,7 +216,7 @@ def test_reaping_within_the_grace(hidden, monkeypatch):
         pytest.skip("before Linux 6.15 the reaping tells no code")
     monkeypatch.setattr(pidfd_set, "GRACE", 50.0)
     with pidwait.WaitSet([hidden.pid]) as waiting:
-        assert is_readable(waiting, 20)
+        assert is_readable(waiting.fileno(), 20)
         waiting._engine.sets.best.sleep(0)
         exits = []
         waiting._engine.collect(exits)
@@ -231,11 +231,11 @@ def test_reaping_within_the_grace_of_somebodys_loop(hidden, monkeypatch):
         pytest.skip("before Linux 6.15 the reaping tells no code")
     monkeypatch.setattr(pidfd_set, "GRACE", 50.0)
     with pidwait.WaitSet([hidden.pid]) as waiting:
-        waiting.fileno()
-        assert is_readable(waiting, 20)
-        assert waiting.wait(0) == [] and not is_readable(waiting)
+        fd = waiting.fileno()
+        assert is_readable(fd, 20)
+        assert waiting.wait(0) == [] and not is_readable(fd)
         hidden.reap()
-        assert turns_until(waiting, [(hidden.pid, 5)]) < 10
+        assert turns_until(waiting, fd, [(hidden.pid, 5)]) < 10
 
 
 # fileno(), and members that are polled
@@ -254,23 +254,23 @@ def test_fileno_with_a_member_that_is_polled(
     """A program that polls the fileno is not woken before the next look is due."""
     use_variant("polling")
     with pidwait.WaitSet([sleeper.pid]) as waiting:
-        waiting.fileno()
-        assert is_readable(waiting, 20)
+        fd = waiting.fileno()
+        assert is_readable(fd, 20)
         assert waiting.wait(0) == []
-        assert not is_readable(waiting, 0.05)
+        assert not is_readable(fd, 0.05)
         assert 0 < waiting._engine.delay() <= 60
 
 
 def refuse(monkeypatch, name, when=lambda *arguments: True, error=None):
     """Forbid a system call from now on."""
-    own, via = calls.resolve(name)
+    own = calls.get(name)
 
     def refused(*arguments, **keywords):
         if when(*arguments):
             raise error or PermissionError(errno.EPERM, "a policy")
         return own(*arguments, **keywords)
 
-    monkeypatch.setitem(calls._resolved, name, (refused, via))
+    monkeypatch.setitem(calls._resolved, name, refused)
 
 
 def test_fileno_with_a_later_member_that_is_polled(
@@ -285,15 +285,15 @@ def test_fileno_with_a_later_member_that_is_polled(
         for name in "pidfd_open", "timerfd_create":
             refuse(monkeypatch, name, error=no_fd)
         waiting.add(child.pid)
-        assert waiting.fileno() == fd
-        assert is_readable(waiting, 20)
+        assert is_readable(fd, 20)
         assert waiting.wait(0) == []
-        assert not is_readable(waiting, 0.05)
+        assert not is_readable(fd, 0.05)
         child.stdin.close()
         become_zombie(child.pid)
         waiting._engine.sets.polled._next_look = 0.0
         waiting._rearm()
-        assert turns_until(waiting, [(child.pid, 3)]) == 1
+        assert turns_until(waiting, fd, [(child.pid, 3)]) == 1
+        assert waiting.fileno() == fd
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -343,12 +343,12 @@ def numbers(use_variant, monkeypatch):
     """numbers[pid] is the pid of the process that pidfd_open(pid) opens instead."""
     use_variant("pidfd-ctypes")
     numbers = {}
-    own, via = calls.resolve("pidfd_open")
+    own = calls.get("pidfd_open")
 
     def pidfd_open(pid, flags):
         return own(numbers.get(pid, pid), flags)
 
-    monkeypatch.setitem(calls._resolved, "pidfd_open", (pidfd_open, via))
+    monkeypatch.setitem(calls._resolved, "pidfd_open", pidfd_open)
     return numbers
 
 

@@ -4,6 +4,7 @@
 import importlib
 import os
 import signal
+import threading
 import traceback
 
 import pytest
@@ -127,6 +128,41 @@ def test_set_that_is_first_used_in_a_fork(either, sleeper, use):
             assert waiting._pid == waiting._engine.pid == os.getpid()
 
         assert in_a_fork(in_the_child)
+
+
+def test_owner_that_a_thread_of_the_parent_is_just_asking(either, start):
+    """The forked child does not have that thread, so the owner is asked again there."""
+    me, asked, end = os.getpid(), threading.Event(), threading.Event()
+
+    class Owner:
+        returncode = None
+
+        def poll(self):
+            if os.getpid() == me:
+                asked.set()
+                assert end.wait(60)
+            return 3
+
+    owner = Owner()
+    owner.pid = start(*exiting(3)).pid
+    become_zombie(owner.pid)
+
+    def wait():
+        assert waiting.wait(20) == [(owner, 3)] and len(waiting) == 0
+
+    def discard():
+        waiting.discard(owner)
+        assert waiting.wait(0) == [] and not waiting._engine._settling
+
+    with pidwait.WaitSet([owner]) as waiting:
+        told = []
+        thread = threading.Thread(target=lambda: told.extend(waiting.wait(60)))
+        thread.start()
+        assert asked.wait(60)
+        forks = [in_a_fork(wait), in_a_fork(discard)]
+        end.set()
+        thread.join()
+        assert forks == [True, True] and told == [(owner, 3)]
 
 
 def test_popen_of_the_parent_whose_pid_is_a_strangers_now(either, start, keeper):

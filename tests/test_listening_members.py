@@ -82,6 +82,19 @@ def test_member_that_is_heard(made, me, script):
     assert not made.has_exited(me)
 
 
+def test_events_that_the_program_can_not_sleep_for(made, script, monkeypatch):
+    """There was no memory for them in the program's own epoll, say: then none stay open."""
+
+    def refuse(fd):
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    monkeypatch.setattr(made.sleeper, "include", refuse)
+    fd, member = script.fileno(), Member(os.getpid())
+    assert made.add([member]) == []
+    assert made.lacks_room and are_polled(made, member)
+    assert not is_open(fd)
+
+
 def test_look_in_place_of_a_member(made, me, script):
     """From now on it is looked at, and has no events."""
     answers = [RUNNING, 7]

@@ -206,6 +206,19 @@ def test_family_without_end(monkeypatch, sleeper, caplog):
     assert "still starts processes, after 100 looks" in caplog.text
 
 
+def test_family_that_has_been_found(sleeper):
+    """The look that finds no other process is the last one."""
+    me, child = pidwait.ProcessInfo(os.getpid()), pidwait.ProcessInfo(sleeper.pid)
+    looks = []
+
+    def parents():
+        looks.append(0)
+        return [(me, os.getppid()), (child, os.getpid())]
+
+    family = _family.Family(me, True, parents, lambda: child._started + 1)
+    assert family.find() == [child] and len(looks) == 2
+
+
 def test_children(start):
     command = "sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
     child = start("sh", "-c", command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

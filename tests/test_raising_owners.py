@@ -152,6 +152,12 @@ def test_owner_that_raises_once_it_is_in_a_set(either, start_told):
         assert told.get(timeout=20) == (other, 4)
 
 
+def handled_in_here(sig):
+    os.kill(os.getpid(), sig)
+    for _ in range(1000):  # a signal may come late
+        time.sleep(0)
+
+
 class Handler:
     def __call__(self, number, frame):
         raise OnPurpose
@@ -184,9 +190,7 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
         def use(self, used, answer=None):
             if self.is_armed and used == name:
                 self.is_armed = False
-                os.kill(os.getpid(), signal.SIGUSR1)
-                for _ in range(1000):  # a signal that comes late is handled in here
-                    time.sleep(0)
+                handled_in_here(signal.SIGUSR1)
             return answer
 
     owner = Interrupted(zombie, None)
@@ -203,6 +207,28 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
             waiting.add(owner)
             assert waiting.wait(20) == [(owner, 3)]
             assert waiting.wait(0) == [] and len(waiting) == 0
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_exception_of_a_signal_handler_while_the_kind_is_found(zombie, number):
+    """An attribute that raises is asked for again; the handler may come at either look."""
+
+    class Interrupted(LikePopen):
+        def use(self, used, answer=None):
+            if used != "returncode":
+                return answer
+            looks.append(0)
+            if len(looks) == number + 1:
+                handled_in_here(signal.SIGUSR1)
+            raise RuntimeError("not in this thread")
+
+    looks = []
+    old = signal.signal(signal.SIGUSR1, raises)
+    try:
+        with pytest.raises(OnPurpose):
+            _kinds.find(Interrupted(zombie, None))
     finally:
         signal.signal(signal.SIGUSR1, old)
 

@@ -422,17 +422,17 @@ def test_turn_that_another_thread_has():
     thread.join()
 
 
-def is_readable(file, timeout=0):
+def is_readable(fd, timeout=0):
     poll = select.poll()
-    poll.register(file, select.POLLIN)
+    poll.register(fd, select.POLLIN)
     return poll.poll(timeout * 1000) != []
 
 
-def turns_until(waiting, exits):
-    """The number of turns of an event loop that polls fileno(), until the exits are reported."""
+def turns_until(waiting, fd, exits):
+    """The number of turns of an event loop that polls the fd, until the exits are reported."""
     turns, told = 0, []
     while told != exits:
-        assert is_readable(waiting, 30)
+        assert is_readable(fd, 30)
         told += waiting.wait(0)
         turns += 1
     return turns
@@ -445,36 +445,37 @@ def test_fileno_of_a_set(variant, backend, start_told, sleeper):
             with pytest.raises(io.UnsupportedOperation):
                 waiting.fileno()
             return
-        assert not os.get_inheritable(waiting.fileno())
+        fd = waiting.fileno()
+        assert not os.get_inheritable(fd)
         if backend in HAVE_FILENO:
-            assert not is_readable(waiting)
+            assert not is_readable(fd)
         child.stdin.close()
-        assert turns_until(waiting, [(child, 3)])
+        assert turns_until(waiting, fd, [(child, 3)])
         if backend in HAVE_FILENO:
-            assert not is_readable(waiting)
+            assert not is_readable(fd)
         waiting.add(child)
-        assert is_readable(waiting)
+        assert is_readable(fd)
         assert waiting.wait() == [(child, 3)]
         if backend in HAVE_FILENO:
-            assert not is_readable(waiting)
+            assert not is_readable(fd)
 
 
 @not_on_windows("fileno")
-def test_change_while_fileno_is_made(variant, start, sleeper):
+def test_change_while_fileno_is_made(variant, sleeper):
     """Another thread makes the change, and does not know yet that somebody polls the fileno."""
-    child = start(*exiting(3))
-    become_zombie(child.pid)
+    gone = gone_pid()  # no event tells its exit
     with pidwait.WaitSet([sleeper]) as waiting:
         make = waiting._engine.fileno
 
         def make_and_add():
             fd = make()
-            waiting.add(child)
+            waiting.add(gone)
             return fd
 
         waiting._engine.fileno = make_and_add
-        assert is_readable(waiting, 30)
-        assert waiting.wait() == [(child, 3)]
+        fd = waiting.fileno()  # a later call would see the change
+        assert is_readable(fd, 30)
+        assert waiting.wait() == [(gone, None)]
 
 
 @not_on_windows("lock that Popen.poll() takes")
@@ -487,7 +488,7 @@ def test_popen_that_can_not_be_reaped_yet(variant, backend, start, herd):
         with pidwait.WaitSet([child]) as waiting:
             assert waiting.wait(0.05) == []
             if not WINDOWS:
-                assert is_readable(waiting, 30)  # to look at it again
+                assert is_readable(waiting.fileno(), 30)  # to look at it again
             pid = herd.fork(5, after=0.05)
             waiting.add(pid)
             assert waiting.wait() == [(pid, 5)]

@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "Child in a forked child",
         "_child.py",
-        "        return super().wait(timeout, not self._guard.is_copy())",
+        "        return super().wait(timeout, self._guard.pid == getpid())",
         "        return super().wait(timeout, True)",
         "tests/test_forks.py::test_child_that_a_thread_was_reaping",
     ),
@@ -113,6 +113,20 @@ MUTANTS = [
         "            elif last or until <= now:\n",
         "            elif until <= now:\n",
         "tests/test_engine.py::test_time_is_up_before_the_reaping",
+    ),
+    Mutant(
+        "owner that a thread of the parent is asking",
+        "_engine.py",
+        "            self.sets.told.extend(self._settling.items())\n",
+        "",
+        "tests/test_forks.py::test_owner_that_a_thread_of_the_parent_is_just_asking",
+    ),
+    Mutant(
+        "change while fileno() is made",
+        "_waitset.py",
+        "        self._is_shown = True\n        self._rearm()\n",
+        "        self._is_shown = True\n",
+        "tests/test_waitset.py::test_change_while_fileno_is_made",
     ),
     Mutant(
         "timer made while there are file descriptors",
