@@ -13,7 +13,7 @@ import pytest
 from . import pidwait
 from .conftest import open_handles
 from .processes import eventually
-from .test_windows import calls, in_a_console, no_call_waits
+from .test_windows import PRESS_CTRL_C, calls, in_a_console, no_call_waits
 
 win32_set = importlib.import_module(pidwait.__name__ + "._backends.win32_set")
 key_of = importlib.import_module(pidwait.__name__ + "._targets").key_of
@@ -211,42 +211,22 @@ def test_handle_that_somebody_else_has_closed(use_variant, small, herd):
             assert waiting.wait(60) == [(children[place + 1], 5)]
 
 
-CTRL_C = """if True:
-    import ctypes, subprocess, sys, threading, time
-    import {package} as pidwait
-
-    kernel32 = ctypes.WinDLL("kernel32")
-    kernel32.SetConsoleCtrlHandler(None, False)
-    herd = [subprocess.Popen("cmd", creationflags=0x08000004) for _ in range(70)]
-    sent = []
-
-    def press():
-        sent.append(time.perf_counter())
-        kernel32.GenerateConsoleCtrlEvent(0, 0)
-
-    def seconds_until_raised(wait):
-        del sent[:]
-        timer = threading.Timer(0.3, press)
-        timer.start()
-        try:
-            wait()
-        except KeyboardInterrupt:
-            return time.perf_counter() - sent[0]
-        finally:
-            timer.join()
-
-    took = []
-    for wait in (lambda: pidwait.wait_procs(herd), lambda: list(pidwait.as_completed(herd, 10))):
-        tries = [seconds_until_raised(wait)]
-        while tries[-1] > 0.5 and len(tries) < 3:  # the machine may be busy
-            tries.append(seconds_until_raised(wait))
-        took.append(min(tries))
-    for child in herd:
-        child.kill()
-        child.wait()
+CTRL_C = (
+    PRESS_CTRL_C
+    + """
+    flags = NO_WINDOW | SUSPENDED
+    herd = [subprocess.Popen("cmd", creationflags=flags) for _ in range(70)]
+    try:
+        took = [least(0.5, pidwait.wait_procs, herd),
+                least(0.5, lambda: list(pidwait.as_completed(herd, 10)))]
+    finally:
+        for child in herd:
+            child.kill()
+            child.wait()
     with open(sys.argv[1], "w") as file:
         print(*took, file=file)
 """
+)
 
 
 def test_ctrl_c_interrupts_a_wait_for_many(variant, tmp_path):
@@ -255,43 +235,38 @@ def test_ctrl_c_interrupts_a_wait_for_many(variant, tmp_path):
     assert max(map(float, took.split())) < 0.5, took
 
 
-TWO_THREADS = """if True:
-    import ctypes, subprocess, sys, threading, time
-    import {package} as pidwait
-
-    kernel32 = ctypes.WinDLL("kernel32")
-    kernel32.SetConsoleCtrlHandler(None, False)
-    child = subprocess.Popen("cmd", creationflags=0x08000004)
-    waiting = pidwait.WaitSet([child])
-    exits, took = [], []
-
-    def wait():
-        exits.extend(waiting.wait())
-
-    def press():
+TWO_THREADS = (
+    PRESS_CTRL_C
+    + """
+    def press_once_two_wait():
         while len(waiting._waiting) < 2:  # until the main thread waits, too
             time.sleep(0.001)
-        took.append(time.perf_counter())
-        kernel32.GenerateConsoleCtrlEvent(0, 0)
+        press()
 
-    sleeper = threading.Thread(target=wait)
+    child = subprocess.Popen("cmd", creationflags=NO_WINDOW | SUSPENDED)
+    waiting = pidwait.WaitSet([child])
+    exits = []
+    sleeper = threading.Thread(target=lambda: exits.extend(waiting.wait()))
     sleeper.start()
-    while not waiting._sleeping:
-        time.sleep(0.001)
-    presser = threading.Thread(target=press)
-    presser.start()
+    presser = threading.Thread(target=press_once_two_wait)
     try:
-        waiting.wait(20)
-    except KeyboardInterrupt:
-        took.append(time.perf_counter())
-    presser.join()
-    assert sleeper.is_alive() and not exits
-    child.kill()
-    sleeper.join()
+        while not waiting._sleeping:
+            time.sleep(0.001)
+        presser.start()
+        try:
+            waiting.wait(20)
+        except KeyboardInterrupt:
+            took = time.perf_counter() - sent[0]
+        presser.join()
+        assert sleeper.is_alive() and not exits
+    finally:
+        child.kill()
+        sleeper.join()
     assert exits == [(child, 1)], exits
     with open(sys.argv[1], "w") as file:
-        print(took[1] - took[0], file=file)
+        print(took, file=file)
 """
+)
 
 
 def test_ctrl_c_interrupts_the_wait_for_another_threads_turn(use_variant, tmp_path):

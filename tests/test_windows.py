@@ -429,64 +429,76 @@ def test_code_that_a_polled_process_has_told_is_kept(use_variant, start, monkeyp
 
 
 # In a console of its own, since Ctrl-C goes to all processes of a console.
-INTERRUPTED = """if True:
-    import ctypes, os, subprocess, sys, threading, time
+PRESS_CTRL_C = """if True:
+    import ctypes, signal, subprocess, sys, threading, time
     import {package} as pidwait
 
     kernel32 = ctypes.WinDLL("kernel32")
     kernel32.SetConsoleCtrlHandler(None, False)
-    sleeper = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"],
-        creationflags=0x08000000,  # CREATE_NO_WINDOW: another console
-    )
+    NO_WINDOW, SUSPENDED = 0x08000000, 0x4  # the first: another console
     sent = []
 
     def press():
         sent.append(time.perf_counter())
-        if not kernel32.GenerateConsoleCtrlEvent(0, 0):
-            sent.append(ctypes.GetLastError())
+        kernel32.GenerateConsoleCtrlEvent(0, 0)
 
     def seconds_until_raised(wait, *args):
         del sent[:]
         timer = threading.Timer(0.3, press)
-        timer.start()
+        began = False
         try:
+            timer.start()
+            began = True
             wait(*args)
         except KeyboardInterrupt:
-            return time.perf_counter() - sent[0]
+            return time.perf_counter() - sent[0] if began else 99.0
         except pidwait.TimeoutExpired:
             return 99.0
         finally:
             timer.join()
 
-    with pidwait.Process(sleeper.pid) as process:
-        ways = [(pidwait.wait, (sleeper.pid, 10)), (pidwait.wait, (sleeper, 10)),
-                (process.wait, (10,)), (process.wait, ())]
-        took = []
-        for way, args in ways:
-            tries = [seconds_until_raised(way, *args)]
-            while tries[-1] > 0.2 and len(tries) < 3:  # the machine may be busy
-                tries.append(seconds_until_raised(way, *args))
-            took.append(min(tries))
+    def least(enough, wait, *args):
+        tries = [seconds_until_raised(wait, *args)]
+        while tries[-1] > enough and len(tries) < 3:  # the machine may be busy
+            tries.append(seconds_until_raised(wait, *args))
+        return min(tries)
+"""
+INTERRUPTED = (
+    PRESS_CTRL_C
+    + """
+    def interrupt():
+        with pidwait.Process(sleeper.pid) as process:
+            yield least(0.2, pidwait.wait, sleeper.pid, 10)
+            yield least(0.2, pidwait.wait, sleeper, 10)
+            yield least(0.2, process.wait, 10)
+            yield least(0.2, process.wait)
 
-        # A handler that raises nothing: the wait goes on.
-        import signal
+    def interrupt_without_an_exception():  # a handler that raises nothing: the wait goes on
         seen = []
         signal.signal(signal.SIGINT, lambda *args: seen.append(time.perf_counter()))
         for _ in range(3):
             del seen[:]
             start = time.perf_counter()
-            assert seconds_until_raised(process.wait, 1) == 99.0
+            assert seconds_until_raised(pidwait.wait, sleeper, 1) == 99.0
             lasted = time.perf_counter() - start
             late = seen[0] - sent[0]
             if late < 0.2 and lasted < 3:
                 break
-    sleeper.kill()
-    sleeper.wait()
+        return late, lasted, len(seen)
+
+    code = "import time; time.sleep(60)"
+    sleeper = subprocess.Popen([sys.executable, "-c", code], creationflags=NO_WINDOW)
+    try:
+        took = list(interrupt())
+        went_on = interrupt_without_an_exception()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
     with open(sys.argv[1], "w") as file:
         print(*took, file=file)
-        print(late, lasted, len(seen), file=file)
+        print(*went_on, file=file)
 """
+)
 # CTRL_C_EVENT goes to a process group, whose processes ignore it until they enable it.
 SEND_EVENT = """if True:
     import signal, subprocess, sys
@@ -523,8 +535,10 @@ def in_a_console(code, tmp_path, *args):
     answer = tmp_path / "answer"
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     command = (sys.executable, str(script), str(answer)) + args
-    status = subprocess.call(command, env=env, **NEW_CONSOLE)
-    assert status == 0
+    with tmp_path.joinpath("errors").open("w+") as errors:
+        status = subprocess.call(command, env=env, stderr=errors, **NEW_CONSOLE)
+        errors.seek(0)
+        assert (status, errors.read()) == (0, "")
     return answer.read_text().splitlines()
 
 

@@ -96,6 +96,9 @@ def copy_vendoring(made):
     made.joinpath("vendor.txt").write_text("==".join(wheel.name.split("-")[:2]) + "\n")
     env = dict(os.environ, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
     env.update(PATH=str(tool) + os.pathsep + os.environ["PATH"], PIP_DISABLE_PIP_VERSION_CHECK="1")
+    # vendoring's folder for downloads has one name for all who run it at the same time.
+    env["TMPDIR"] = str(made / "tmp")
+    made.joinpath("tmp").mkdir()
     env.pop("PYTHONPATH", None)
     call(tool / "vendoring", "sync", cwd=str(made), env=env)
     if not made.joinpath(FOLDERS, "pidwait", "LICENSE").exists():

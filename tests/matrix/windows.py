@@ -173,6 +173,7 @@ def check_console(python, env, end):
 
 
 def run_suite(version, single, args):
+    """Return what has failed: a text, an exit code or 0."""
     python, wheels = fetch(version)
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
         # A copy, or Windows' .pyc files, with their own paths, would get among ours.
@@ -185,7 +186,7 @@ def run_suite(version, single, args):
             ignored = shutil.ignore_patterns(".*", "__pycache__")
             shutil.copytree(str(ROOT), str(tree), ignore=ignored)
             if not check_console(python, env, Path(tmp, "end")):
-                return 1
+                return "the console"
         process = subprocess.Popen(
             ["wine", str(python / "python.exe"), "-m", "pytest", "-p", "no:cacheprovider"] + args,
             cwd=str(tree),
@@ -195,15 +196,31 @@ def run_suite(version, single, args):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        last = b""
         with process:
-            for line in process.stdout:
-                sys.stdout.write(line.decode("utf-8", "replace"))
-                sys.stdout.flush()
-                last = line.strip() or last
+            fault = copy_output(process)
         # Only one byte of the exit code arrives, which may be 0 after a crash.
-        ended = re.search(rb"\d+ (passed|deselected|skipped).* in \d", last)
-        return process.returncode or (0 if ended else 1)
+        return fault or process.returncode
+
+
+def copy_output(process):
+    """Print what a suite prints; return what is wrong with it, or None."""
+    last = rest = b""
+    while True:
+        ended = process.poll() is not None
+        if not select.select([process.stdout], [], [], 1)[0]:
+            if ended:
+                return "a test has left a process that has the suite's stdout open"
+            continue
+        some = os.read(process.stdout.fileno(), 65536)
+        *lines, rest = (rest + some).split(b"\n")
+        for line in lines if some else [rest]:
+            print(line.decode("utf-8", "replace").rstrip("\r"), flush=True)
+            last = line.strip() or last
+        if not some:
+            break
+    if not re.search(rb"\d+ (passed|deselected|skipped).* in \d", last):
+        return "the suite has not come to its end"
+    return None
 
 
 def main():
@@ -216,10 +233,11 @@ def main():
     failed = []
     for version in options.python or VERSIONS:
         print("Windows, CPython {}".format(VERSIONS[version]), flush=True)
-        if run_suite(version, options.single_file, args):
-            failed.append(version)
+        fault = run_suite(version, options.single_file, args)
+        if fault:
+            failed.append("CPython {} ({})".format(version, fault))
     if failed:
-        sys.exit("failed on Windows: CPython " + ", ".join(failed))
+        sys.exit("failed on Windows: " + ", ".join(failed))
 
 
 if __name__ == "__main__":
