@@ -33,7 +33,6 @@ from .processes import (
     eventually,
     exiting_when_told,
     is_open,
-    patience_with_wine,
     sleeping,
     with_own_program,
 )
@@ -53,7 +52,6 @@ if not WINDOWS:
         signal.signal(number, signal.SIG_DFL)  # PyPy would not say that it is ignored
 if WINDOWS:
     kernel32 = ctypes.WinDLL("kernel32")
-    patience_with_wine()
 NOT_ON_WINDOWS = (
     "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
     "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "

@@ -214,29 +214,6 @@ def held_by_a_thread_that_is_not_here():
     return lock
 
 
-def patience_with_wine():
-    """Try CreateProcess again after ERROR_INTERNAL_ERROR, which Wine 8 returns now and then.
-
-    It was seen under load, whatever was started.
-    """
-    import _winapi
-
-    create = _winapi.CreateProcess
-
-    def patient(*args):
-        left = 2
-        while True:
-            try:
-                return create(*args)
-            except OSError as error:
-                if error.winerror != 1359 or left == 0:
-                    raise
-            left -= 1
-            time.sleep(0.1)
-
-    _winapi.CreateProcess = patient
-
-
 class Keeper:
     """A process that starts others, which are not our children, and reaps them when told."""
 

@@ -123,10 +123,9 @@ def test_sleeps_interruptibly(variant, start, tmp_path):
     code = "import %s as p; print(flush=True); p.wait(%d)" % (pidwait.__name__, os.getpid())
     waiter = start(sys.executable, "-c", code, stdout=subprocess.PIPE)
     assert waiter.stdout.readline() == b"\n"
-    eventually(lambda: state(waiter.pid) == "S")
-    # R only while it polls; never D, the sleep that no signal interrupts.
-    seen = {state(waiter.pid) for _ in range(20)}
-    assert seen <= {"S", "R"} and "D" not in seen
+    # R only while it polls; not D, the sleep that no signal interrupts. It shows for a moment
+    # when the waiter reads a file that it imports, or a page of the interpreter.
+    eventually(lambda: {state(waiter.pid) for _ in range(20)} in ({"S"}, {"S", "R"}))
 
 
 def test_thread_id_is_no_process(variant):

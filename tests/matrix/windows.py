@@ -178,7 +178,9 @@ def run_suite(version, single, args):
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
         # A copy, or Windows' .pyc files, with their own paths, would get among ours.
         tree = Path(tmp, "tree")
-        env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
+        site = Path(tmp, "site")
+        shutil.copytree(str(Path(__file__).with_name("wine")), str(site))
+        env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
         if single:
             tree.mkdir()
             args = single_file.prepare(tree, "windows") + args
