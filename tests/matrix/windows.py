@@ -204,14 +204,28 @@ def run_suite(version, single, args):
         return fault or process.returncode
 
 
+def holders(pipe):
+    """The processes that have this pipe open, this one aside: their pids and command lines."""
+    inode = os.fstat(pipe.fileno()).st_ino
+    for folder in Path("/proc").glob("[1-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            opened = (os.stat(str(link)).st_ino for link in folder.glob("fd/*"))
+            if inode in opened and int(folder.name) != os.getpid():
+                words = folder.joinpath("cmdline").read_bytes().split(b"\0")
+                yield folder.name + ": " + b" ".join(words).decode("utf-8", "replace")
+
+
 def copy_output(process):
     """Print what a suite prints; return what is wrong with it, or None."""
     last = rest = b""
+    give_up = None  # What a test has killed may take some seconds to end.
     while True:
-        ended = process.poll() is not None
+        if give_up is None and process.poll() is not None:
+            give_up = time.monotonic() + PATIENCE
         if not select.select([process.stdout], [], [], 1)[0]:
-            if ended:
-                return "a test has left a process that has the suite's stdout open"
+            if give_up is not None and time.monotonic() > give_up:
+                left = "\n".join(holders(process.stdout))
+                return "a test has left what has the suite's stdout open:\n" + left
             continue
         some = os.read(process.stdout.fileno(), 65536)
         *lines, rest = (rest + some).split(b"\n")
