@@ -9,6 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._engine import Engine
+
 # On Windows, Ctrl-C does not interrupt the main thread while it waits for a lock.
 LOCKS_HEED_SIGNALS = os.name != "nt"
 _SLICE = TIMEOUT_MAX if LOCKS_HEED_SIGNALS else 0.1
@@ -36,3 +38,30 @@ class Turn:
     def give(self, held: "list[Any]") -> None:
         if held:
             next(map(RLock.release, map(held.pop, (0,))))
+
+    def sleep(
+        self,
+        engine: "Engine",
+        sleeping: "dict[object, None]",
+        me: object,
+        seconds: "float | None",
+    ) -> None:
+        """Sleep in the engine once, when it is our turn, for ``seconds`` at most in all.
+
+        ``sleeping`` has the entry ``me`` meanwhile.
+        """
+        held: "list[Any]" = []
+        try:
+            try:
+                self.take(held, seconds)
+                if held:
+                    sleeping[me] = None
+                    if engine.sets.is_alarmed and seconds != 0:
+                        engine.alarm(None)
+                    if engine:
+                        engine.sets.sleep(seconds)
+            finally:
+                self.give(held)
+        finally:  # Ctrl-C may come anywhere, even just before the call above
+            self.give(held)
+        sleeping.pop(me, None)

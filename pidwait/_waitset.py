@@ -172,7 +172,9 @@ class WaitSet(Generic[P]):
                             sets.sleep(None)
                     sleeping.pop(me, None)
                 else:
-                    last = self._sleep_until(deadline, me)
+                    seconds = deadline.remaining()
+                    self._turn.sleep(engine, sleeping, me, seconds)
+                    last = seconds == 0
                 engine.collect(exits, last, self._is_shown)
                 if sleeping:  # another thread, whose work collect() may have changed
                     self._rearm()
@@ -185,26 +187,6 @@ class WaitSet(Generic[P]):
                 self._close_unused()
             elif self._is_shown or sets.is_alarmed:
                 self._rearm()
-
-    def _sleep_until(self, deadline: Deadline, me: object) -> bool:
-        """Sleep once, when it is our turn; return whether the deadline is over."""
-        engine, seconds = self._engine, deadline.remaining()
-        held: "list[Any]" = []
-        try:
-            try:
-                self._turn.take(held, seconds)
-                if held:
-                    self._sleeping[me] = None
-                    if engine.sets.is_alarmed and seconds != 0:
-                        engine.alarm(None)
-                    if engine:
-                        engine.sets.sleep(seconds)
-            finally:
-                self._turn.give(held)
-        finally:  # Ctrl-C may come anywhere, even just before the call above
-            self._turn.give(held)
-        self._sleeping.pop(me, None)
-        return seconds == 0
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and make fileno() readable, if there is work for them."""
