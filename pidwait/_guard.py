@@ -46,15 +46,12 @@ class Guard:
         if me in self._users:  # else the parent entered
             self._users.remove(me)
         if self.closed:
-            self._close_unused()
+            self.close()
 
     def close(self) -> None:
         """Close it now, or after the last use."""
         self.closed = True
-        self._close_unused()
-
-    def _close_unused(self) -> None:
-        if getpid() in self._users:
+        if self._users and getpid() in self._users:
             return
         try:
             self._open.pop()  # only one thread gets it
