@@ -65,10 +65,12 @@ class Request:
         session: "Any",
         restore_signals: "Any" = True,
     ) -> None:
-        self.argv = list(map(os.fsencode, args))
-        self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
+        self.argv = argv = list(map(os.fsencode, args))
+        self.executable = argv[0] if executable is args[0] else os.fsencode(executable)
         self.env = env
         self.cwd = None if cwd is None else os.fsencode(cwd)
+        if b"\0" in b"".join(argv) + self.executable + (self.cwd or b""):
+            raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
         passed = tuple(sorted(set(map(int, pass_fds)))) if pass_fds else ()
         # What the file actions depend on, and what the attributes depend on.
@@ -91,6 +93,8 @@ class Environment:
             if b"=" in key:
                 raise ValueError("illegal environment variable name")
             items.append(key + b"=" + os.fsencode(value))
+        if b"\0" in b"".join(items):
+            raise ValueError("embedded null byte")
         self.snapshot = snapshot
         self.block = calls.get("spawn_strings")(items)
         self._path: "list[bytes] | None" = None
@@ -118,8 +122,6 @@ class Starter:
         """Start a process; return its pid. Raises Unable, or what start() below raises."""
         environment = self._environment(request.env)
         argv = self._strings(request.argv)
-        if request.executable is not request.argv[0] and b"\0" in request.executable:
-            raise ValueError("embedded null byte")
         actions, attributes = self._structures_for(request)
         request.started = cell = self._cell()
         first = error = ENOENT
@@ -167,8 +169,6 @@ class Starter:
         wanted = limit, request.actions, request.attributes
         found = self._structures.get(wanted)
         if found is None:
-            if b"\0" in (request.cwd or b""):
-                raise ValueError("embedded null byte")
             actions = _spawn_actions.build_actions(*request.actions, limit)
             found = actions, _spawn_actions.build_attributes(*request.attributes, limit is None)
             if len(self._structures) >= _KEPT:

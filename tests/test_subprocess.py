@@ -192,9 +192,10 @@ def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch, passed):
         asked.clear()
 
 
-def is_for_posix_spawn(args=True, env=None, pass_fds=(), **options):
+def is_for_posix_spawn(args=True, executable="", env=None, pass_fds=(), **options):
     return not FOR_THE_STANDARD_CODE & set(options) and (
         (env is None or isinstance(env, dict))
+        and "\0" not in executable
         and not (isinstance(args, Once) and not args.values)
         and pass_fds != 0
     )

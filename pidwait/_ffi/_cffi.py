@@ -51,10 +51,12 @@ class Adapter:
         prototype: "tuple[str, ...]",
         failure: "int | None" = -1,
         library: "str | None" = None,
+        converts: bool = True,
     ) -> "Callable[..., int]":
         """A function of the system's library; it raises OSError instead of returning ``failure``.
 
         With None as ``failure`` it returns every result. ``library`` names another library.
+        ``converts`` makes no difference here.
         """
         try:
             function: "Any" = self._library(library).load_function(self._type(prototype), name)

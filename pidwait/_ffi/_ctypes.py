@@ -58,10 +58,12 @@ class Adapter:
         prototype: "tuple[str, ...]",
         failure: "int | None" = -1,
         library: "str | None" = None,
+        converts: bool = True,
     ) -> "Callable[..., int]":
         """A function of the system's library; it raises OSError instead of returning ``failure``.
 
-        With None as ``failure`` it returns every result. ``library`` names another library.
+        With None as ``failure`` it returns every result. ``library`` names another library. It
+        need not convert its arguments if all of them are bytes, or made by this adapter.
         """
         try:
             function: "Any" = self._library(library)[name]
@@ -74,7 +76,8 @@ class Adapter:
             return result
 
         function.restype = self._types[prototype[0]]
-        function.argtypes = [self._types[type_] for type_ in prototype[1:]]
+        if converts:  # which takes as long as the rest of a call
+            function.argtypes = [self._types[type_] for type_ in prototype[1:]]
         if failure is not None:
             function.errcheck = check
         checked: "Callable[..., int]" = function

@@ -67,6 +67,11 @@ def _function(binding: "Any", name: str) -> "Callable[..., int]":
     return function
 
 
+def _posix_spawn(binding: "Any", name: str) -> "Callable[..., int]":
+    function: "Callable[..., int]" = binding.function(name, PROTOTYPES[name], None, converts=False)
+    return function
+
+
 def _cell(binding: "Any", name: str) -> "Callable[[], Any]":
     """A function that makes the int * where posix_spawn puts the pid."""
     make: "Callable[[], Any]" = binding.cell
@@ -81,18 +86,13 @@ def _memory(binding: "Any", name: str) -> "Callable[[], Any]":
 def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
     """A function that makes a char *const [], ended by NULL: a void * that keeps it alive."""
     make: "Callable[[list[bytes]], Any]" = binding.strings
-
-    def strings(items: "list[bytes]") -> "Any":
-        if b"\0" in b"".join(items):
-            raise ValueError("embedded null byte")
-        return make(items)
-
-    return strings
+    return make
 
 
 # As in calls.py. The interpreter's own os.posix_spawn is not used: it holds the GIL until the
 # exec.
 CALLS: "dict[str, tuple[str | None, Any]]" = dict.fromkeys(PROTOTYPES, (None, _function))
+CALLS["posix_spawn"] = (None, _posix_spawn)
 CALLS["spawn_cell"] = (None, _cell)
 CALLS["spawn_memory"] = (None, _memory)
 CALLS["spawn_strings"] = (None, _strings)
