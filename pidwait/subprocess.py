@@ -144,8 +144,9 @@ def _wait(
 
 
 # A blocking waitpid(2) needs no events, and so none of our methods. But it would stop the hub of
-# gevent or eventlet, which replace sleep(), and on Windows Ctrl-C would not interrupt it.
-_BLOCKING: "tuple[dict[str, Any], ...]" = () if _WINDOWS else ({"timeout": None}, {})
+# gevent or eventlet, which replace sleep() by another type of function, and on Windows Ctrl-C would
+# not interrupt it.
+_sleep_type = type(None) if _WINDOWS else BuiltinFunctionType
 
 _METHODS: "dict[str, Callable[..., Any]]" = {"_execute_child": _execute_child}
 if not _HAS_PROCESS_GROUP:
@@ -162,16 +163,19 @@ def _over(name: str) -> "Any":
     ours = _METHODS[name]
     may_be_as_good = name == "_execute_child" and _HAS_PROCESS_GROUP
 
-    @functools.wraps(getattr(_standard.Popen, name))
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         beneath = getattr(super(Popen, self), name)
-        if kwargs in _BLOCKING and not args and isinstance(time.sleep, BuiltinFunctionType):
-            return beneath(**kwargs)
         if may_be_as_good and not _would_fork():
             return beneath(*args, **kwargs)
         return ours(beneath, self, *args, **kwargs)
 
-    return method
+    def wait(self: "Any", timeout: "Any" = None, *args: "Any", **kwargs: "Any") -> "Any":
+        beneath = getattr(super(Popen, self), name)
+        if timeout is None and not args and not kwargs and type(time.sleep) is _sleep_type:
+            return beneath(timeout=timeout)
+        return ours(beneath, self, timeout, *args, **kwargs)
+
+    return functools.wraps(getattr(_standard.Popen, name))(wait if name == _WAIT else method)
 
 
 def _subclass(popen: "Any") -> "Any":
@@ -207,17 +211,20 @@ def _in_place_of(beneath: "Any", name: str) -> "Any":
     """Our method, for the standard class; it calls ``beneath`` while no patch() is in force."""
     ours = _METHODS[name]
 
-    @functools.wraps(beneath)
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
         bound = beneath.__get__(self, type(self))
-        if kwargs in _BLOCKING and not args and isinstance(time.sleep, BuiltinFunctionType):
-            return bound(**kwargs)
         if hasattr(_popen, "_patched") and not hasattr(self, "_is_drop_in"):
             return ours(bound, self, *args, **kwargs)
         return bound(*args, **kwargs)
 
-    _hooks.mark(method, beneath)
-    return method
+    def wait(self: "Any", timeout: "Any" = None, *args: "Any", **kwargs: "Any") -> "Any":
+        if timeout is None and not args and not kwargs and type(time.sleep) is _sleep_type:
+            return beneath(self, timeout=timeout)
+        return method(self, timeout, *args, **kwargs)
+
+    chosen: "Any" = functools.wraps(beneath)(wait if name == _WAIT else method)
+    _hooks.mark(chosen, beneath)
+    return chosen
 
 
 def _missing() -> "list[str]":

@@ -133,15 +133,15 @@ MUTANTS = [
     Mutant(
         "hub of green threads",
         "subprocess.py",
-        " and isinstance(time.sleep, BuiltinFunctionType):\n            return beneath(",
-        ":\n            return beneath(",
+        " and type(time.sleep) is _sleep_type:\n            return beneath(timeout",
+        ":\n            return beneath(timeout",
         "tests/test_subprocess.py::test_wait_beside_a_hub_of_green_threads[ours]",
     ),
     Mutant(
         "hub of green threads, after patch()",
         "subprocess.py",
-        " and isinstance(time.sleep, BuiltinFunctionType):\n            return bound(",
-        ":\n            return bound(",
+        " and type(time.sleep) is _sleep_type:\n            return beneath(self",
+        ":\n            return beneath(self",
         "tests/test_subprocess.py::test_wait_beside_a_hub_of_green_threads[patched]",
     ),
     Mutant(
