@@ -8,6 +8,7 @@ from os import getpid
 from . import _backends
 from ._deadline import GRACE, NOW, Deadline, poll
 from ._errors import log, no_such_process, pass_over, public, raise_of_handler
+from ._guard import Guard
 from ._outcome import RUNNING, NotYet
 from ._sources import exitcodes
 from .process import Process
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self  # novm
 
-    from ._backends.contract import Handle
+    from ._backends.contract import Handle, Identity
 
     Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -39,7 +40,8 @@ class Child(Process):
     A wait reaps the child when it has exited, be it this wait() or a function that takes
     the Child; so it is not reaped twice. The end of a ``with`` block waits, as Popen's
     does. A child closed while running is reaped by the first spawn() after it exits. The
-    copy in a forked process reaps nothing, and waits as a Process does.
+    copy in a forked process reaps nothing, and waits as a Process does. A child that was
+    closed before anybody compared it equals only itself.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -59,7 +61,20 @@ class Child(Process):
         self._infos: "list[Any]" = []
         # The thread that reaps, if any: a polled child is reaped by its pid, so never twice.
         self._reaper: "dict[str, tuple[int]]" = {}
-        super()._start(handle)  # from here on, __del__ closes the handle
+        self._identity = None
+        if not handle.keeps_identity():
+            self._identity = handle.identify()
+        self._guard = Guard(handle)  # from here on, __del__ closes the handle
+
+    def _identify(self) -> "Identity | None":
+        # Most children are never compared.
+        if self._identity is None:
+            try:
+                with self._guard as handle:
+                    self._identity = handle.identify()
+            except ValueError:  # it is closed
+                return None
+        return self._identity
 
     @property
     def reaped(self) -> bool:
@@ -79,14 +94,20 @@ class Child(Process):
 
         Raises TimeoutExpired if it is still running after ``timeout`` seconds.
         """
-        return super().wait(timeout, self._guard.pid == getpid())
+        guard = self._guard
+        is_ours = guard.pid == getpid()
+        if timeout is None and is_ours and not guard.closed:
+            with guard as handle:
+                if handle.reap_into is not None:
+                    self._reap(handle.reap_into)
+            if self.reaped:
+                return self._exitcode
+        return super().wait(timeout, is_ours)
 
     def _is_done(self, reap: bool) -> bool:
         return self.reaped or super()._is_done(reap)
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        if reap and deadline.timeout is None and handle.reap_into is not None:
-            self._reap(handle.reap_into)
         if self.reaped:
             return True
         if self._exitcode is None and not self._see(handle, deadline, False):
@@ -137,9 +158,10 @@ class Child(Process):
         After it, methods raise ValueError; but the attributes stay, and wait() and has_exited()
         still answer if the exit has been seen.
         """
-        if not self.reaped and not self._guard.closed and not self._guard.is_copy():
+        guard = self._guard
+        if not (self._was_reaped or guard.closed or guard.is_copy() or self.reaped):
             self._leave()
-        super().close()
+        guard.close()
 
     def _leave(self) -> None:
         with self._guard as handle:
@@ -181,6 +203,9 @@ class Gone:
 
     def fileno(self) -> int:
         raise UnsupportedOperation("a process that is gone has no fileno")
+
+    def keeps_identity(self) -> bool:
+        return True
 
     def identify(self) -> None:
         return None

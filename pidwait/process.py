@@ -284,7 +284,11 @@ class Process:
             return NotImplemented
         if self is other:
             return True
-        return self._identity is not None and self._identity == other._identity
+        mine = self._identify()
+        return mine is not None and mine == other._identify()
+
+    def _identify(self) -> "Identity | None":
+        return self._identity
 
     def __hash__(self) -> int:
         return hash(self.pid)

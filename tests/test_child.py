@@ -218,3 +218,27 @@ def test_poll_that_lets_others_run_meanwhile(use_variant, monkeypatch, wait):
         assert wait(child) == 3
         assert polls
         monkeypatch.undo()
+
+
+def test_is_compared_late(variant):
+    """A start asks for nothing that only a comparison needs."""
+    pidwait.Process(os.getpid()).close()  # finds out whether pidfds have inodes
+    with pidwait.spawn(sleeping(60)) as child:
+        keeps = child._guard.resource.keeps_identity()
+        assert (child._identity is None) == keeps
+        with pidwait.Process(child.pid) as process, pidwait.Process(os.getpid()) as other:
+            assert child == process != other and child != other
+            child.kill()
+            child.wait()
+    assert child == process
+
+
+def test_closed_before_it_was_compared(variant):
+    pidwait.Process(os.getpid()).close()
+    with pidwait.spawn(sleeping(60)) as child, pidwait.Process(child.pid) as process:
+        keeps = child._guard.resource.keeps_identity()
+        child.kill()
+        child.wait()
+        child.close()
+        assert (child == process) is not keeps
+        assert child == child and child in {child, process}

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         def send_signal(self, sig: int) -> None:
             """ProcessLookupError if the process has exited."""
 
+        def keeps_identity(self) -> bool:
+            """Whether identify() tells the same for as long as the handle is open."""
+
         def identify(self) -> "Identity | None":
             """An identity that all handles on one process share; None if it is not known."""
 

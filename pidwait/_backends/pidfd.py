@@ -49,7 +49,10 @@ class PidfdHandle:
     _fallback: "Handle | None" = None
 
     def __init__(self, pid: int) -> None:
-        self._owner: "Any" = open_pidfd(pid)
+        try:  # as opened() does
+            self._owner: "Any" = next(map(own, map(calls.get("pidfd_open"), (pid,), (0,))))
+        except OSError as error:
+            raise _why_not_opened(error, pid) from None
         self.fd: int = self._owner.fileno()
         self.pid: "int | None" = pid
 
@@ -217,6 +220,9 @@ class PidfdHandle:
             raise no_such_process(self.pid)
         polled.kill(self.pid, sig)
 
+    def keeps_identity(self) -> bool:
+        return _checks.known(check_pidfs, 0) is None
+
     def identify(self) -> "Identity | None":
         if _checks.known(check_pidfs, 0) is None or _checks.surely_works(check_pidfs):
             try:
@@ -243,15 +249,17 @@ def is_forbidden(error: OSError) -> bool:
 
 
 def open_pidfd(pid: int) -> "Any":
-    try:
-        return next(map(own, map(calls.get("pidfd_open"), (pid,), (0,))))  # as opened() does
-    except OSError as error:
-        raise_of_handler(error)
-        if error.errno == ENOENT:
-            raise no_such_process(pid, "a thread's ID, not a process's") from None
-        # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
-        # (psutil#2715): polling finds out which.
-        raise os_error(error.errno or 0, "pidfd_open", pid, error.strerror) from None
+    """What owns the pidfd: see _fd.own."""
+    return PidfdHandle(pid)._owner
+
+
+def _why_not_opened(error: OSError, pid: int) -> OSError:
+    raise_of_handler(error)
+    if error.errno == ENOENT:
+        return no_such_process(pid, "a thread's ID, not a process's")
+    # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
+    # (psutil#2715): polling finds out which.
+    return os_error(error.errno or 0, "pidfd_open", pid, error.strerror)
 
 
 def check() -> None:

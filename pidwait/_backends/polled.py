@@ -41,6 +41,9 @@ class PolledHandle:
         """The exit code of a process that has exited, or None; raises NotYet as wait() does."""
         raise NotImplementedError
 
+    def keeps_identity(self) -> bool:
+        return False
+
     def identify(self) -> "Identity | None":
         raise NotImplementedError
 

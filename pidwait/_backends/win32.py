@@ -82,6 +82,9 @@ class Win32Handle:
             return None
         return code
 
+    def keeps_identity(self) -> bool:
+        return False
+
     def identify(self) -> "Identity | None":
         try:
             return "start", self.pid, calls.get("GetProcessTimes")(self.handle)[0]
