@@ -95,14 +95,13 @@ class Child(Process):
         Raises TimeoutExpired if it is still running after ``timeout`` seconds.
         """
         guard = self._guard
-        is_ours = guard.pid == getpid()
-        if timeout is None and is_ours and not guard.closed:
+        if timeout is None and not guard.closed:
             with guard as handle:
-                if handle.reap_into is not None:
+                if handle.reap_into is not None:  # in a forked child that is ECHILD at once
                     self._reap(handle.reap_into)
             if self.reaped:
                 return self._exitcode
-        return super().wait(timeout, is_ours)
+        return super().wait(timeout, guard.pid == getpid())
 
     def _is_done(self, reap: bool) -> bool:
         return self.reaped or super()._is_done(reap)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ._spawn_actions import Stdio
 
+_AS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _KEPT = 16  # how many structures are kept for later starts
 # Errors of execve(2) that are about the program; nothing else in the child raises them.
 _OF_THE_PROGRAM = (
@@ -65,7 +66,9 @@ class Request:
         session: "Any",
         restore_signals: "Any" = True,
     ) -> None:
-        self.argv = argv = list(map(os.fsencode, args))
+        # As os.fsencode() does it.
+        argv = [each.encode(*_AS) if type(each) is str else os.fsencode(each) for each in args]
+        self.argv = argv
         self.executable = argv[0] if executable is args[0] else os.fsencode(executable)
         self.env = env
         self.cwd = None if cwd is None else os.fsencode(cwd)

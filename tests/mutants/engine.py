@@ -43,8 +43,8 @@ MUTANTS = [
     Mutant(
         "Child in a forked child",
         "_child.py",
-        "        is_ours = guard.pid == getpid()\n",
-        "        is_ours = True\n",
+        "        return super().wait(timeout, guard.pid == getpid())",
+        "        return super().wait(timeout, True)",
         "tests/test_forks.py::test_child_that_a_thread_was_reaping",
     ),
     Mutant(
