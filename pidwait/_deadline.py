@@ -6,10 +6,11 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator
+    from typing import Any, Callable, Iterator
 
 _FOREVER = float("inf")
 _INT_MAX = 2**31 - 1  # milliseconds, 24.8 days: the most that poll(2) takes
+_ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
 
 # Seconds between two looks when polling.
 SHORTEST = 0.0001
@@ -35,17 +36,15 @@ class Deadline:
         self._at = _FOREVER
         if timeout is None:
             return
-        if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
-            raise TypeError(
-                "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
-            )
         try:
-            seconds = float(timeout)
+            if type(timeout) is not float and type(timeout) is not int:
+                timeout = _seconds(timeout)
+            self._at = monotonic() + timeout
         except OverflowError:  # an int too large for a float
-            seconds = _FOREVER if timeout > 0 else 0.0
-        if seconds != seconds:
+            if timeout < 0:
+                self._at = -_FOREVER
+        if self._at != self._at:
             raise ValueError("timeout must not be NaN")
-        self._at = monotonic() + seconds
 
     def expired(self) -> bool:
         return self._at <= monotonic()
@@ -68,10 +67,20 @@ class Deadline:
         """
         if self._at == _FOREVER:
             return None
-        remaining = max(0.0, self._at - monotonic())
-        if remaining * 1000 >= _INT_MAX:
+        milliseconds = (self._at - monotonic()) * 1000
+        if milliseconds <= 0:
+            return 0
+        if milliseconds >= _INT_MAX:
             return _INT_MAX
-        return -int(-remaining * 1000 // 1)
+        return int(milliseconds + _ALMOST_ONE)
+
+
+def _seconds(timeout: "Any") -> float:
+    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
+        raise TypeError(
+            "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
+        )
+    return float(timeout)
 
 
 # For one look, and for a wait without a time-out.

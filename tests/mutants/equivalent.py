@@ -177,8 +177,8 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_deadline.py",
-        "if remaining * 1000 >= _INT_MAX:",
-        "if remaining * 1000 > _INT_MAX:",
+        "if milliseconds >= _INT_MAX:",
+        "if milliseconds > _INT_MAX:",
         "the same number where they are equal",
     ),
     Equivalent(
