@@ -51,6 +51,7 @@ class Child(Process):
 
     args: "Path | Sequence[Path] | None" = None
     _was_reaped = False
+    _identity = None
     if TYPE_CHECKING:
 
         @property
@@ -61,7 +62,6 @@ class Child(Process):
         self._infos: "list[Any]" = []
         # The thread that reaps, if any: a polled child is reaped by its pid, so never twice.
         self._reaper: "dict[str, tuple[int]]" = {}
-        self._identity = None
         if not handle.keeps_identity():
             self._identity = handle.identify()
         self._guard = Guard(handle)  # from here on, __del__ closes the handle
@@ -97,8 +97,12 @@ class Child(Process):
         guard = self._guard
         if timeout is None and not guard.closed:
             with guard as handle:
-                if handle.reap_into is not None:  # in a forked child that is ECHILD at once
-                    self._reap(handle.reap_into)
+                reaping = handle.reaping()
+                if reaping is not None:
+                    try:
+                        self._reap(self._infos.extend, reaping)
+                    except OSError as error:  # in a forked child ECHILD, at once
+                        pass_over(error, "pid %s, waitid", self.pid)
             if self.reaped:
                 return self._exitcode
         return super().wait(timeout, guard.pid == getpid())
@@ -123,7 +127,7 @@ class Child(Process):
     def _reap_now(self, handle: "Handle") -> bool:
         """Reap it, after its exit has been seen; return whether it has been reaped."""
 
-        def reap(infos: object) -> None:
+        def reap() -> None:
             code = handle.wait(NOW, True)
             if self._exitcode is None and code is not RUNNING:
                 self._exitcode = code
@@ -135,7 +139,7 @@ class Child(Process):
             return False
         return self.reaped
 
-    def _reap(self, reap: "Callable[[list[Any]], object]") -> None:
+    def _reap(self, reap: "Callable[..., object]", *arguments: object) -> None:
         """Call ``reap``, unless the child has been reaped, or another thread is reaping it."""
         me = (get_ident(),)
         try:
@@ -143,7 +147,7 @@ class Child(Process):
                 # In one thread these are equal: a signal handler may interrupt its reaping.
                 is_ours = self._reaper.setdefault("is", me) == me
                 if is_ours and not (self._infos or self._was_reaped):
-                    reap(self._infos)
+                    reap(*arguments)
             finally:
                 if self._reaper.get("is") is me:
                     del self._reaper["is"]
@@ -189,10 +193,12 @@ class Gone:
 
     backend = "polling"
     is_child = True
-    reap_into = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+
+    def reaping(self, block: bool = True) -> None:
+        return None
 
     def wait(self, deadline: Deadline, reap: bool) -> None:
         return None

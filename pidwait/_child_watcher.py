@@ -133,7 +133,7 @@ class _Handler:
             handle = self._handle = open_handle(self.pid)
             # If somebody else had reaped the child, the handle could be on another process.
             exitcodes.look_at_child(self.pid)
-            if handle.reap_into is not None:
+            if handle.reaping(False) is not None:
                 self._fd = handle.fileno()
                 add_reader(self.loop, self._fd, self._on_event)
                 return
@@ -153,8 +153,12 @@ class _Handler:
         if handle is None or self.creator != getpid():
             return
         if self.is_wanted:
-            if not infos and handle.reap_into is not None:
-                handle.reap_into(infos, False)
+            reaping = None if infos else handle.reaping(False)
+            if reaping is not None:
+                try:
+                    infos.extend(reaping)
+                except OSError as error:
+                    pass_over(error, "pid %d, waitid", self.pid)
             code = from_info(infos[0]) if infos and infos[0] else self._reap(handle)
             if code is RUNNING:
                 self._start_by_engine()

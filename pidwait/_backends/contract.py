@@ -33,14 +33,12 @@ if TYPE_CHECKING:
             With ``reap``, our child is reaped; NotYet while a tracer prevents it.
             """
 
-        @property
-        def reap_into(self) -> "Callable[..., object] | None":
-            """Called with a list and ``block``: reap our child; None if the handle can't do that.
+        def reaping(self, block: bool = True) -> "Iterable[object] | None":
+            """What reaps our child when its one item is taken; None if the handle can't do that.
 
-            With ``block``, the default, it waits for the exit. The result of waitid(2) is put
-            into the list, with no bytecode between the two: that is None if it does not block,
-            and the child runs. If somebody else reaps the child, or for any OSError, nothing is
-            put there.
+            The item is the result of waitid(2), and list.extend() takes it with no bytecode
+            between the two. With ``block`` the call waits for the exit; else the item is None
+            while the child runs. It raises OSError, as where somebody else has reaped the child.
             """
 
         def send_signal(self, sig: int) -> None:

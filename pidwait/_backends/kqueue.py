@@ -50,8 +50,6 @@ _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 class KqueueHandle:
     """A kqueue that watches one process."""
 
-    reap_into = None
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.is_child = False
@@ -153,6 +151,9 @@ class KqueueHandle:
         if self.wait(NOW, False) is not RUNNING:
             raise no_such_process(self.pid)
         polled.kill(self.pid, sig)
+
+    def reaping(self, block: bool = True) -> None:
+        return None
 
     def keeps_identity(self) -> bool:
         return False

@@ -33,7 +33,7 @@ from . import polled, polled_procfs, polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Iterable
 
     from .._outcome import Outcome
     from .contract import Checks, Handle, Identity
@@ -115,18 +115,14 @@ class PidfdHandle:
             pass_over(error, "pid %s, waitid", self.pid)
             return None
 
-    def reap_into(self, infos: "list[Any]", block: bool = True) -> None:
+    def reaping(self, block: bool = True) -> "Iterable[object] | None":
         waitid = calls.get("waitid")
         # A function written in Python has bytecodes between the system call and its return.
         if self._fallback is not None or type(waitid) is not _C_FUNCTION:
-            return
+            return None
         if block and not may_block():
-            return
-        options = linux.WEXITED if block else linux.REAP
-        try:
-            infos.extend(map(waitid, (linux.P_PIDFD,), (self.fd,), (options,)))
-        except OSError as error:
-            pass_over(error, "pid %s, waitid", self.pid)
+            return None
+        return map(waitid, (linux.P_PIDFD,), (self.fd,), (linux.WEXITED if block else linux.REAP,))
 
     def _fall_back(self, error: OSError, deadline: Deadline, reap: bool) -> "Outcome":
         """Go on by polling."""

@@ -23,7 +23,6 @@ class PolledHandle:
     __slots__ = ("is_child", "pid")
 
     backend = "polling"
-    reap_into = None
     # It measures what a look costs.
     clock: "Callable[[], float]"
 
@@ -40,6 +39,9 @@ class PolledHandle:
     def collect(self, reap: bool) -> "int | None":
         """The exit code of a process that has exited, or None; raises NotYet as wait() does."""
         raise NotImplementedError
+
+    def reaping(self, block: bool = True) -> None:
+        return None
 
     def keeps_identity(self) -> bool:
         return False

@@ -38,7 +38,6 @@ class Win32Handle:
     __slots__ = ("_owned", "handle", "is_child", "pid")
 
     backend = "win32"
-    reap_into = None
 
     def __init__(self, pid: int) -> None:
         self._owned = _open(pid)
@@ -81,6 +80,9 @@ class Win32Handle:
             pass_over(error, "GetExitCodeProcess, pid %d", self.pid)
             return None
         return code
+
+    def reaping(self, block: bool = True) -> None:
+        return None
 
     def keeps_identity(self) -> bool:
         return False

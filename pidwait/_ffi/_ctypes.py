@@ -9,6 +9,17 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
+class _Arrays(dict):  # type: ignore[type-arg]
+    """{n: the type of arrays of n + 1 strings}; to make a type takes longer than to find it."""
+
+    def __init__(self, item: "Any") -> None:
+        self.item = item
+
+    def __missing__(self, number: int) -> "Any":
+        made = self[number] = self.item * (number + 1)
+        return made
+
+
 class Adapter:
     name = "ctypes"
     null = None
@@ -33,6 +44,7 @@ class Adapter:
             "int *": ctypes.POINTER(ctypes.c_int),
         }
         self._libraries: "dict[str | None, Any]" = {None: self._load(None)}
+        self._arrays = _Arrays(ctypes.c_char_p)
 
     def _load(self, name: "str | None") -> "Any":
         # A library object of our own: prototypes set on a shared one would affect other code.
@@ -89,7 +101,7 @@ class Adapter:
 
     def strings(self, items: "list[bytes]") -> "Any":
         """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
-        return (self._ctypes.c_char_p * (len(items) + 1))(*items)
+        return self._arrays[len(items)](*items)
 
     def callback(self, prototype: "tuple[str, ...]", function: "Callable[..., Any]") -> "Any":
         """A void * to a C function that calls ``function``; the caller keeps it alive."""

@@ -189,8 +189,8 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_ffi/_ctypes.py",
-        "return (self._ctypes.c_char_p * (len(items) + 1))(*items)",
-        "return (self._ctypes.c_char_p * (len(items) + 2))(*items)",
+        "made = self[number] = self.item * (number + 1)",
+        "made = self[number] = self.item * (number + 2)",
         "one more NULL",
     ),
     Equivalent(
@@ -351,7 +351,7 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_child_watcher.py",
-        "if handle.reap_into is not None:",
+        "if handle.reaping(False) is not None:",
         "if True:",
         "on Linux only a polled process has none, and that has no file descriptor, either",
     ),
