@@ -221,6 +221,20 @@ def test_identity_before_linux_6_9(lacking, start):
             handle.close()
 
 
+def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
+    lacking()
+    own = getattr(os, "waitid", None)  # PyPy has none
+    if own is not None:
+        monkeypatch.setitem(calls._resolved, "waitid", own)
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    try:
+        reaping = handle.reaping(False)
+        assert (reaping if own is None else next(iter(reaping))) is None
+        assert sleeper.poll() is None
+    finally:
+        handle.close()
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EPERM])
 def test_process_without_a_pid_whose_pidfd_can_not_be_duplicated(
     use_variant, start_told, monkeypatch, code

@@ -57,7 +57,7 @@ NEAREST = {
     "outcome": "wait",
     "paced": "listening_members listening_set inotify",
     "parts": "vendor_single_file vendor_folder",
-    "pidfd": "pidfd waitset",
+    "pidfd": "pidfd waitset child aio_watcher",
     "polled": "procfs wait process",
     "polling": "paced_sets waiting engine",
     "popen": "subprocess popen_differences",
