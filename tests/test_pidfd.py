@@ -221,6 +221,18 @@ def test_identity_before_linux_6_9(lacking, start):
             handle.close()
 
 
+def test_identity_is_kept_by_the_pidfd(lacking, sleeper):
+    lacking()
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    try:
+        checks.forget()
+        assert handle.keeps_identity() is False  # it is not known yet
+        has_inodes = checks.works(pidfd.check_pidfs)
+        assert handle.keeps_identity() is has_inodes
+    finally:
+        handle.close()
+
+
 def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
     lacking()
     own = getattr(os, "waitid", None)  # PyPy has none

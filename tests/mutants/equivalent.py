@@ -377,6 +377,14 @@ EQUIVALENT = [
         "if pause <= _FINE:",
         "no interval between two looks is 2 ms: they double from 0.1 ms",
     ),
+    *(
+        Equivalent("_backends/pidfd.py", old % 0, old % other, "anything but None")
+        for old in (
+            "return _checks.known(check_pidfs, %s) is None",
+            "if _checks.known(check_pidfs, %s) is None or _checks.surely_works(check_pidfs):",
+        )
+        for other in ("1", "(-1)")
+    ),
     Equivalent(
         "_spawn_actions.py",
         '_check(calls.get("posix_spawn_file_actions_addinherit_np")(structure.pointer, 0))',
