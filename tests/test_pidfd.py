@@ -221,6 +221,17 @@ def test_identity_before_linux_6_9(lacking, start):
             handle.close()
 
 
+def test_open_with_a_threads_id(lacking, monkeypatch):
+    lacking()
+
+    def pidfd_open(pid, flags):
+        raise OSError(errno.ENOENT, "no such file")  # as newer kernels say
+
+    monkeypatch.setitem(calls._resolved, "pidfd_open", pidfd_open)
+    with pytest.raises(ProcessLookupError, match="a thread's ID"):
+        pidfd.PidfdHandle(4711)
+
+
 def test_identity_is_kept_by_the_pidfd(lacking, sleeper):
     lacking()
     handle = pidfd.PidfdHandle(sleeper.pid)
