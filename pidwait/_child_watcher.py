@@ -133,7 +133,7 @@ class _Handler:
             handle = self._handle = open_handle(self.pid)
             # If somebody else had reaped the child, the handle could be on another process.
             exitcodes.look_at_child(self.pid)
-            if handle.reaping(False) is not None:
+            if handle.backend == "pidfd":
                 self._fd = handle.fileno()
                 add_reader(self.loop, self._fd, self._on_event)
                 return

@@ -351,9 +351,9 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_child_watcher.py",
-        "if handle.reaping(False) is not None:",
+        'if handle.backend == "pidfd":',
         "if True:",
-        "on Linux only a polled process has none, and that has no file descriptor, either",
+        "on Linux only a polled process has another one, and that has no file descriptor, either",
     ),
     Equivalent("cli/_readers.py", "_EVERY = 1.0", "_EVERY = 2.0", "the time need not be exact"),
     *(
