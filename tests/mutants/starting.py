@@ -110,6 +110,20 @@ MUTANTS = [
         "tests/test_spawn.py::test_waited_for_in_a_fork[pidfd-ctypes]",
     ),
     Mutant(
+        "child of the parent, in a forked child that waits without a time-out",
+        "_child.py",
+        '                        pass_over(error, "pid %s, waitid", self.pid)\n',
+        "                        raise\n",
+        "tests/test_spawn.py::test_waited_for_in_a_fork[pidfd-own]",
+    ),
+    Mutant(
+        "child watched by itself that somebody else has reaped",
+        "_child_watcher.py",
+        "                    infos.extend(reaping)\n                except OSError as error:\n",
+        "                    infos.extend(reaping)\n                except ZeroDivisionError as error:\n",
+        "tests/test_aio_watcher.py::TestReapedElsewhere::test_sigchld_is_ignored",
+    ),
+    Mutant(
         "child that was reaped before there was a handle",
         "_child.py",
         "        raise_of_handler(error)\n        handle = Gone(pid)\n",
