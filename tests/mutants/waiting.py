@@ -232,7 +232,7 @@ MUTANTS = [
     Mutant(
         "handle closed under a waiter",
         "_guard.py",
-        "if getpid() in self._users:",
+        "if self._users and getpid() in self._users:",
         "if False:",
         "tests/test_process.py::test_close_leaves_a_wait_intact[pidfd-ctypes]",
     ),
@@ -353,7 +353,7 @@ MUTANTS = [
     Mutant(
         "handle in use by a thread that a fork left behind",
         "_guard.py",
-        "if getpid() in self._users:",
+        "if self._users and getpid() in self._users:",
         "if self._users:",
         "tests/test_process.py::test_fork_while_another_thread_waits[pidfd-ctypes]",
     ),
