@@ -168,6 +168,15 @@ def test_one_that_runs_may_be_closed_twice():
     eventually(lambda: child_module.reap_left() or child_module.left == [])
 
 
+def test_what_later_starts_need_is_loaded_once(monkeypatch):
+    prepared, prepare = [], spawning._prepare
+    monkeypatch.setattr(spawning, "_prepared", [])
+    monkeypatch.setattr(spawning, "_prepare", lambda: (prepared.append(True), prepare()))
+    for _ in range(2):
+        with pidwait.spawn(exiting(0)):
+            assert prepared == [True]
+
+
 @not_on_windows("zombies")
 def test_start_with_a_wrong_backend_starts_nothing(monkeypatch, children_of_ours):
     probe = importlib.import_module(pidwait.__name__ + "._probe")

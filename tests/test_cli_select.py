@@ -19,6 +19,7 @@ from .processes import (
     exiting,
     gone_pid,
     kill,
+    not_on_windows,
     sleeping,
 )
 
@@ -227,3 +228,25 @@ def test_bad_environment(monkeypatch):
     monkeypatch.setenv("PIDWAIT_BACKEND", "nonesuch")
     done = run("--name", "x")
     assert done.returncode == 2 and "PIDWAIT_BACKEND must be one of" in done.stderr
+
+
+@not_on_windows("SIGUSR1")
+def test_name_whose_reading_a_signal_handler_ends(monkeypatch):
+    """What it raises comes through: it is not the system's answer."""
+    procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
+
+    def end(signum, frame):
+        raise TimeoutError("on purpose")
+
+    def read_stat(pid):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(procfs, "read_stat", read_stat)
+    previous = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(TimeoutError, match="on purpose"):
+            waited.name_of(os.getpid())
+    finally:
+        signal.signal(signal.SIGUSR1, previous)

@@ -209,3 +209,8 @@ def test_looks_after_an_event(script, monkeypatch, pid, may_have_exited):
     has_exited, _ = wait(Looks(script, answer))
     assert has_exited
     assert (len(calmed) == 2) is (pid == "its" and may_have_exited)
+
+
+def test_code_may_come_after_the_exit_can_be_seen():
+    """With the patience as it is: other tests change it."""
+    assert connector.Status().is_due()
