@@ -110,6 +110,13 @@ def test_group_and_session(token, named, option, own):
     assert chosen(option, number, *ours) == [here.pid]
 
 
+def test_group_of_its_own_in_our_session(token, named):
+    child = named(token, preexec_fn=os.setpgrp)
+    ours = ["--name", token]
+    assert chosen("-g", 0, *ours) == []
+    assert chosen("-g", child.pid, *ours) == chosen("-s", 0, *ours) == [child.pid]
+
+
 if ROOT:
 
     def test_other_users(token, named):

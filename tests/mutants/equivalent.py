@@ -408,6 +408,12 @@ EQUIVALENT = [
         "either looks once",
     ),
     Equivalent(
+        "_spawn_actions.py",
+        "numbers = (fd for fd in range(3, sys.maxsize) if fd not in used)",
+        "numbers = (fd for fd in range(4, sys.maxsize) if fd not in used)",
+        "another one that is free in the child",
+    ),
+    Equivalent(
         "_child_watcher.py",
         "code = from_info(infos[0]) if infos and infos[0] else self._reap(handle)",
         "code = from_info(infos[0]) if infos and infos[(-1)] else self._reap(handle)",
