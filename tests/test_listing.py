@@ -154,3 +154,10 @@ def test_waiting_in_an_event_loop(sleeper):
         assert loop.run_until_complete(aio.wait_procs([info])) == ([(info, 0)], [])
     finally:
         loop.close()
+
+
+def test_source_is_chosen_once():
+    facts = importlib.import_module(pidwait.__name__ + "._facts")
+    source = facts.source()
+    entries = len(facts._sources)
+    assert facts.source() is source and len(facts._sources) == entries

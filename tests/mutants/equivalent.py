@@ -414,6 +414,18 @@ EQUIVALENT = [
         "another one that is free in the child",
     ),
     Equivalent(
+        "spawning.py",
+        "_prepared.append(True)",
+        "_prepared.append(False)",
+        "it only matters whether there is one",
+    ),
+    Equivalent(
+        "cli/_waited.py",
+        "os.kill(pid, 0)",
+        "os.kill(pid, (-1))",
+        "the kernel looks for the process before it refuses the signal",
+    ),
+    Equivalent(
         "_child_watcher.py",
         "code = from_info(infos[0]) if infos and infos[0] else self._reap(handle)",
         "code = from_info(infos[0]) if infos and infos[(-1)] else self._reap(handle)",
