@@ -161,3 +161,13 @@ def test_source_is_chosen_once():
     source = facts.source()
     entries = len(facts._sources)
     assert facts.source() is source and len(facts._sources) == entries
+
+
+def test_what_is_not_told_is_none(monkeypatch):
+    facts = importlib.import_module(pidwait.__name__ + "._facts")
+    found = []
+    monkeypatch.setattr(facts, "gather", lambda *args: found.append(args[2]))
+    for info in pidwait.process_iter():
+        info.as_dict()
+        break
+    assert found == [None]
