@@ -5,6 +5,7 @@ import errno
 import importlib
 import queue
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -209,6 +210,22 @@ def test_fileno_while_only_the_reaping_tells(hidden):
     with pidwait.WaitSet([hidden.pid]) as waiting:
         fd = waiting.fileno()
         assert turns_until(waiting, fd, [(hidden.pid, None)]) < 10
+
+
+def test_sleeps_are_short_only_during_the_grace(hidden, sleeper):
+    if not faults.kernel_tells():
+        pytest.skip("before Linux 6.15 the reaping tells no code")
+    with pidwait.WaitSet([hidden.pid, sleeper.pid]) as waiting:
+        best = waiting._engine.sets.best
+        best.sleep(20)
+        waiting._engine.collect([])
+        began = time.monotonic()
+        best.sleep(10)  # for the grace
+        assert time.monotonic() - began < 10
+        assert waiting.wait(20) == [(hidden.pid, None)]
+        began = time.monotonic()
+        best.sleep(0.2)
+        assert time.monotonic() - began > 0.1
 
 
 def test_reaping_within_the_grace(hidden, monkeypatch):

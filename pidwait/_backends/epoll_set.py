@@ -9,7 +9,7 @@ import os
 import select
 from errno import ENOSYS
 
-from .._deadline import LONGEST, Deadline
+from .._deadline import GRACE, LONGEST, Deadline
 from .._errors import pass_over
 from .._fd import close, own, poll
 from .._ffi import calls
@@ -38,6 +38,9 @@ class EpollSet:
         # Events that the epoll has reported, and that have not been taken. The thread that sleeps
         # adds to them without the lock, at the right; others take at the left.
         self._events: "deque[tuple[int, int]]" = deque()
+        # pidfd: when to give up its exit code; all are given the same time, so the first is next.
+        # Here it stays empty; a sleep() of PidfdSet's own would cost a call in each turn.
+        self._fading: "dict[int, float]" = {}
         self._epoll: "Any" = moved_up(calls.get("epoll")())
         if shared:
             self._make_bell()
@@ -79,6 +82,8 @@ class EpollSet:
             return
         if seconds is None or seconds > self._longest:
             seconds = self._longest
+        if self._fading:
+            seconds = min(seconds, GRACE)
         if seconds and not pidfd.may_block():
             poll(self._epoll.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0

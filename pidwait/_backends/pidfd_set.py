@@ -41,8 +41,6 @@ class PidfdSet(EpollSet):
     def __init__(self, shared: bool) -> None:
         # pidfd: its member
         self._members: "dict[int, Member]" = {}
-        # pidfd: when to give up its exit code; all are given the same time, so the first is next
-        self._fading: "dict[int, float]" = {}
         self._tells = _checks.works(pidfd.check_get_info)
         self._ioctl: "Any" = calls.get("ioctl") if self._tells else None
         # Whether the latest zombie was our child: then waitid(2) is the quickest to tell.
@@ -106,11 +104,6 @@ class PidfdSet(EpollSet):
     def has_exited(self, member: "Member") -> bool:
         file: "Any" = member.ticket
         return member in self and poll(file.fileno(), select.POLLIN, NOW) != 0
-
-    def sleep(self, seconds: "float | None") -> None:
-        if self._fading:
-            seconds = GRACE if seconds is None else min(seconds, GRACE)
-        super().sleep(seconds)
 
     def take(self, report: "Report", last: bool) -> None:
         # After the sleep the caches are cold, and each name and call costs.

@@ -115,6 +115,13 @@ MUTANTS = [
         "tests/test_engine.py::test_time_is_up_before_the_reaping",
     ),
     Mutant(
+        "sleep during the grace for a code",
+        "_backends/epoll_set.py",
+        "        if self._fading:\n            seconds = min(seconds, GRACE)\n",
+        "",
+        "tests/test_engine.py::test_sleeps_are_short_only_during_the_grace",
+    ),
+    Mutant(
         "owner that a thread of the parent is asking",
         "_engine.py",
         "            self.sets.told.extend(self._settling.items())\n",
