@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The engine: it holds many targets, and finds out which of them have exited.
 
-It starts no thread, and sleeps only in the thread that calls sleep(). Its caller calls sleep()
-and collect() in turns, or polls fileno() and calls collect(). Several threads may use it: its
-lock protects its own state, and is not held while it sleeps, or while an owner's code runs.
-Without the lock others only look whether a container is empty, or copy a dict at once.
+It starts no thread, and never sleeps. Its caller calls sets.sleep() and collect() in turns, or
+polls fileno() and calls collect(). If it is shared, several threads may do so: its lock protects
+its own state, and is not held while one sleeps, or while an owner's code runs. Without the lock
+others only look whether a container is empty, or copy a dict at once.
 
 Between its exit and its report a target is in one of four places:
 
@@ -45,8 +45,9 @@ _CHUNK = 64
 
 class Engine:
     def __init__(self, shared: bool, wake: "Callable[[], object] | None" = None) -> None:
-        """``shared``: whether several threads use it; ``wake``: see open_set()."""
+        """``shared``: whether several threads use it at once; ``wake``: see open_set()."""
         self.pid = getpid()
+        self._is_shared = shared
         # Reentrant: a signal handler can interrupt its holder anywhere, and need it, too.
         self._lock = RLock()
         # Targets that have not been reported, by their keys.
@@ -166,49 +167,53 @@ class Engine:
         self.superseded.pop(target, None)
         self._unsettled.pop(target, None)
 
-    def sleep(self, seconds: "float | None") -> None:
-        """Block until collect() may find an exit, for ``seconds`` at most (None: no limit)."""
-        self.sets.sleep(seconds)
-
     def collect(self, exits: "Exits", last: bool = False, is_told: bool = False) -> None:
         """Append the targets that have exited, and that their owners have reaped, and drop them.
 
         With ``last`` the time is up: all are looked at, and a code that may come a moment later
         is not waited for, unless fileno() becomes readable at that moment: ``is_told``.
         """
-        # After the sleep the caches are cold, and each name and call costs.
-        sets, members = self.sets, self.members
-        owned = False
+        sets = self.sets
         if sets.polled is not None:
             with self._lock:
                 sets.hear()
             sets.look(last)
-        with self._lock:
-            sets.take(last and not is_told)
-            told: "deque[Any]" = sets.told  # its members are Targets
-            try:
-                for one in list(told):
-                    target = one[0]
-                    if target.is_member:
-                        if type(target) is not Target:
-                            owned = True
-                            break
-                        found = members.pop(target.key, None)
-                        if found is not target and not self._is_ours_all_the_same(target, found):
-                            continue
-                        exits.append(one)
-                        target.is_member = False
-                    try:
-                        told.remove(one)  # as drop() does
-                    except ValueError:
-                        continue
-            except BaseException:
-                self._enter_again(told)
-                raise
-            if sets.polled is not None:
-                sets.use_room(len(exits))
+        if self._is_shared:
+            with self._lock:
+                owned = self._take(exits, last and not is_told)
+        else:  # the first use of a lock after the sleep would cost a seventh of an exit
+            owned = self._take(exits, last)
         if owned or (last and self._unsettled):
             self._settle(exits, last)
+
+    def _take(self, exits: "Exits", last: bool) -> bool:
+        """Append those that no owner has to reap, up to the first of the others, if any."""
+        # After the sleep the caches are cold, and each name and call costs.
+        sets, members, owned = self.sets, self.members, False
+        sets.take(last)
+        told: "deque[Any]" = sets.told  # its members are Targets
+        try:
+            for one in list(told):
+                target = one[0]
+                if target.is_member:
+                    if type(target) is not Target:
+                        owned = True
+                        break
+                    found = members.pop(target.key, None)
+                    if found is not target and not self._is_ours_all_the_same(target, found):
+                        continue
+                    exits.append(one)
+                    target.is_member = False
+                try:
+                    told.remove(one)  # as drop() does
+                except ValueError:
+                    continue
+        except BaseException:
+            self._enter_again(told)
+            raise
+        if sets.polled is not None:
+            sets.use_room(len(exits))
+        return owned
 
     def _is_ours_all_the_same(self, target: Target, found: "Target | None") -> bool:
         """Whether to report a target though its key stands for another target, or for none.

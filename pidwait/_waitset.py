@@ -123,7 +123,8 @@ class WaitSet(Generic[P]):
 
     def __len__(self) -> int:
         """How many processes have not been reported yet."""
-        return len(self._engine)
+        engine = self._engine
+        return len(engine.members) + len(engine.superseded)  # as len(engine), without a call
 
     def __contains__(self, proc: object) -> bool:
         return key_of(proc) in self._engine

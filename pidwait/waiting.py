@@ -3,7 +3,7 @@
 
 from os import getpid
 
-from ._deadline import Deadline
+from ._deadline import FOREVER, Deadline
 from ._engine import Engine
 from ._errors import TimeoutExpired
 from ._kinds import find
@@ -64,20 +64,18 @@ def wait_procs(
     """
     if callback is not None and not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
-    deadline = Deadline(timeout)
+    deadline = FOREVER if timeout is None else Deadline(timeout)
     given = list(procs)
-    again = given_again(given)
     exited: "list[tuple[Any, int | None]]" = []
     engine = _engine_with(given)
     try:
-        for first, code in _exits(engine, deadline):
-            for proc in again.get(key_of(first), (first,)):
-                exited.append((proc, code))
-                if callback is not None:
-                    callback(proc, code)
+        for one in _exits(engine, given_again(given), deadline, False):
+            exited.append(one)
+            if callback is not None:
+                callback(*one)
         alive = [proc for proc in given if key_of(proc) in engine]
     finally:
-        engine.close()
+        engine.close()  # where the callback has raised, too
     return exited, alive
 
 
@@ -109,22 +107,9 @@ def as_completed(
     ...     print(proc is popen, exitcode)
     True 3
     """
-    deadline = Deadline(timeout)
+    deadline = FOREVER if timeout is None else Deadline(timeout)
     given = list(procs)
-    return _completions(_engine_with(given), given_again(given), deadline)
-
-
-def _completions(
-    engine: Engine, again: "dict[object, list[Any]]", deadline: Deadline
-) -> "Iterator[Any]":
-    try:
-        for first, code in _exits(engine, deadline):
-            for proc in again.get(key_of(first), (first,)):
-                yield proc, code
-        for target in engine:
-            raise TimeoutExpired(target.pid, deadline.timeout)
-    finally:
-        engine.close()
+    return _exits(_engine_with(given), given_again(given), deadline, True)
 
 
 def _engine_with(procs: "list[Any]") -> Engine:
@@ -138,21 +123,37 @@ def _engine_with(procs: "list[Any]") -> Engine:
     return engine
 
 
-def _exits(engine: Engine, deadline: Deadline) -> "Iterator[tuple[Any, int | None]]":
-    """Iterate over the exits until the deadline."""
+def _exits(
+    engine: Engine, again: "dict[object, list[Any]]", deadline: Deadline, raises: bool
+) -> "Iterator[tuple[Any, int | None]]":
+    """Iterate over the exits until the deadline, and close the engine.
+
+    ``raises``: whether to raise TimeoutExpired if some are still running then.
+    """
+    # After the sleep the caches are cold, and each name and call costs.
     exits: "Exits" = []
-    members = engine.members
-    while members:
-        if engine.pid != getpid():
-            engine.take_over()
-        seconds = deadline.remaining()
-        engine.sleep(seconds)
-        engine.collect(exits, seconds == 0)
-        for target, code in exits:
-            yield target.proc, code
-        if not exits and seconds == 0:
-            return
-        exits.clear()
+    members, sets = engine.members, engine.sets
+    last = False
+    try:
+        while members and not last:
+            if engine.pid != getpid():
+                engine.take_over()
+            seconds = None if deadline is FOREVER else deadline.remaining()
+            sets.sleep(seconds)
+            engine.collect(exits, seconds == 0)
+            last = seconds == 0 and not exits
+            for target, code in exits:
+                if again:
+                    for proc in again.get(target.key, (target.proc,)):
+                        yield proc, code
+                else:
+                    yield target.proc, code
+            exits.clear()
+        if raises:
+            for target in engine:
+                raise TimeoutExpired(target.pid, deadline.timeout)
+    finally:
+        engine.close()
 
 
 def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":

@@ -74,6 +74,22 @@ def test_engine_serves_a_task_that_goes_on_waiting(variant, loop, run, start_tol
     assert engines[0]._is_closed
 
 
+def test_loop_sleeps_between_two_looks(use_variant, loop, run, sleeper, monkeypatch):
+    use_variant("polling")
+    looks, look = [], _loops.LoopEngine.look
+    monkeypatch.setattr(
+        _loops.LoopEngine, "look", lambda *arguments: looks.append(0) or look(*arguments)
+    )
+
+    async def main():
+        waiting = asyncio.ensure_future(aio.wait(sleeper.pid))
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+
+    run(main())
+    assert 0 < len(looks) < 200
+
+
 # The loop is closed
 
 

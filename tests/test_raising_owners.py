@@ -120,7 +120,7 @@ def test_owner_that_raises(either, zombie, kind, names):
             engine.add([target])
             exits = []
             while engine:
-                engine.sleep(20)
+                engine.sets.sleep(20)
                 engine.collect(exits)
         finally:
             engine.close()

@@ -54,7 +54,7 @@ class Loop:
     def look(self, last=False):
         """The pids and exit codes of those that have exited."""
         exits = []
-        self.engine.sleep(0)
+        self.engine.sets.sleep(0)
         self.engine.collect(exits, last)
         return [(target.pid, code) for target, code in exits]
 
@@ -337,7 +337,7 @@ def test_event_loops(binding, herd, name):
     exits = []
 
     def look():
-        engine.sleep(0)
+        engine.sets.sleep(0)
         engine.collect(exits)
         if not engine.members:
             loop.stop()
