@@ -31,7 +31,8 @@ class Deadline:
 
     __slots__ = ("_at", "timeout")
 
-    def __init__(self, timeout: "float | None") -> None:
+    def __init__(self, timeout: "float | None", began: "float | None" = None) -> None:
+        """``began``: what monotonic() was when the time began; None for now."""
         self.timeout: "float | None" = timeout
         self._at = _FOREVER
         if timeout is None:
@@ -39,7 +40,7 @@ class Deadline:
         try:
             if type(timeout) is not float and type(timeout) is not int:
                 timeout = _seconds(timeout)
-            self._at = monotonic() + timeout
+            self._at = (monotonic() if began is None else began) + timeout
         except OverflowError:  # an int too large for a float
             if timeout < 0:
                 self._at = -_FOREVER

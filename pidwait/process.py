@@ -3,6 +3,7 @@
 
 # signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
+from time import monotonic
 
 from . import _backends
 from ._deadline import FOREVER, NOW, Deadline, poll
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ._outcome import Outcome
     from ._targets import Proc
 
+_NUMBERS = (float, int)
+_LONG = 2e6  # seconds; poll(2) takes at most 2**31 ms
+
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
     """Wait until a process has exited; return its exit code.
@@ -49,12 +53,23 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     >>> wait(popen, timeout=60)
     3
     """
-    # Most calls are for a pid and without a time-out: these take no detour.
-    target = None
+    # Most calls are for a pid: these take no detour, and make nothing that they don't need.
+    target = began = None
+    handle: "Handle | None" = None
     code: "Outcome" = RUNNING
-    deadline = FOREVER if timeout is None else Deadline(timeout)
     if type(proc) is int:
         pid = proc if 0 < proc <= PID_MAX else check_pid(proc, "proc")
+        if timeout is None or (type(timeout) in _NUMBERS and 0 < timeout < _LONG):
+            if timeout is not None:
+                began = monotonic()
+            try:
+                found = _backends.wait_or_open(pid, timeout, reap)
+            except ProcessLookupError as error:
+                raise_of_handler(error)
+                return None
+            if type(found) is int:
+                return found
+            handle = found  # type: ignore[assignment]
     elif isinstance(proc, Process):
         return proc.wait(timeout, reap)
     else:
@@ -63,10 +78,13 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         if target.pid is None:
             raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
         pid = target.pid
+    deadline = FOREVER if timeout is None else Deadline(timeout, began)
+    if target is not None:
         code = target.known()
     if code is RUNNING:
         try:
-            handle = _backends.open_handle(pid)
+            if handle is None:
+                handle = _backends.open_handle(pid)
         except ProcessLookupError as error:
             raise_of_handler(error)
             code = None

@@ -19,7 +19,14 @@ pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 pytestmark = not_on_windows("alarms")
 
 
-@pytest.fixture(params=[TimeoutError("time is up"), OSError(errno.EIO, "on purpose")])
+ERRORS = [
+    TimeoutError("time is up"),
+    OSError(errno.EIO, "on purpose"),
+    ChildProcessError(errno.ECHILD, "on purpose"),
+]
+
+
+@pytest.fixture(params=ERRORS)
 def alarm(request):
     """alarm() makes SIGALRM's handler raise once, a moment later."""
 
@@ -45,14 +52,23 @@ def stop():
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-@pytest.mark.parametrize("timeout", [None, 60])
-def test_wait(variant, sleeper, alarm, timeout):
+def comes_out(alarm, wait, *arguments):
     alarm()
     with pytest.raises(OSError, match="time is up|on purpose") as raised:
-        pidwait.wait(sleeper.pid, timeout)
+        wait(*arguments)
     stop()
-    assert not isinstance(raised.value, pidwait.TimeoutExpired)
-    assert alarm.calls == 1
+    return not isinstance(raised.value, pidwait.TimeoutExpired) and alarm.calls == 1
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_wait(variant, sleeper, alarm, timeout):
+    assert comes_out(alarm, pidwait.wait, sleeper.pid, timeout)
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_wait_of_a_process(variant, sleeper, alarm, timeout):
+    with pidwait.Process(sleeper.pid) as process:
+        assert comes_out(alarm, process.wait, timeout)
 
 
 def test_wait_for_a_code_that_only_the_reaping_tells(use_variant, keeper, alarm, monkeypatch):

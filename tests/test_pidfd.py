@@ -8,12 +8,13 @@ import select
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from . import pidwait
 from .conftest import not_on_kqueue
-from .processes import become_zombie, eventually, exiting, not_on_windows, state
+from .processes import become_zombie, eventually, exiting, not_on_windows, sleeping, state
 from .test_engine import refuse
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
@@ -199,6 +200,73 @@ def test_identity_of_a_pidfd_that_somebody_else_has_closed(use_variant, monkeypa
     with pidwait.Process(sleeper.pid) as process, pidwait.Process(os.getpid()) as other:
         assert process._identity[:2] == ("start", sleeper.pid)
         assert process != other and not process.has_exited()
+
+
+@pytest.mark.parametrize("timeout", [None, 60, 60.0])
+def test_own_child_by_its_pid_needs_no_handle(use_variant, monkeypatch, start, timeout):
+    use_variant("pidfd-ctypes")
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    child = start(*sleeping(0.3))
+    with monkeypatch.context() as patched:
+        patched.setattr(pidfd, "PidfdHandle", None)
+        assert pidwait.wait(child.pid, timeout) == 0
+        assert pidwait.wait(child.pid, timeout, True) == 0
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, os.WNOHANG)
+
+
+def test_strangers_pid_is_asked_once_whether_it_is_our_child(use_variant, monkeypatch, keeper):
+    use_variant("pidfd-ctypes")
+    pid = keeper.start(*exiting(3))
+    assert pidwait.wait(pid, 60) in (3, None)
+    asked, waitid = [], calls.get("waitid")
+
+    def noting(*arguments):
+        asked.append(arguments[0])
+        return waitid(*arguments)
+
+    monkeypatch.setitem(calls._resolved, "waitid", noting)
+    assert pidwait.wait(pid, 60) in (3, None)
+    assert asked == [linux.P_PIDFD]
+
+
+@pytest.mark.parametrize("reap", [False, True])
+def test_pidfd_that_somebody_else_closes_during_the_wait(use_variant, monkeypatch, start, reap):
+    """The close() of Python 3.15 then raises; the exit code is not lost by that."""
+    use_variant("pidfd-ctypes")
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    real = pidfd.open_pidfd
+    opened = []
+
+    class Owner:
+        def __init__(self, pid):
+            self.file = real(pid)
+            self.fileno = self.file.fileno
+            opened.append(self)
+
+        def close(self):
+            self.file.close()
+            raise OSError(errno.EBADF, "closed")
+
+    monkeypatch.setattr(pidfd, "open_pidfd", Owner)
+    assert pidwait.wait(start(*exiting(3)).pid, 60, reap) == 3
+    assert len(opened) == 1 and opened[0].file.closed
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_pidfd_that_somebody_else_closes_before_the_wait(use_variant, monkeypatch, start, timeout):
+    use_variant("pidfd-ctypes")
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    real = pidfd.open_pidfd
+
+    def closed(pid):
+        file = real(pid)
+        fd = file.fileno()
+        file.close()
+        return SimpleNamespace(fileno=lambda: fd, close=lambda: None)
+
+    monkeypatch.setattr(pidfd, "open_pidfd", closed)
+    assert pidwait.wait(start(*sleeping(0.1)).pid, timeout, True) == 0
 
 
 def test_identity_before_linux_6_9(lacking, start):
@@ -391,6 +459,9 @@ def test_last_moment_for_a_code_is_short(use_variant, keeper, monkeypatch):
     pid = keeper.start(*exiting(7))
     become_zombie(pid)
     assert pidwait.wait(pid) is None
+    assert 0 < timeouts[-1] <= 0.01
+    with pidwait.Process(pid) as process:
+        assert process.wait() is None
     assert timeouts[-2] is None and 0 < timeouts[-1] <= 0.01
     keeper.reap(pid)
 

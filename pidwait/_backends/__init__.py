@@ -51,12 +51,20 @@ class Backend:
 
     ``checks`` are rows of a name, the call that is checked (None if it is not a call), and the
     check. The first row's check tells whether the backend can be used at all.
+    ``wait_or_open`` is the function below if the backend has a way of its own.
     """
 
-    __slots__ = ("checks", "handle", "name")
+    __slots__ = ("checks", "handle", "name", "wait_or_open")
 
-    def __init__(self, name: str, handle: "Callable[[int], Handle]", checks: "Checks") -> None:
+    def __init__(
+        self,
+        name: str,
+        handle: "Callable[[int], Handle]",
+        checks: "Checks",
+        wait_or_open: "Callable[[int, float | None, bool], int | Handle] | None" = None,
+    ) -> None:
         self.name = name
+        self.wait_or_open = wait_or_open
         self.handle = handle
         self.checks = checks
 
@@ -79,9 +87,14 @@ def known() -> "dict[str, Backend]":
 
             best = Backend("win32", win32.Win32Handle, win32.CHECKS)
         elif _ffi.PLATFORM in ("linux", "android"):
-            from . import given_pidfd, pidfd  # noqa: F401, the first for Process.from_fd
+            from . import (
+                given_pidfd,  # noqa: F401, for Process.from_fd
+                pidfd,
+                pidfd_wait,
+            )
 
-            best = Backend("pidfd", pidfd.PidfdHandle, pidfd.CHECKS)
+            shorter = pidfd_wait.wait_or_open
+            best = Backend("pidfd", pidfd.PidfdHandle, pidfd.CHECKS, shorter)
         else:
             from . import kqueue
 
@@ -138,8 +151,29 @@ def open_handle(pid: int) -> "Handle":
     except OSError as error:
         if best.name in ("connector", "polling"):
             raise
-        pass_over(error, "pid %d is polled", pid)
-        return known()["polling"].handle(pid)
+        return _open_polled(pid, error)
+
+
+def wait_or_open(pid: int, timeout: "float | None", reap: bool) -> "int | Handle":
+    """Wait for the exit code, if there is a way that is shorter than by a handle; else open one.
+
+    ``timeout`` is in seconds, at most 24 days, and more than 0. Where the handle is returned the
+    process has not exited, or is not our child, or can't be waited for in this way.
+    """
+    best = chosen[0] if chosen else backend()
+    if best.wait_or_open is None:
+        return open_handle(pid)
+    try:
+        return best.wait_or_open(pid, timeout, reap)
+    except ProcessLookupError:
+        raise
+    except OSError as error:
+        return _open_polled(pid, error)
+
+
+def _open_polled(pid: int, why: OSError) -> "Handle":
+    pass_over(why, "pid %d is polled", pid)
+    return known()["polling"].handle(pid)
 
 
 known()  # load it now: with no file descriptor left, an import fails

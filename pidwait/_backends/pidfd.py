@@ -47,14 +47,15 @@ class PidfdHandle:
 
     is_child = False
     _fallback: "Handle | None" = None
+    # Whether it has been reaped, if it is known to have exited and not to be our child.
+    _reaped: "bool | None" = None
 
-    def __init__(self, pid: int) -> None:
-        try:  # as opened() does
-            self._owner: "Any" = next(map(own, map(calls.get("pidfd_open"), (pid,), (0,))))
-        except OSError as error:
-            raise _why_not_opened(error, pid) from None
+    def __init__(self, pid: int, owner: "Any" = None, reaped: "bool | None" = None) -> None:
+        """``owner``: of the pidfd, if it has been opened; ``reaped``: see above."""
+        self._owner = open_pidfd(pid) if owner is None else owner
         self.fd: int = self._owner.fileno()
         self.pid: "int | None" = pid
+        self._reaped = reaped
 
     @property
     def backend(self) -> str:
@@ -75,6 +76,8 @@ class PidfdHandle:
     def wait(self, deadline: Deadline, reap: bool) -> "Outcome":
         if self._fallback is not None:
             return self._fallback.wait(deadline, reap)
+        if self._reaped is not None:
+            return self._code_of_other(self._reaped, deadline)
         # After the sleep the caches are cold, and each name and call costs: tidier code cost
         # half of the time that a wait takes outside its system calls.
         event = info = None
@@ -246,7 +249,10 @@ def is_forbidden(error: OSError) -> bool:
 
 def open_pidfd(pid: int) -> "Any":
     """What owns the pidfd: see _fd.own."""
-    return PidfdHandle(pid)._owner
+    try:  # as opened() does
+        return next(map(own, map(calls.get("pidfd_open"), (pid,), (0,))))
+    except OSError as error:
+        raise _why_not_opened(error, pid) from None
 
 
 def _why_not_opened(error: OSError, pid: int) -> OSError:

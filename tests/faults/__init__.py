@@ -319,7 +319,15 @@ def kernel_tells():
 
 
 # The files that make system calls, between which others may interfere.
-LOOKING = ("pidfd.py", "polled.py", "polled_procfs.py", "exitcodes.py", "procfs.py", "_fd.py")
+LOOKING = (
+    "pidfd.py",
+    "pidfd_wait.py",
+    "polled.py",
+    "polled_procfs.py",
+    "exitcodes.py",
+    "procfs.py",
+    "_fd.py",
+)
 
 
 class at_line:

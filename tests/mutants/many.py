@@ -139,7 +139,21 @@ MUTANTS = [
         "                raise\n"
         "            if event is None:\n",
         "            if event is None:\n",
-        "tests/test_handlers.py::test_wait[pidfd-ctypes-alarm0-None]",
+        "tests/test_handlers.py::test_wait_of_a_process[pidfd-ctypes-alarm0-None]",
+    ),
+    Mutant(
+        "pidfd that somebody else has closed, after the wait",
+        "_backends/pidfd_wait.py",
+        "    if code is not None:\n        close(owner)\n",
+        "    if code is not None:\n        owner.close()\n",
+        "tests/test_pidfd.py::test_pidfd_that_somebody_else_closes_during_the_wait[True]",
+    ),
+    Mutant(
+        "a lost child that a signal handler raises",
+        "_backends/pidfd_wait.py",
+        "(OSError, AttributeError)) or is_of_signal_handler(error):\n",
+        "(OSError, AttributeError)):\n",
+        "tests/test_handlers.py::test_wait[pidfd-ctypes-alarm2-None]",
     ),
     Mutant(
         "time-out that a signal handler raises, a set",
