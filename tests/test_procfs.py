@@ -4,6 +4,7 @@
 import errno
 import importlib
 import os
+import signal
 import subprocess
 import sys
 
@@ -183,3 +184,25 @@ def test_proc_of_another_pid_namespace(variant):
     code = FOREIGN.format(package=pidwait.__name__)
     output = subprocess.check_output(unshare + [sys.executable, "-c", code])
     assert output.decode().splitlines() == ["/proc shows another PID namespace", "None", "5"]
+
+
+@not_on_windows("/proc")
+@pytest.mark.parametrize("name", ["has_executable", "links_tell_exit"])
+def test_error_that_a_signal_handler_raises(monkeypatch, name):
+    """It is not taken for an answer of the system."""
+    assert getattr(procfs, name)(os.getpid()) is (name == "has_executable")
+
+    def handler(*arguments):
+        raise FileNotFoundError(errno.ENOENT, "on purpose")
+
+    def readlink(path):
+        os.kill(os.getpid(), signal.SIGALRM)
+        return ""
+
+    monkeypatch.setattr(os, "readlink", readlink)
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(FileNotFoundError, match="on purpose"):
+            getattr(procfs, name)(os.getpid())
+    finally:
+        signal.signal(signal.SIGALRM, old)

@@ -160,7 +160,7 @@ def test_signal_of_the_c_library():
 def programs(tmp_path):
     """Files that are more or less programs."""
     for name, text, mode in [
-        ("script", "exit 3\n", 0o755),
+        ("shell-script", "exit 3\n", 0o755),
         ("bad", "#!/nonesuch\n", 0o755),
         ("no-exec", "#!/bin/sh\n", 0o644),
         ("empty", "", 0o755),
@@ -178,12 +178,12 @@ STARTS = {
     "not in PATH": ["nonesuch"],
     "empty name": [""],
     "a folder": ["{}"],
-    "below a file": ["{}/script/x"],
+    "below a file": ["{}/shell-script/x"],
     "loop of links": ["{}/loop"],
     "long name": ["x" * 300],
     "many arguments": ["true"] + ["x" * 100000] * 18,
-    "without #!": ["{}/script"],
-    "without #!, in PATH": ["script", "1", "2"],
+    "without #!": ["{}/shell-script"],
+    "without #!, in PATH": ["shell-script", "1", "2"],
     "without its interpreter": ["{}/bad"],
     "not executable": ["{}/no-exec"],
     "not executable, in PATH": ["no-exec"],
@@ -207,6 +207,14 @@ def test_start(programs, name):
     assert outcome(ours(["5"]) + command, env=env) == expected
     if name == "nothing":
         assert expected[0] == 125
+
+
+def test_script_in_path_and_another_one_in_the_folder(programs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cwd")
+    (folder / "shell-script").write_text("exit 4\n")
+    env = dict(os.environ, PATH="/bin:/usr/bin:%s" % programs)  # os.defpath of 3.6 has "."
+    env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+    assert outcome(ours(["50"]) + ["shell-script"], env=env, cwd=str(folder)) == (3, False)
 
 
 @pytest.mark.parametrize("blocked", [["CHLD"], ["CHLD", "ALRM"]])

@@ -114,6 +114,19 @@ def test_tree_stops_and_kills():
     assert run("-s", "STOP", "-t", "0.2", "-k", "0.2", "sleep", "60").returncode == 137
 
 
+def test_tree_continues_what_it_ends(tmp_path):
+    """A process that has been stopped gets a signal once it goes on."""
+    mark = tmp_path / "mark"
+    stopped = "trap ': > %s; exit' TERM; kill -STOP $$; sleep 60" % mark
+    script = 'setsid sh -c "$STOPPED" & wait'
+    for factor in FACTORS:
+        options = ["-t", 0.5 * factor, "-k", "5"]
+        run(*options, "sh", "-c", script, env=dict(os.environ, STOPPED=stopped))
+        if mark.exists():
+            break
+    assert mark.exists()
+
+
 def test_tree_without_proc(tmp_path):
     """It says so, and starts nothing."""
     code = """if True:

@@ -12,6 +12,11 @@ shorten = importlib.import_module(pidwait.__name__ + "._vendoring.shorten")
 source = importlib.import_module(pidwait.__name__ + "._vendoring.source")
 
 
+def test_rows_of_strings():
+    text = 'x = """\n1\n"""\ny = 1\nz = ["""\n""", 2]\n'
+    assert source.Source(text).rows_of_strings() == {2, 3, 6}
+
+
 @pytest.mark.parametrize(
     "before, after",
     [

