@@ -22,6 +22,8 @@ checks = importlib.import_module(pidwait.__name__ + "._checks")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
+pidfd_set = importlib.import_module(pidwait.__name__ + "._backends.pidfd_set")
+pidfd_wait = importlib.import_module(pidwait.__name__ + "._backends.pidfd_wait")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
 pytestmark = [not_on_windows("pidfds"), not_on_kqueue]
@@ -200,6 +202,65 @@ def test_identity_of_a_pidfd_that_somebody_else_has_closed(use_variant, monkeypa
     with pidwait.Process(sleeper.pid) as process, pidwait.Process(os.getpid()) as other:
         assert process._identity[:2] == ("start", sleeper.pid)
         assert process != other and not process.has_exited()
+
+
+@pytest.fixture
+def executing(use_variant, monkeypatch):
+    """executing() has another thread call execve(2) as poll looks, which then tells an exit."""
+    use_variant("pidfd-ctypes")
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    lies, real = [], pidfd.poll
+
+    def poll(*arguments):
+        return lies.pop() if lies else real(*arguments)
+
+    monkeypatch.setattr(pidfd, "poll", poll)
+    monkeypatch.setattr(pidfd_set, "poll", poll)
+    return lambda: lies.append(select.POLLIN)
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_thread_that_becomes_the_main_one(executing, is_ours, sleeper, keeper):
+    pid = sleeper.pid if is_ours else keeper.start(*sleeping(60))
+    with pidwait.Process(pid) as process:
+        executing()
+        assert not process.has_exited()
+        executing()
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.05)
+
+
+def test_thread_that_becomes_the_main_one_in_a_set(executing, keeper):
+    pid = keeper.start(*sleeping(60))
+    with pidwait.WaitSet([pid]) as waiting:
+        engine = waiting._engine
+        (member,) = engine.members.values()
+        engine.sets.best._events.append((member.ticket.fileno(), select.POLLIN))
+        executing()
+        engine.collect([])
+        assert member in engine.sets.best and not engine.sets.best._fading
+        executing()
+        assert not engine.sets.best.has_exited(member)
+        assert waiting.wait(0.05) == []
+
+
+def test_stranger_with_a_thread_that_becomes_the_main_one(use_variant, monkeypatch, keeper):
+    """The wait goes on, and still has its own time-out."""
+    use_variant("pidfd-ctypes")
+    names = {"POLLIN": select.POLLIN, "POLLHUP": select.POLLHUP}
+    monkeypatch.setattr(pidfd_wait, "select", SimpleNamespace(poll=Early, **names))
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(keeper.start(*sleeping(60)), 0.05)
+
+
+class Early:
+    """poll(2) that takes a running process for an exited one."""
+
+    def register(self, fd, events):
+        self.event = fd, events
+
+    def poll(self, timeout):
+        return [self.event]
 
 
 @pytest.mark.parametrize("timeout", [None, 60, 60.0])
@@ -462,7 +523,7 @@ def test_last_moment_for_a_code_is_short(use_variant, keeper, monkeypatch):
     assert 0 < timeouts[-1] <= 0.01
     with pidwait.Process(pid) as process:
         assert process.wait() is None
-    assert timeouts[-2] is None and 0 < timeouts[-1] <= 0.01
+    assert timeouts[-3:-1] == [None, 0] and 0 < timeouts[-1] <= 0.01
     keeper.reap(pid)
 
 

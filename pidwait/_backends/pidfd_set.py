@@ -103,7 +103,9 @@ class PidfdSet(EpollSet):
 
     def has_exited(self, member: "Member") -> bool:
         file: "Any" = member.ticket
-        return member in self and poll(file.fileno(), select.POLLIN, NOW) != 0
+        if member not in self or not poll(file.fileno(), select.POLLIN, NOW):
+            return False
+        return _Borrowed(file.fileno(), member.pid).seems_exited()
 
     def take(self, report: "Report", last: bool) -> None:
         # After the sleep the caches are cold, and each name and call costs.

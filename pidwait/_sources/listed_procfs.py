@@ -96,7 +96,7 @@ class Facts:
         return fields
 
     def _look(self) -> "tuple[bytes, list[bytes]]":
-        name, fields = procfs.split_stat(self._read("stat"), _STARTED + 1)
+        name, fields = procfs.split_stat(procfs.whole_stat(self._read, "stat"), _STARTED + 1)
         if len(fields) <= _STARTED:
             raise no_such_process(self.pid)
         return name, fields

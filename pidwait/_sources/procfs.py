@@ -12,6 +12,11 @@ from .._fd import opened
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar  # novm
+
+    B = TypeVar("B", bytes, "bytes | None")
+
+_THREADS = 17
 
 
 class Stat:
@@ -25,7 +30,7 @@ class Stat:
         self.state = fields[0]
         self.parent = int(fields[1])
         self.flags = int(fields[6])  # PF_* of the kernel; gVisor says 0
-        self.threads = int(fields[17])
+        self.threads = int(fields[_THREADS])
         self.started = int(fields[19])  # in clock ticks since boot
         # The wait status, Linux >= 3.5; also 0 if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
@@ -49,8 +54,19 @@ def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
 
 def read_stat(pid: int) -> "Stat | None":
     """None if /proc does not tell, which does not mean that the process is gone."""
-    text = _read_entry(pid, "stat")
+    text = whole_stat(_read_entry, pid, "stat")
     return Stat(text) if text else None
+
+
+def whole_stat(read: "Callable[..., B]", *arguments: object) -> "B":
+    """What ``read`` tells of /proc/<pid>/stat, about a process that has threads."""
+    text = read(*arguments)
+    # When a thread other than the main one calls execve(2), it takes over the pid, and the old
+    # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
+    # and no parent: seen for 4 of 10,000 reads on Linux 6.18. The next one shows the process.
+    if text and split_stat(text, _THREADS + 1)[1][_THREADS:][:1] == [b"0"]:
+        text = read(*arguments)
+    return text
 
 
 def has_executable(pid: int) -> bool:
@@ -65,19 +81,23 @@ def has_executable(pid: int) -> bool:
 
 def links_tell_exit(pid: int) -> bool:
     """Whether it has certainly exited, as seen by calls that need no file descriptor."""
-    if not _checks.works(check):
+    if not _checks.works(check) or not _lacks_directory(pid):
         return False
+    # A thread that has ended has no current directory any more, but still has a user
+    # namespace. Both links are the main thread's; the other threads are counted.
+    if not shows_namespace(pid) or _link_count("/proc/%d/task" % pid) > 3:
+        return False
+    # Another thread may have called execve(2) since, and be the main one now: see whole_stat().
+    return _lacks_directory(pid)
+
+
+def _lacks_directory(pid: int) -> bool:
     try:
         os.readlink("/proc/%d/cwd" % pid)
     except OSError as error:
         raise_of_handler(error)
-        if error.errno != ENOENT:
-            return False  # we may not see it
-    else:
-        return False
-    # A thread that has ended has no current directory any more, but still has a user
-    # namespace. Both links are the main thread's; the other threads are counted.
-    return shows_namespace(pid) and _link_count("/proc/%d/task" % pid) <= 3
+        return error.errno == ENOENT  # else we may not see it
+    return False
 
 
 def had_one_thread(pid: int) -> bool:

@@ -23,7 +23,7 @@ def parents() -> "dict[int, int]":
 
 
 def read_stat(number: int) -> "procfs.Stat | None":
-    line = _read(number, "stat")
+    line = procfs.whole_stat(_read, number, "stat")
     return procfs.Stat(line) if line else None
 
 
