@@ -195,6 +195,15 @@ def no_events(monkeypatch):
 
 
 @pytest.fixture
+def no_garbage():
+    """No __del__ of garbage is called: what a signal handler raised in one would be lost."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
 def backend(variant):
     return variant.partition("-")[0]
 

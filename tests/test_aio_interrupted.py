@@ -105,7 +105,9 @@ def test_interrupted_as_a_timer_begins(use_variant, no_events, loop, handled, st
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OnPurpose])
-def test_handler_that_raises_while_the_loop_sleeps(variant, loop, handled, start_told, error):
+def test_handler_that_raises_while_the_loop_sleeps(
+    variant, loop, handled, start_told, no_garbage, error
+):
     """Or while it looks at what is polled: then the exception goes to its exception handler."""
     child = start_told(3)
     raised = []

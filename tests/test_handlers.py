@@ -27,7 +27,7 @@ ERRORS = [
 
 
 @pytest.fixture(params=ERRORS)
-def alarm(request):
+def alarm(request, no_garbage):
     """alarm() makes SIGALRM's handler raise once, a moment later."""
 
     def handler(*arguments):

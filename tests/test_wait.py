@@ -196,7 +196,7 @@ def test_signal_handler_runs_and_the_wait_goes_on(variant, start):
 
 
 @not_on_windows("setitimer")
-def test_exception_of_a_signal_handler_comes_through(variant, sleeper):
+def test_exception_of_a_signal_handler_comes_through(variant, sleeper, no_garbage):
     class Stop(Exception):
         pass
 

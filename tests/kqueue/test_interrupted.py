@@ -22,7 +22,7 @@ Queue = importlib.import_module(pidwait.__name__ + "._backends.queue").Queue
 
 
 @pytest.fixture
-def alarm():
+def alarm(no_garbage):
     """alarm(seconds) makes a signal handler raise TimeoutError, which is an OSError."""
 
     def handler(*args):
