@@ -228,6 +228,18 @@ def test_sleeps_are_short_only_during_the_grace(hidden, sleeper):
         assert time.monotonic() - began > 0.1
 
 
+@pytest.mark.parametrize("seconds, given", [(None, -1), (9.5, 9.5), (0, 0), (1e9, 2e6)])
+def test_time_out_that_the_kernel_is_given(use_variant, sleeper, monkeypatch, seconds, given):
+    use_variant("pidfd-ctypes")
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        best, asked = waiting._engine.sets.best, []
+        with monkeypatch.context() as patched:
+            poll = SimpleNamespace(poll=lambda *arguments: asked.append(arguments[0]) or [])
+            patched.setattr(best, "_epoll", poll)
+            best.sleep(seconds)
+    assert asked == [given]
+
+
 def test_reaping_within_the_grace(hidden, monkeypatch):
     if not faults.kernel_tells():
         pytest.skip("before Linux 6.15 the reaping tells no code")

@@ -44,8 +44,8 @@ class EpollSet:
         self._epoll: "Any" = moved_up(calls.get("epoll")())
         if shared:
             self._make_bell()
-        # Seconds of one sleep at most; less if nothing could end it.
-        self._longest = LONGEST if shared and self._bell is None else _AGES
+        # Seconds of one sleep at most, where nothing could end it.
+        self._longest = LONGEST if shared and self._bell is None else None
 
     def _make_bell(self) -> None:
         """Make a file descriptor that is always ready: it rings while it is in the epoll."""
@@ -80,13 +80,16 @@ class EpollSet:
         # A signal handler has raised before they were taken, or it is waiting itself.
         if self._events:
             return
-        if seconds is None or seconds > self._longest:
-            seconds = self._longest
-        if self._fading:
-            seconds = min(seconds, GRACE)
-        if seconds and not pidfd.may_block():
+        longest = GRACE if self._fading else self._longest
+        if longest is not None and (seconds is None or seconds > longest):
+            seconds = longest
+        if seconds != 0 and not pidfd.may_block():
             poll(self._epoll.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
+        if seconds is None:
+            seconds = -1  # any time-out, however long, would cost a timer
+        elif seconds > _AGES:
+            seconds = _AGES
         self._events.extend(self._epoll.poll(seconds, _BATCH))
 
     def take(self, report: "Report", last: bool) -> None:

@@ -117,8 +117,8 @@ MUTANTS = [
     Mutant(
         "sleep during the grace for a code",
         "_backends/epoll_set.py",
-        "        if self._fading:\n            seconds = min(seconds, GRACE)\n",
-        "",
+        "longest = GRACE if self._fading else self._longest",
+        "longest = self._longest",
         "tests/test_engine.py::test_sleeps_are_short_only_during_the_grace",
     ),
     Mutant(

@@ -210,8 +210,14 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_backends/epoll_set.py",
-        "if seconds is None or seconds > self._longest:",
-        "if seconds is None or seconds >= self._longest:",
+        "if longest is not None and (seconds is None or seconds > longest):",
+        "if longest is not None and (seconds is None or seconds >= longest):",
+        "the same number where they are equal",
+    ),
+    Equivalent(
+        "_backends/epoll_set.py",
+        "elif seconds > _AGES:",
+        "elif seconds >= _AGES:",
         "the same number where they are equal",
     ),
     Equivalent(

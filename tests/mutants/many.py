@@ -21,7 +21,7 @@ MUTANTS = [
     Mutant(
         "poll that lets others run meanwhile, put in place when a set is there",
         "_backends/epoll_set.py",
-        "        if seconds and not pidfd.may_block():\n",
+        "        if seconds != 0 and not pidfd.may_block():\n",
         "        if False:\n",
         "tests/test_pidfd.py::test_poll_that_lets_others_run_meanwhile",
     ),
