@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._spawn_actions import Stdio
 
 _AS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+_SLASH = ord("/")
 _KEPT = 16  # how many structures are kept for later starts
 # Errors of execve(2) that are about the program; nothing else in the child raises them.
 _OF_THE_PROGRAM = (
@@ -72,7 +73,7 @@ class Request:
         self.executable = argv[0] if executable is args[0] else os.fsencode(executable)
         self.env = env
         self.cwd = None if cwd is None else os.fsencode(cwd)
-        if b"\0" in b"".join(argv) + self.executable + (self.cwd or b""):
+        if 0 in b"".join(argv) + self.executable + (self.cwd or b""):
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
         passed = tuple(sorted(set(map(int, pass_fds)))) if pass_fds else ()
@@ -96,7 +97,7 @@ class Environment:
             if b"=" in key:
                 raise ValueError("illegal environment variable name")
             items.append(key + b"=" + os.fsencode(value))
-        if b"\0" in b"".join(items):
+        if 0 in b"".join(items):
             raise ValueError("embedded null byte")
         self.snapshot = snapshot
         self.block = calls.get("spawn_strings")(items)
@@ -129,7 +130,8 @@ class Starter:
         request.started = cell = self._cell()
         first = error = ENOENT
         candidates = [request.executable]
-        if b"/" not in request.executable:
+        # A byte, as to look for bytes costs an exception inside the interpreter.
+        if _SLASH not in request.executable:
             candidates = [os.path.join(folder, request.executable) for folder in environment.path()]
         for path in candidates:
             error = 0
