@@ -40,18 +40,23 @@ _popen = _hooks.standard_class(_standard.Popen)
 
 # From Python 3.11 on. On Windows the standard parameter does nothing.
 _HAS_PROCESS_GROUP = not _WINDOWS and _hooks.has_parameter(_popen, "process_group")
+# Whether the standard code may start processes as well as we do.
+_MAY_VFORK = _HAS_PROCESS_GROUP and {"_USE_VFORK", "_fork_exec"} <= set(_names)
 # Before Python 3.7 there is no _wait().
 _WAIT = "_wait" if hasattr(_popen, "_wait") else "wait"
 # From Python 3.15 on the standard Popen waits by events itself.
 _WAITS = not _WINDOWS and hasattr(_popen, "_wait_pidfd")
 
+_vforks: "list[bool]" = []  # the answer of _has_vfork(), if it is yes
 
-@functools.lru_cache(maxsize=None)
+
 def _has_vfork() -> bool:
     # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
-    import sysconfig
+    if not _vforks and sys.platform == "linux":
+        import sysconfig
 
-    return sys.platform == "linux" and bool(sysconfig.get_config_var("HAVE_VFORK"))
+        _vforks.extend([True] * bool(sysconfig.get_config_var("HAVE_VFORK")))
+    return bool(_vforks)
 
 
 def _would_fork() -> bool:
@@ -126,8 +131,9 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 def _wait(
     beneath: "Any", self: "Any", timeout: "float | None" = None, *endtime: "Any", **named: "Any"
 ) -> "int | None":
-    # Before Python 3.7 there is an endtime.
-    if endtime or named or _hooks.own(beneath) is None:
+    # Before Python 3.7 there is an endtime, and no wait() of _over()'s for this.
+    blocks = timeout is None and time.sleep is _sleep
+    if blocks or endtime or named or _hooks.own(beneath) is None:
         code: "int | None" = beneath(timeout, *endtime, **named)
         return code
     if self.returncode is None:
@@ -144,9 +150,9 @@ def _wait(
 
 
 # A blocking waitpid(2) needs no events, and so none of our methods. But it would stop the hub of
-# gevent or eventlet, which replace sleep() by another type of function, and on Windows Ctrl-C would
-# not interrupt it.
-_sleep_type = type(None) if _WINDOWS else BuiltinFunctionType
+# gevent or eventlet, which replace sleep() by a function written in Python, and on Windows Ctrl-C
+# would not interrupt it.
+_sleep = None if _WINDOWS or type(time.sleep) is not BuiltinFunctionType else time.sleep
 
 _METHODS: "dict[str, Callable[..., Any]]" = {"_execute_child": _execute_child}
 if not _HAS_PROCESS_GROUP:
@@ -161,21 +167,34 @@ if not _WAITS:
 def _over(name: str) -> "Any":
     """Our method, for a subclass of Popen."""
     ours = _METHODS[name]
-    may_be_as_good = name == "_execute_child" and _HAS_PROCESS_GROUP
 
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        beneath = getattr(super(Popen, self), name)
-        if may_be_as_good and not _would_fork():
-            return beneath(*args, **kwargs)
-        return ours(beneath, self, *args, **kwargs)
+        return ours(getattr(super(Popen, self), name), self, *args, **kwargs)
 
-    def wait(self: "Any", timeout: "Any" = None, *args: "Any", **kwargs: "Any") -> "Any":
-        beneath = getattr(super(Popen, self), name)
-        if timeout is None and not args and not kwargs and type(time.sleep) is _sleep_type:
-            return beneath(timeout=timeout)
-        return ours(beneath, self, timeout, *args, **kwargs)
+    # The common case of these two costs little: for an object of this very class, super() would
+    # find what is called here.
 
-    return functools.wraps(getattr(_standard.Popen, name))(wait if name == _WAIT else method)
+    def start(*args: "Any", **kwargs: "Any") -> "Any":
+        names: "Any" = _standard
+        if not (_vforks and names._USE_VFORK and names._fork_exec) and _would_fork():
+            return method(*args, **kwargs)
+        if type(args[0]) is Popen:
+            return _popen._execute_child(*args, **kwargs)
+        return super(Popen, args[0])._execute_child(*args[1:], **kwargs)
+
+    def wait(self: "Any", timeout: "Any") -> "Any":
+        if timeout is not None or time.sleep is not _sleep:
+            return method(self, timeout)
+        if type(self) is Popen:
+            return _popen._wait(self, timeout=timeout)
+        return super(Popen, self)._wait(timeout=timeout)
+
+    chosen: "Any" = method
+    if name == "_wait":
+        chosen = wait
+    elif name == "_execute_child" and _MAY_VFORK:
+        chosen = start
+    return functools.wraps(getattr(_standard.Popen, name))(chosen)
 
 
 def _subclass(popen: "Any") -> "Any":
@@ -218,7 +237,7 @@ def _in_place_of(beneath: "Any", name: str) -> "Any":
         return bound(*args, **kwargs)
 
     def wait(self: "Any", timeout: "Any" = None, *args: "Any", **kwargs: "Any") -> "Any":
-        if timeout is None and not args and not kwargs and type(time.sleep) is _sleep_type:
+        if timeout is None and not args and not kwargs and time.sleep is _sleep:
             return beneath(self, timeout=timeout)
         return method(self, timeout, *args, **kwargs)
 

@@ -19,7 +19,7 @@ ours = importlib.import_module(pidwait.__name__ + ".subprocess")
 
 @pytest.fixture(autouse=True)
 def forced(monkeypatch):
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
 
 
 def outcome(Popen, options):

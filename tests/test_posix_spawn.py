@@ -561,7 +561,7 @@ def test_forced_by_policy_goes_to_the_standard_library(binding, monkeypatch):
 
 
 def test_what_posix_spawn_can_not_do_is_asked_once(binding, asked, monkeypatch):
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     # Each of the two is where the other one is to go, and no fd is known to be free.
     with pidwait.spawn(["true"], stdout=2, stderr=1, close_fds=False) as child:
         pass
@@ -588,7 +588,7 @@ def test_library_without_signal_sets(binding, asked, monkeypatch):
         raise OSError(errno.ENOSYS, "sigemptyset")
 
     monkeypatch.setitem(calls._resolved, "sigemptyset", missing)
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     with ours.Popen(("true",)) as popen:
         assert popen.wait() == 0
     with pidwait.spawn(("true",)) as child:

@@ -179,7 +179,7 @@ def test_every_argument_alone_and_in_pairs(number, asked, monkeypatch, passed):
     if VALUES[number][0] not in PARAMETERS:
         return  # test_process_group tests ours where the original has none
     # So that posix_spawn is compared on each Python.
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     for other, value in VALUES[number:]:
         if other not in PARAMETERS:
             continue
@@ -219,7 +219,7 @@ def passed():
 
 @not_on_windows("posix_spawn")
 def test_iterators_get_whole_to_the_standard_code(hide, asked, monkeypatch, passed):
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     hide(["posix_spawn"])
     args = "ls", "/proc/self/fd"
     for output in (
@@ -232,7 +232,7 @@ def test_iterators_get_whole_to_the_standard_code(hide, asked, monkeypatch, pass
 
 @not_on_windows("posix_spawn")
 def test_iterators_that_raise(monkeypatch):
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
 
     def raising():
         yield "true"
@@ -251,6 +251,15 @@ def test_is_started_by_posix_spawn_where_it_would_fork(starts, monkeypatch, forc
     assert ours.run(["true"], cwd="/", start_new_session=True).returncode == 0
     assert ours.call("exit 3", shell=True) == 3
     assert starts() == 2 * (forced or not has_vfork())
+
+
+@not_on_windows("posix_spawn")
+def test_is_started_by_posix_spawn_without_the_interpreters_start(starts, monkeypatch):
+    """gevent takes it away, at any time."""
+    monkeypatch.setattr(subprocess, "_fork_exec", None, raising=False)
+    with ours.Popen(["true"]) as popen:
+        assert popen.wait(60) == 0
+    assert starts() == 1
 
 
 def has_vfork():
@@ -361,7 +370,7 @@ def test_wait_beside_a_hub_of_green_threads(monkeypatch, module):
 @not_on_windows("os.close")
 def test_pipes_are_closed_without_a_hub(monkeypatch):
     """gevent's os.close() closes in its hub, which does not run while a pipe is read."""
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     later = []
     monkeypatch.setattr(os, "close", later.append)
     with ours.Popen(["echo", "x"], stdout=subprocess.PIPE) as child:
@@ -549,7 +558,7 @@ def test_subclass_of_the_original_is_patched_too(nothing_patched, starts):
 @not_on_windows("posix_spawn")
 def test_drop_in_under_patch(nothing_patched, hide, asked, monkeypatch):
     """posix_spawn is asked only once, even if it can't start it."""
-    monkeypatch.setattr(ours, "_would_fork", lambda: True)
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
     hide(["posix_spawn"])
     with ours.patch():
         assert ours.call(["true"], process_group=0) == 0

@@ -73,7 +73,7 @@ class Bench:
 
     def new(self, version):
         rows = [
-            ("Popen, CPU", "ours", "standard", 1.05),
+            ("Popen, CPU", "ours", "standard", 1.03),
             ("Popen patched : standard, CPU", "patched", "standard", 1.03),
             ("spawn : Popen(process_group=0), CPU", "spawn", "standard, group", 1.1),
             ("spawn : C, CPU", "spawn", "C", None),
