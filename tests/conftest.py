@@ -195,6 +195,32 @@ def no_events(monkeypatch):
 
 
 @pytest.fixture
+def executing(monkeypatch):
+    """Another thread calls execve() as we look: at first /proc shows the old main thread."""
+    procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
+    read, readlink, seen = procfs.read, os.readlink, []
+
+    def read_removed(path, *arguments):
+        text = read(path, *arguments)
+        seen.append(path)
+        if not path.endswith("stat") or seen.count(path) > 2:
+            return text
+        head, _, tail = text.rpartition(b")")
+        fields = tail.split()
+        fields[0], fields[1], fields[17] = b"X", b"0", b"0"
+        return b"%s) %s\n" % (head, b" ".join(fields))
+
+    def readlink_removed(path, **where):
+        seen.append(path)
+        if path.endswith("/cwd") and seen.count(path) == 1:
+            raise FileNotFoundError(errno.ENOENT, "on purpose")
+        return readlink(path, **where)
+
+    monkeypatch.setattr(procfs, "read", read_removed)
+    monkeypatch.setattr(os, "readlink", readlink_removed)
+
+
+@pytest.fixture
 def no_garbage():
     """No __del__ of garbage is called: what a signal handler raised in one would be lost."""
     gc.collect()

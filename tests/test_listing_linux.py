@@ -233,3 +233,7 @@ def test_children(start):
     os.kill(innermost, 9)
     exited, alive = pidwait.wait_procs([info] + family, 60)
     assert (len(exited), alive) == (3, [])
+
+
+def test_parent_of_a_thread_that_becomes_the_main_one(executing, sleeper):
+    assert pidwait.ProcessInfo(sleeper.pid).ppid() == os.getpid()

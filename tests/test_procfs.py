@@ -209,41 +209,12 @@ def test_error_that_a_signal_handler_raises(monkeypatch, name):
         signal.signal(signal.SIGALRM, old)
 
 
-@pytest.fixture
-def executing(monkeypatch):
-    """Another thread is just calling execve(): first, each file is that of the old main thread."""
-    seen = set()
-
-    def first(real, other):
-        def look(path, *arguments):
-            if path in seen or not path.endswith(("stat", "cwd")):
-                return real(path, *arguments)
-            seen.add(path)
-            return other()
-
-        return look
-
-    def removed():
-        return STAT.replace(b"1 2 3", b"0 -1 -1") % (12, b"n", b"X", 0, 777, 0)
-
-    def missing():
-        raise FileNotFoundError(errno.ENOENT, "on purpose")
-
-    monkeypatch.setattr(procfs, "read", first(procfs.read, removed))
-    monkeypatch.setattr(os, "readlink", first(os.readlink, missing))
-
-
 @not_on_windows("/proc")
 def test_thread_that_becomes_the_main_one(use_variant, executing, sleeper):
     use_variant("polling")
     with pidwait.Process(sleeper.pid) as process:
         assert not process.has_exited()
     assert not procfs.links_tell_exit(sleeper.pid)
-
-
-@not_on_windows("/proc")
-def test_parent_of_a_thread_that_becomes_the_main_one(executing, sleeper):
-    assert pidwait.ProcessInfo(sleeper.pid).ppid() == os.getpid()
 
 
 @not_on_windows("/proc")

@@ -60,12 +60,14 @@ def read_stat(pid: int) -> "Stat | None":
 
 def whole_stat(read: "Callable[..., B]", *arguments: object) -> "B":
     """What ``read`` tells of /proc/<pid>/stat, about a process that has threads."""
-    text = read(*arguments)
     # When a thread other than the main one calls execve(2), it takes over the pid, and the old
     # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
-    # and no parent: seen for 4 of 10,000 reads on Linux 6.18. The next one shows the process.
-    if text and split_stat(text, _THREADS + 1)[1][_THREADS:][:1] == [b"0"]:
+    # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
+    # does it again and again. A later read shows the process.
+    for _ in range(10):
         text = read(*arguments)
+        if not text or split_stat(text, _THREADS + 1)[1][_THREADS:][:1] != [b"0"]:
+            break
     return text
 
 

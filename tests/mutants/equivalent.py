@@ -202,6 +202,15 @@ EQUIVALENT = [
         "return chosen[(-1)]",
         "there is one",
     ),
+    *(
+        Equivalent(
+            "_sources/procfs.py",
+            "for _ in range(10):",
+            "for _ in range(%d):" % count,
+            "even two in a row are rare",
+        )
+        for count in (9, 11)
+    ),
     Equivalent(
         "_backends/epoll_set.py",
         "writer.close()",

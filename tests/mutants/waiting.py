@@ -318,8 +318,8 @@ MUTANTS = [
     Mutant(
         "exec by another thread, polled",
         "_sources/procfs.py",
-        '[_THREADS:][:1] == [b"0"]:',
-        '[_THREADS:][:1] == [b""]:',
+        '[_THREADS:][:1] != [b"0"]:',
+        '[_THREADS:][:1] != [b""]:',
         "tests/test_procfs.py::test_thread_that_becomes_the_main_one",
     ),
     Mutant(
@@ -327,7 +327,7 @@ MUTANTS = [
         "_sources/listed_procfs.py",
         'procfs.whole_stat(self._read, "stat")',
         'self._read("stat")',
-        "tests/test_procfs.py::test_parent_of_a_thread_that_becomes_the_main_one",
+        "tests/test_listing_linux.py::test_parent_of_a_thread_that_becomes_the_main_one",
     ),
     Mutant(
         "exec by another thread, the tree",

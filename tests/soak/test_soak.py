@@ -2,6 +2,7 @@
 """Long runs, each in a process of its own: nothing is left over, and no code is mixed up."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -45,6 +46,13 @@ def test_exit_codes_of_twenty_thousand_strangers():
     output = run("strangers", 20000)
     if tells_every_exit():
         assert output == "20000 right, 0 unknown, 0 wrong\n"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("backend", ["pidfd", "polling"])
+def test_threads_that_become_the_main_one(backend, monkeypatch):
+    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
+    assert run("execs", 40) == "0 early\n"
 
 
 @pytest.mark.parametrize("backend", ["pidfd", "polling"])
