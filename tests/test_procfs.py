@@ -220,3 +220,18 @@ def test_thread_that_becomes_the_main_one(use_variant, executing, sleeper):
 @not_on_windows("/proc")
 def test_tree_with_a_thread_that_becomes_the_main_one(executing, sleeper):
     assert family.parents()[sleeper.pid] == os.getpid()
+
+
+@not_on_windows("/proc")
+def test_thread_group_of_a_thread_that_is_being_removed(use_variant, monkeypatch, sleeper):
+    use_variant("polling")
+    read = procfs.read
+
+    def read_removed(path, *arguments):
+        text = read(path, *arguments)
+        return text.replace(b"Tgid:\t%d" % sleeper.pid, b"Tgid:\t0")
+
+    monkeypatch.setattr(procfs, "read", read_removed)
+    assert procfs.thread_group(sleeper.pid) is None
+    with pidwait.Process(sleeper.pid) as process:
+        assert not process.has_exited()

@@ -136,7 +136,7 @@ def thread_group(pid: int) -> "int | None":
     """The pid of the process that a pid or thread ID belongs to; None if /proc does not tell."""
     for line in (_read_entry(pid, "status") or b"").splitlines():
         if line.startswith(b"Tgid:"):
-            return int(line[5:])
+            return int(line[5:]) or None  # 0: of a thread that has just been removed
     return None
 
 

@@ -323,6 +323,13 @@ MUTANTS = [
         "tests/test_procfs.py::test_thread_that_becomes_the_main_one",
     ),
     Mutant(
+        "exec by another thread, its process",
+        "_sources/procfs.py",
+        "return int(line[5:]) or None",
+        "return int(line[5:])",
+        "tests/test_procfs.py::test_thread_group_of_a_thread_that_is_being_removed",
+    ),
+    Mutant(
         "exec by another thread, the list",
         "_sources/listed_procfs.py",
         'procfs.whole_stat(self._read, "stat")',
