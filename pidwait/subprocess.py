@@ -41,7 +41,7 @@ _popen = _hooks.standard_class(_standard.Popen)
 # From Python 3.11 on. On Windows the standard parameter does nothing.
 _HAS_PROCESS_GROUP = not _WINDOWS and _hooks.has_parameter(_popen, "process_group")
 # Whether the standard code may start processes as well as we do.
-_MAY_VFORK = _HAS_PROCESS_GROUP and {"_USE_VFORK", "_fork_exec"} <= set(_names)
+_MAY_VFORK = _HAS_PROCESS_GROUP and "_fork_exec" in _names
 # Before Python 3.7 there is no _wait().
 _WAIT = "_wait" if hasattr(_popen, "_wait") else "wait"
 # From Python 3.15 on the standard Popen waits by events itself.
@@ -175,8 +175,10 @@ def _over(name: str) -> "Any":
     # find what is called here.
 
     def start(*args: "Any", **kwargs: "Any") -> "Any":
+        # As _would_fork() says, without a call. Python 3.14 has no _USE_VFORK.
         names: "Any" = _standard
-        if not (_vforks and names._USE_VFORK and names._fork_exec) and _would_fork():
+        is_as_good = _vforks and names._fork_exec and _names.get("_USE_VFORK", True)
+        if not is_as_good and _would_fork():
             return method(*args, **kwargs)
         if type(args[0]) is Popen:
             return _popen._execute_child(*args, **kwargs)

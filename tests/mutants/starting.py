@@ -154,15 +154,15 @@ MUTANTS = [
     Mutant(
         "hub of green threads that takes the interpreter's start away, later",
         "subprocess.py",
-        "if not (_vforks and names._USE_VFORK and names._fork_exec) and _would_fork():",
-        "if not (_vforks and names._USE_VFORK) and _would_fork():",
+        '_vforks and names._fork_exec and _names.get("_USE_VFORK", True)',
+        '_vforks and _names.get("_USE_VFORK", True)',
         "tests/test_subprocess.py::test_is_started_by_posix_spawn_without_the_interpreters_start",
     ),
     Mutant(
         "vfork that the program forbids, later",
         "subprocess.py",
-        "if not (_vforks and names._USE_VFORK and names._fork_exec) and _would_fork():",
-        "if not (_vforks and names._fork_exec) and _would_fork():",
+        '_vforks and names._fork_exec and _names.get("_USE_VFORK", True)',
+        "_vforks and names._fork_exec",
         "tests/test_subprocess.py::test_is_started_by_posix_spawn_where_it_would_fork[True]",
     ),
     Mutant(
