@@ -59,7 +59,7 @@ def read_stat(pid: int) -> "Stat | None":
 
 
 def whole_stat(read: "Callable[..., B]", *arguments: object) -> "B":
-    """What ``read`` tells of /proc/<pid>/stat, about a process that has threads."""
+    """The text of /proc/<pid>/stat, which ``read(*arguments)`` returns, with a thread in it."""
     # When a thread other than the main one calls execve(2), it takes over the pid, and the old
     # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
     # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
