@@ -17,6 +17,8 @@ from .conftest import not_on_kqueue
 from .processes import become_zombie, eventually, exiting, not_on_windows, sleeping, state
 from .test_engine import refuse
 
+Deadline = importlib.import_module(pidwait.__name__ + "._deadline").Deadline
+RUNNING = importlib.import_module(pidwait.__name__ + "._outcome").RUNNING
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 checks = importlib.import_module(pidwait.__name__ + "._checks")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
@@ -228,6 +230,15 @@ def test_thread_that_becomes_the_main_one(executing, is_ours, sleeper, keeper):
         executing()
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0.05)
+
+
+def test_thread_that_becomes_the_main_one_of_a_child_to_be_reaped(executing, sleeper):
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    executing()
+    try:
+        assert handle.wait(Deadline(0.05), True) is RUNNING
+    finally:
+        handle.close()
 
 
 def test_thread_that_becomes_the_main_one_in_a_set(executing, keeper):

@@ -104,7 +104,9 @@ class PidfdHandle:
         if not event:
             return RUNNING
         if event == ready and reap:
-            raise NotYet
+            if self.seems_exited():
+                raise NotYet
+            return self.wait(deadline, reap)
         return self._code_of_other(bool(event & select.POLLHUP), deadline)
 
     def _ask_as_parent(self, waitid: "Any", options: int, deadline: Deadline) -> "Any":

@@ -351,6 +351,13 @@ MUTANTS = [
         "tests/test_pidfd.py::test_thread_that_becomes_the_main_one[True]",
     ),
     Mutant(
+        "exec by another thread, reaping",
+        "_backends/pidfd.py",
+        "            if self.seems_exited():\n                raise NotYet\n",
+        "            raise NotYet\n",
+        "tests/test_pidfd.py::test_thread_that_becomes_the_main_one_of_a_child_to_be_reaped",
+    ),
+    Mutant(
         "exec by another thread, time-out",
         "_backends/pidfd.py",
         "            self._reaped = None\n",
