@@ -9,7 +9,7 @@ import time
 import pytest
 
 from . import pidwait
-from .processes import become_zombie
+from .processes import become_zombie, eventually
 
 
 def module(name):
@@ -17,6 +17,7 @@ def module(name):
 
 
 connector, inotify = module("connector"), module("inotify")
+linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 netlink = importlib.import_module(pidwait.__name__ + "._ffi.netlink")
 # In a long run the ctypes of PyPy 3.9 has refused a pointer that it took before.
 HAS_CTYPES = sys.implementation.name != "pypy" and importlib.util.find_spec("_ctypes")
@@ -41,6 +42,13 @@ def listening(waiting, kind):
         assert waiting.wait(0.02) == []
     assert type(polled._events) is KINDS[kind]
     return polled._events
+
+
+def executed(child):
+    """The child, once execve(2) is over: Popen() returns a moment earlier on Linux 6.12."""
+    read_stat = importlib.import_module(pidwait.__name__ + "._sources.procfs").read_stat
+    eventually(lambda: not read_stat(child.pid).flags & linux.PF_FORKNOEXEC)
+    return child
 
 
 def end(child):

@@ -13,7 +13,7 @@ import pytest
 
 from . import pidwait
 from .conftest import all_fds, targets_of
-from .events import inotify, listening, module, read
+from .events import executed, inotify, listening, module, read
 from .processes import FACTORS, PYTHON, eventually, exiting, sleeping
 from .test_forks import in_a_fork
 
@@ -57,7 +57,7 @@ def delay(waiting):
 def test_where_flags_are_not_told(watching, start, herd, monkeypatch):
     """As on gVisor: then it must not share its executable with its parent."""
     procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
-    read_stat = procfs.read_stat
+    read_stat, child = procfs.read_stat, executed(start(*sleeping(60)))
 
     def without_flags(pid):
         stat = read_stat(pid)
@@ -69,7 +69,7 @@ def test_where_flags_are_not_told(watching, start, herd, monkeypatch):
     watches = inotify.ExecutableWatches()
     try:
         assert watches.add(herd.fork(3)) is None
-        assert watches.add(start(*sleeping(60)).pid) is not None
+        assert watches.add(child.pid) is not None
     finally:
         watches.close()
 
@@ -229,7 +229,7 @@ def test_no_time(watching, own_sleeper, monkeypatch):
 
 
 def test_watch_ends_with_its_last_member(watching, start):
-    one, other = (start(*exiting(3, 60)) for _ in range(2))
+    one, other = (executed(start(*exiting(3, 60))) for _ in range(2))
     watches = inotify.ExecutableWatches()
     try:
         keys = {watches.add(child.pid)[0] for child in (one, other)}
