@@ -168,6 +168,21 @@ def test_one_that_runs_may_be_closed_twice():
     eventually(lambda: child_module.reap_left() or child_module.left == [])
 
 
+@not_on_windows("signals")
+def test_handle_of_one_that_was_left_is_closed(monkeypatch):
+    closed = []
+    child = pidwait.spawn(sleeping(60))
+    try:
+        child.close()
+        (handle,) = [one for one in child_module.left if one.pid == child.pid]
+        close = type(handle).close
+        monkeypatch.setattr(type(handle), "close", lambda one: closed.append(one) or close(one))
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+    eventually(lambda: child_module.reap_left() or child_module.left == [])
+    assert any(one is handle for one in closed)
+
+
 def test_what_later_starts_need_is_loaded_once(monkeypatch):
     prepared, prepare = [], spawning._prepare
     monkeypatch.setattr(spawning, "_prepared", [])

@@ -81,6 +81,10 @@ def test_user(token, worker):
     assert chosen("-u", "%d,%d" % (os.geteuid() + 1, os.geteuid()), *ours) == [child.pid]
 
 
+def test_help_tells_of_names():
+    assert " --name PATTERN" in run("--help").stdout.partition("\n\n")[0]
+
+
 def test_not_itself(token):
     assert chosen("-f", "--name", "nonsense|" + token) == []
 

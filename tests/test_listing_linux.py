@@ -186,6 +186,14 @@ def test_devices(device, path, monkeypatch):
     assert facts.terminal() == path
 
 
+def test_no_device_is_looked_for_where_there_is_no_terminal(monkeypatch, caplog):
+    facts = listed.read(os.getpid(), False)
+    monkeypatch.setattr(procfs, "read", lambda *args: b"1 (x) S 1 1 1 0 " + b"0 " * 46)
+    with caplog.at_level(logging.DEBUG):
+        assert facts.terminal() is None
+    assert caplog.records == []
+
+
 def test_clock_that_is_set(monkeypatch, sleeper):
     info = pidwait.ProcessInfo(sleeper.pid)
     first = info.create_time()

@@ -545,6 +545,14 @@ def test_only_what_is_missing_is_patched(nothing_patched):
     assert (ours._WAIT in changed) is (WINDOWS or not hasattr(subprocess.Popen, "_wait_pidfd"))
 
 
+def test_subclass_of_the_drop_in():
+    class Mine(ours.Popen):
+        pass
+
+    with Mine(exiting(3)) as child:
+        assert child.wait(30) == 3
+
+
 @not_on_windows("posix_spawn")
 def test_subclass_of_the_original_is_patched_too(nothing_patched, starts):
     class Mine(subprocess.Popen):

@@ -57,6 +57,7 @@ def test_fold(before, after):
         ('self.x: "dict[str, int]" = {1: 2}\n', "self.x = {1: 2}\n"),
         ("class A:\n    x: int\n    y = 1\n", "class A:\n    y = 1\n"),
         ("f(\n    1,\n    2,\n)\n", "f(1, 2)\n"),
+        ("f(\n    1, )\n", "f(1, )\n"),
         ("x = (\n    1,\n)\n", "x = (1,)\n"),
         ("x = (\n    1,\n    2,\n)\n", "x = (1, 2)\n"),
         ("x = (\n    (1, 2),\n)\n", "x = ((1, 2),)\n"),
@@ -219,14 +220,14 @@ def test_names_that_are_local_where_they_are_used():
 
 def test_one_name_for_several_imports():
     made = joined(
-        top="def main(a=True):\n    if a:\n        from .a import f\n    else:\n"
+        top="def main(a=True):\n    if a:\n        # Why a.\n        from .a import f\n    else:\n"
         "        from .b import f\n    return f()\n",
         a="def f():\n    return 1\n",
         b="def f():\n    return 2\n",
     )
     text, answer = run(made)
     assert answer == 1
-    assert "f = a_f" in text and "f = b_f" in text
+    assert "# Why a.\n        f = a_f" in text and "f = b_f" in text
 
 
 def test_imports_are_written_once():

@@ -412,6 +412,7 @@ PAST_THE_LIMIT = (
         os.close(lowest)
         polled = len(waiting._engine.sets.polled)
         assert 80 < polled < 120, polled
+        assert not waiting._engine.sets.polled.lacks_room  # for events about them
         seen = []
         for pid in pids[:10]:
             os.kill(pid, signal.SIGUSR1)
@@ -436,3 +437,24 @@ def test_past_the_hard_limit(use_variant):
     use_variant("pidfd-ctypes")
     done = run_python(PAST_THE_LIMIT.format(package=pidwait.__name__))
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+# One number is free above the soft limit: it goes to the epoll.
+ONE_NUMBER_ABOVE = """if True:
+    import logging, os, resource
+    import {package} as pidwait
+    logging.basicConfig(level=logging.DEBUG)
+    pidwait.probe()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 61))
+    with pidwait.WaitSet([os.getpid()]) as waiting:
+        print(waiting.fileno(), waiting._engine.sets.polled)
+"""
+
+
+@not_on_windows("limit of file descriptors")
+@not_on_kqueue
+def test_no_number_above_the_soft_limit_is_told(use_variant):
+    use_variant("pidfd-ctypes")
+    done = run_python(ONE_NUMBER_ABOVE.format(package=pidwait.__name__))
+    assert (done.stdout.split(), done.returncode) == (["60", "None"], 0)
+    assert "F_DUPFD_CLOEXEC, 60" in done.stderr

@@ -12,6 +12,7 @@ Equivalent = namedtuple("Equivalent", "file old new reason")
 _OS_ERROR = (
     'def os_error(code: int, call: str, pid: "int | None", text: "str | None" = %s) -> OSError:'
 )
+_LOW = "_LOW = %d  # numbers that are left to the program if the hard limit prevents higher ones"
 
 EQUIVALENT = [
     Equivalent(
@@ -520,5 +521,59 @@ EQUIVALENT = [
         'args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args',
         'args = ["/system/bin/sh" if False else "/bin/sh", "-c"] + args',
         "only Android notices",
+    ),
+    Equivalent(
+        "_backends/__init__.py",
+        "best = chosen[0] if chosen else backend()",
+        "best = chosen[0] if False else backend()",
+        "backend() looks there, too",
+    ),
+    Equivalent(
+        "_backends/__init__.py",
+        "return open_handle(pid)",
+        "return None",
+        "the caller opens one then",
+    ),
+    Equivalent(
+        "_backends/connector.py",
+        "self._useless = 0",
+        "self._useless = (-1)",
+        "it is 0 again when the filter is taken away",
+    ),
+    Equivalent(
+        "cli/_job.py",
+        "self._reader = -1",
+        "self._reader = -0",
+        "it is set before it is read",
+    ),
+    Equivalent(
+        "_highfds.py",
+        _LOW % 1024,
+        _LOW % 1025,
+        "one number more is left",
+    ),
+    Equivalent(
+        "_waitset.py",
+        "self._waiting[me] = None  # before the check whether it is closed: see close()",
+        "self._waiting[me] = 0  # before the check whether it is closed: see close()",
+        "only its key matters",
+    ),
+    Equivalent(
+        "process.py",
+        "deadline = FOREVER if timeout is None else Deadline(timeout)",
+        "deadline = FOREVER if False else Deadline(timeout)",
+        "Deadline(None) is no time-out either",
+    ),
+    Equivalent(
+        "cli/_readers.py",
+        "for fd, _ in poll.poll(0):",
+        "for fd, _ in poll.poll(1):",
+        "a thousandth of a second later",
+    ),
+    Equivalent(
+        "cli/_signals.py",
+        "if 128 < found < 256:",
+        "if 128 < found <= 256:",
+        "neither 256 nor 128 is a signal",
     ),
 ]
