@@ -83,7 +83,8 @@ class EpollSet:
         longest = GRACE if self._fading else self._longest
         if longest is not None and (seconds is None or seconds > longest):
             seconds = longest
-        if seconds != 0 and not pidfd.may_block():
+        # As may_block() says, without a call: the caches are cold in the turn after a sleep.
+        if type(getattr(select, "poll", None)) is not pidfd.C_FUNCTION and seconds != 0:
             poll(self._epoll.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
         if seconds is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .contract import Checks, Handle, Identity
 
 
-_C_FUNCTION: "Any" = type(len)
+C_FUNCTION: "Any" = type(len)
 
 
 class PidfdHandle:
@@ -123,7 +123,7 @@ class PidfdHandle:
     def reaping(self, block: bool = True) -> "Iterable[object] | None":
         waitid = calls.get("waitid")
         # A function written in Python has bytecodes between the system call and its return.
-        if self._fallback is not None or type(waitid) is not _C_FUNCTION:
+        if self._fallback is not None or type(waitid) is not C_FUNCTION:
             return None
         if block and not may_block():
             return None
@@ -254,7 +254,7 @@ def may_block() -> bool:
     It holds up all greenlets where gevent has replaced poll, or eventlet has removed it. That
     may happen at any time, also when a set has been made already.
     """
-    return type(getattr(select, "poll", None)) is _C_FUNCTION
+    return type(getattr(select, "poll", None)) is C_FUNCTION
 
 
 def is_forbidden(error: OSError) -> bool:

@@ -21,8 +21,8 @@ MUTANTS = [
     Mutant(
         "poll that lets others run meanwhile, put in place when a set is there",
         "_backends/epoll_set.py",
-        "        if seconds != 0 and not pidfd.may_block():\n",
-        "        if False:\n",
+        "pidfd.C_FUNCTION and seconds != 0:\n",
+        "pidfd.C_FUNCTION and False:\n",
         "tests/test_pidfd.py::test_poll_that_lets_others_run_meanwhile",
     ),
     Mutant(
