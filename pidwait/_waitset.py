@@ -53,6 +53,7 @@ class WaitSet(Generic[P]):
     # The engine has a lock; the dicts here are changed by single operations, which are atomic.
     _is_closed = True
     _warns = True
+    _tells_keys = False
 
     if TYPE_CHECKING:
 
@@ -140,54 +141,52 @@ class WaitSet(Generic[P]):
         ``timeout`` seconds, or if none is left to wait for. If several threads wait, each
         exit is returned to one of them.
         """
-        exits: "Exits" = []
-        try:
-            self._wait(FOREVER if timeout is None else Deadline(timeout), exits)
-            found = []
-            for target, code in exits:  # a comprehension would be a call
-                found.append((target.proc, code))
-            return found
-        except BaseException:  # if a signal handler raises, no exit must be lost
-            self._engine.put_back(exits)
-            self._rearm()
-            raise
-
-    def _wait(self, deadline: Deadline, exits: "Exits") -> None:
         # After the sleep the caches are cold, and each name and call costs.
         if self._pid != getpid():
             self._take_over()
+        deadline = FOREVER if timeout is None else Deadline(timeout)
         engine, sleeping, me = self._engine, self._sleeping, object()
         sets, last = engine.sets, False
+        exits: "Exits" = []
         try:
-            self._waiting[me] = None  # before the check whether it is closed: see close()
-            if self._is_closed:
-                raise ValueError("the set is closed")
-            while not (exits or last):
-                if deadline is FOREVER and LOCKS_HEED_SIGNALS:
-                    with self._turn.lock:
-                        # A change from here on finds this entry; an earlier one is seen below.
-                        sleeping[me] = None
-                        if sets.is_alarmed:
-                            engine.alarm(None)
-                        if engine.members or engine.superseded:
-                            sets.sleep(None)
-                    sleeping.pop(me, None)
-                else:
-                    seconds = deadline.remaining()
-                    self._turn.sleep(engine, sleeping, me, seconds)
-                    last = seconds == 0
-                engine.collect(exits, last, self._is_shown)
-                if sleeping:  # another thread, whose work collect() may have changed
+            try:
+                self._waiting[me] = None  # before the check whether it is closed: see close()
+                if self._is_closed:
+                    raise ValueError("the set is closed")
+                while not (exits or last):
+                    if deadline is FOREVER and LOCKS_HEED_SIGNALS:
+                        with self._turn.lock:
+                            # A change from here on finds this entry; an earlier one is seen below.
+                            sleeping[me] = None
+                            if sets.is_alarmed:
+                                engine.alarm(None)
+                            if engine.members or engine.superseded:
+                                sets.sleep(None)
+                        sleeping.pop(me, None)
+                    else:
+                        seconds = deadline.remaining()
+                        self._turn.sleep(engine, sleeping, me, seconds)
+                        last = seconds == 0
+                    engine.collect(exits, last, self._is_shown)
+                    if sleeping:  # another thread, whose work collect() may have changed
+                        self._rearm()
+                    if not (engine.members or engine.superseded):
+                        break
+            finally:
+                sleeping.pop(me, None)
+                self._waiting.pop(me, None)
+                if self._is_closed:
+                    self._close_unused()
+                elif self._is_shown or sets.is_alarmed:
                     self._rearm()
-                if not (engine.members or engine.superseded):
-                    return
-        finally:
-            sleeping.pop(me, None)
-            self._waiting.pop(me, None)
-            if self._is_closed:
-                self._close_unused()
-            elif self._is_shown or sets.is_alarmed:
-                self._rearm()
+            found: "list[Any]" = []
+            for target, code in exits:  # a comprehension would be a call
+                found.append((target.key if self._tells_keys else target.proc, code))
+            return found
+        except BaseException:  # if a signal handler raises, no exit must be lost
+            engine.put_back(exits)
+            self._rearm()
+            raise
 
     def _rearm(self) -> None:
         """Wake the thread that sleeps, and make fileno() readable, if there is work for them."""

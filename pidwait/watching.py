@@ -5,7 +5,6 @@ import os
 import sys
 from _thread import RLock
 
-from ._deadline import FOREVER
 from ._errors import public
 from ._generic import Generic, P_co
 from ._kinds import find
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ._engine import Exits
     from ._generic import P
     from ._targets import Target
 
@@ -95,17 +93,13 @@ class _Watches(WaitSet):
     """A set of watches: each is a member, even if two are for the same process."""
 
     _warns = False
+    _tells_keys = True
 
     def add_watch(self, target: "Target") -> None:
         self._add([target])
 
     def discard_watch(self, watch: "Watch[Any]") -> None:
         self._discard(watch)
-
-    def wait_for_watches(self) -> "Exits":
-        exits: "Exits" = []
-        self._wait(FOREVER, exits)
-        return exits
 
 
 class _Watcher:
@@ -177,8 +171,8 @@ class _Watcher:
         try:
             while self._is_needed():
                 for watches in list(self._sets.values()):
-                    for target, exitcode in watches.wait_for_watches():
-                        target.key._call(exitcode)  # type: ignore[attr-defined]
+                    for watch, exitcode in watches.wait():
+                        watch._call(exitcode)  # type: ignore[union-attr]
         except BaseException:
             self._turn[:] = [True]
             raise

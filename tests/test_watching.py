@@ -247,5 +247,5 @@ def test_failed_watch_leaves_the_set_to_the_thread_that_comes():
     with pytest.raises(TypeError):
         watcher.add(watch)
     assert list(watcher._sets.values()) == [watches]
-    watches.wait_for_watches()  # it has not been closed
+    watches.wait()  # it has not been closed
     watches.close()
