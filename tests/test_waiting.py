@@ -395,7 +395,7 @@ def test_low_file_descriptors_are_left_alone(variant, backend, herd):
 # In an interpreter of its own, since only root can raise a hard limit again.
 PAST_THE_LIMIT = (
     """if True:
-    import os, resource, signal, sys, time
+    import atexit, os, resource, signal, sys, time
     import {package} as pidwait
 """
     + FORK
@@ -403,6 +403,12 @@ PAST_THE_LIMIT = (
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     codes = {{fork(code): code for code in range(120)}}
     pids = list(codes)
+
+    def end():  # where an assertion fails
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    atexit.register(end)
     pidwait.probe()
     lowest = os.dup(0)
     os.close(lowest)
@@ -427,6 +433,7 @@ PAST_THE_LIMIT = (
         assert sorted(seen) == sorted(codes.items())
     for pid in pids:
         os.waitpid(pid, 0)
+    atexit.unregister(end)
 """
 )
 
