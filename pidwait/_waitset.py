@@ -53,7 +53,7 @@ class WaitSet(Generic[P]):
     # The engine has a lock; the dicts here are changed by single operations, which are atomic.
     _is_closed = True
     _warns = True
-    _tells_keys = False
+    _tells_keys = False  # whether wait() returns the members' keys, as watch() needs
 
     if TYPE_CHECKING:
 
