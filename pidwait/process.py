@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found]
 from time import monotonic
 
 from . import _backends
+from ._backends import chosen
 from ._deadline import FOREVER, NOW, Deadline, poll
 from ._errors import (
     TimeoutExpired,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ._targets import Proc
 
 _NUMBERS = (float, int)
-_LONG = 2e6  # seconds; poll(2) takes at most 2**31 ms
+_LONG = 2 * 10**6  # seconds; poll(2) takes at most 2**31 ms
 
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
@@ -62,14 +63,18 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         if timeout is None or (type(timeout) in _NUMBERS and 0 < timeout < _LONG):
             if timeout is not None:
                 began = monotonic()
-            try:
-                found = _backends.wait_or_open(pid, timeout, reap)
-            except ProcessLookupError as error:
-                raise_of_handler(error)
-                return None
-            if type(found) is int:
-                return found
-            handle = found  # type: ignore[assignment]
+            shorter = (chosen[0] if chosen else _backends.backend()).wait_or_open
+            if shorter is not None:
+                try:
+                    found = shorter(pid, timeout, reap)
+                    if type(found) is int:
+                        return found
+                    handle = found  # type: ignore[assignment]
+                except ProcessLookupError as error:
+                    raise_of_handler(error)
+                    return None
+                except OSError as error:  # open_handle() will meet it again
+                    raise_of_handler(error)
     elif isinstance(proc, Process):
         return proc.wait(timeout, reap)
     else:

@@ -312,12 +312,12 @@ def test_pidfd_that_somebody_else_closes_during_the_wait(use_variant, monkeypatc
     """The close() of Python 3.15 then raises; the exit code is not lost by that."""
     use_variant("pidfd-ctypes")
     assert pidwait.pid_exists(os.getpid())  # the checks are made
-    real = pidfd.open_pidfd
+    real = pidfd_wait.own
     opened = []
 
     class Owner:
-        def __init__(self, pid):
-            self.file = real(pid)
+        def __init__(self, fd):
+            self.file = real(fd)
             self.fileno = self.file.fileno
             opened.append(self)
 
@@ -325,7 +325,7 @@ def test_pidfd_that_somebody_else_closes_during_the_wait(use_variant, monkeypatc
             self.file.close()
             raise OSError(errno.EBADF, "closed")
 
-    monkeypatch.setattr(pidfd, "open_pidfd", Owner)
+    monkeypatch.setattr(pidfd_wait, "own", Owner)
     assert pidwait.wait(start(*exiting(3)).pid, 60, reap) == 3
     assert len(opened) == 1 and opened[0].file.closed
 

@@ -51,7 +51,8 @@ class Backend:
 
     ``checks`` are rows of a name, the call that is checked (None if it is not a call), and the
     check. The first row's check tells whether the backend can be used at all.
-    ``wait_or_open`` is the function below if the backend has a way of its own.
+    ``wait_or_open``, where there is one, takes a shorter way than by a handle to wait for the exit
+    code of a child by its pid; where that does not work it returns a handle.
     """
 
     __slots__ = ("checks", "handle", "name", "wait_or_open")
@@ -151,23 +152,6 @@ def open_handle(pid: int) -> "Handle":
     except OSError as error:
         if best.name in ("connector", "polling"):
             raise
-        return _open_polled(pid, error)
-
-
-def wait_or_open(pid: int, timeout: "float | None", reap: bool) -> "int | Handle":
-    """Wait for the exit code, if there is a way that is shorter than by a handle; else open one.
-
-    ``timeout`` is in seconds, at most 24 days, and more than 0. Where the handle is returned the
-    process has not exited, or is not our child, or can't be waited for in this way.
-    """
-    best = chosen[0] if chosen else backend()
-    if best.wait_or_open is None:
-        return open_handle(pid)
-    try:
-        return best.wait_or_open(pid, timeout, reap)
-    except ProcessLookupError:
-        raise
-    except OSError as error:
         return _open_polled(pid, error)
 
 
