@@ -151,10 +151,6 @@ class CombinedSet:
         if self.polled is not None:
             self.polled.look(last)
 
-    def hear(self) -> None:
-        if self.polled is not None:
-            self.polled.hear()
-
     def take(self, last: bool) -> None:
         try:
             if self._broken is not None:

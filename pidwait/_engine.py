@@ -173,11 +173,11 @@ class Engine:
         With ``last`` the time is up: all are looked at, and a code that may come a moment later
         is not waited for, unless fileno() becomes readable at that moment: ``is_told``.
         """
-        sets = self.sets
-        if sets.polled is not None:
+        polled = self.sets.polled
+        if polled is not None:
             with self._lock:
-                sets.hear()
-            sets.look(last)
+                polled.hear()
+            polled.look(last)
         if self._is_shared:
             with self._lock:
                 owned = self._take(exits, last and not is_told)

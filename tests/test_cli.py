@@ -376,3 +376,8 @@ def holds_a_handle(pid):
     return "anon_inode:[pidfd]" in [
         os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)
     ]
+
+
+def test_status_of_control_c_on_windows():
+    """NTSTATUS STATUS_CONTROL_C_EXIT, as the signed number that sys.exit() takes."""
+    assert cli.STATUS_CONTROL_C_EXIT.to_bytes(4, "big", signed=True) == b"\xc0\x00\x01\x3a"

@@ -243,5 +243,16 @@ def test_children(start):
     assert (len(exited), alive) == (3, [])
 
 
+def test_pid_that_is_given_away_before_its_directory_is_opened(monkeypatch):
+    """What is read afterwards would be another process's."""
+
+    def gone(*arguments):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(listed, "opened", gone)
+    with pytest.raises(ProcessLookupError):
+        listed.read(os.getpid(), True)
+
+
 def test_parent_of_a_thread_that_becomes_the_main_one(executing, sleeper):
     assert pidwait.ProcessInfo(sleeper.pid).ppid() == os.getpid()

@@ -126,8 +126,8 @@ def suites(tree: ast.AST) -> "Iterator[list[ast.stmt]]":
     for node in nodes:
         nodes += getattr(node, "handlers", ())
         for name in ("body", "orelse", "finalbody"):
-            suite = getattr(node, name, None)
-            if isinstance(suite, list) and suite:
+            suite = getattr(node, name, ())
+            if suite:
                 yield suite
                 nodes += suite
 

@@ -57,11 +57,11 @@ EQUIVALENT = [
         "self.executable = argv[0] if False else os.fsencode(executable)",
         "it is encoded a second time",
     ),
-    Equivalent(
-        "_backends/pidfd_wait.py",
-        "close(owner)",
-        "pass",
-        "it closes the pidfd when it is freed",
+    *(
+        Equivalent(
+            "_backends/pidfd_wait.py", closed, "pass", "it closes the pidfd when it is freed"
+        )
+        for closed in ("close(owner)", "owner.close()")
     ),
     *(
         Equivalent(
@@ -529,10 +529,16 @@ EQUIVALENT = [
         "backend() looks there, too",
     ),
     Equivalent(
-        "_backends/__init__.py",
-        "return open_handle(pid)",
-        "return None",
-        "the caller opens one then",
+        "spawning.py",
+        'passed = sorted({_fd("pass_fds", fd) for fd in pass_fds}) if pass_fds else ()',
+        'passed = sorted({_fd("pass_fds", fd) for fd in pass_fds}) if True else ()',
+        "an empty list is as good",
+    ),
+    Equivalent(
+        "cli/_select.py",
+        "ours = _family() if found else {}",
+        "ours = _family() if True else {}",
+        "it only saves time",
     ),
     Equivalent(
         "_backends/connector.py",
