@@ -224,10 +224,10 @@ class _WatchedTarget(OwnerTarget):
             raise_of_handler(error)
             return None
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         try:
             reaped = exitcodes.reap_child(self.proc)
         except ChildProcessError as error:
             raise_of_handler(error)
             return code
-        return self.not_reaped(code) if reaped is RUNNING else reaped
+        return self.not_reaped(code, last) if reaped is RUNNING else reaped

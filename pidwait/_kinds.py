@@ -37,12 +37,12 @@ class LoopTarget(OwnerTarget):
             code = _popen_inside(self.proc).returncode
         return RUNNING if code is None else code
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         if code is not None:
             return code
         known = self._known()
         # A thread of asyncio's may have reaped it before we looked, and tell its loop soon.
-        return self.not_told(None) if known is RUNNING else known
+        return self.not_told(None, last) if known is RUNNING else known
 
 
 def _popen_inside(proc: "Any") -> "Any":
@@ -86,7 +86,7 @@ class PopenTarget(OwnerTarget):
         self._is_inherited = True
         return RUNNING
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
             return code
@@ -94,7 +94,7 @@ class PopenTarget(OwnerTarget):
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.
         if self.proc.poll() is None:
-            return self.not_reaped(code)
+            return self.not_reaped(code, last)
         if code is None:
             return None if lost else self._known()
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
@@ -144,13 +144,13 @@ class MultiprocessingTarget(OwnerTarget):
             return None
         return known
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         known: "int | None" = self.proc.exitcode
         self._join()
         if known is None:
             known = self.proc.exitcode
             if known is None:
-                return self.not_reaped(code) if self._can_reap() else code
+                return self.not_reaped(code, last) if self._can_reap() else code
             self._join()  # the first join may have come too early
         return code if self._is_no_answer(known) else known
 
@@ -192,7 +192,7 @@ class ProcessTarget(GuardedTarget):
         code: "int | None" = self.proc.exitcode
         return code
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         known = self._known()
         return code if known is None or known is RUNNING else known
 
@@ -208,13 +208,13 @@ class ChildTarget(OwnerTarget):
         code: "int | None" = self.proc.exitcode
         return code
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         known: "int | None" = None
         try:
             known = self.proc.wait(0)
         except TimeoutError as error:
             raise_of_handler(error)
-            return self.not_reaped(code)
+            return self.not_reaped(code, last)
         return code if known is None else known
 
 

@@ -14,19 +14,17 @@ The three methods run the object's own code, which may do anything. If it raises
 logged, and the wait goes on without the answer. If a signal handler raises meanwhile, its
 exception is not caught.
 
-A target belongs to one wait, or to one engine. If two threads settle it at the same time, the
-last call of one may count as an ordinary one: then the next call tells the exit.
+A target belongs to one wait, or to one engine.
 """
 
 from time import monotonic
 
-from ._errors import TRANSIENT, is_of_signal_handler, log
+from ._errors import TRANSIENT, log, raise_of_handler
 from ._outcome import RUNNING
 from ._sources import exitcodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Protocol, Union  # novm
 
     from ._outcome import Outcome
@@ -105,13 +103,22 @@ class GuardedTarget(Target):
     __slots__ = ()
 
     def known(self) -> "Outcome":
-        return self._guarded(RUNNING, self._known)
+        try:
+            return self._known()
+        except Exception as error:
+            return self._after(error, RUNNING, False)
 
     def confirm(self) -> "Outcome":
-        return self._guarded(RUNNING, self._confirm)
+        try:
+            return self._confirm()
+        except Exception as error:
+            return self._after(error, RUNNING, False)
 
     def settle(self, code: "int | None", last: bool = False) -> "Outcome":
-        return self._guarded(code, self._settle, code)
+        try:
+            return self._settle(code, last)
+        except Exception as error:
+            return self._after(error, code, last)
 
     def _known(self) -> "Outcome":
         return RUNNING
@@ -119,58 +126,46 @@ class GuardedTarget(Target):
     def _confirm(self) -> "Outcome":
         return self._known()
 
-    def _settle(self, code: "int | None") -> "Outcome":
+    def _settle(self, code: "int | None", last: bool) -> "Outcome":
         return code
 
-    def _guarded(
-        self, otherwise: "Outcome", ask: "Callable[..., Outcome]", *arguments: "int | None"
-    ) -> "Outcome":
-        try:
-            return ask(*arguments)
-        except Exception as error:
-            if is_of_signal_handler(error):
-                raise
-            log("pid %s, %s: %r", self.pid, type(self.proc).__name__, error)
-            return self._after_error(error, otherwise)
-
-    def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
+    def _after(self, error: Exception, otherwise: "Outcome", last: bool) -> "Outcome":
+        """The outcome after an error of the object's code: ``otherwise``, as far as we know."""
+        raise_of_handler(error)
+        log("pid %s, %s: %r", self.pid, type(self.proc).__name__, error)
         return otherwise
 
 
 class OwnerTarget(GuardedTarget):
     """An object that reaps its process."""
 
-    __slots__ = ("_is_last", "_until")
+    __slots__ = ("_until",)
 
     def __init__(self, proc: "Any", pid: "int | None", key: object) -> None:
         super().__init__(proc, pid, key)
-        self._is_last = False
         self._until: "float | None" = None
 
-    def settle(self, code: "int | None", last: bool = False) -> "Outcome":
-        self._is_last = last
-        return super().settle(code)
-
-    def not_reaped(self, code: "int | None") -> "Outcome":
+    def not_reaped(self, code: "int | None", last: bool) -> "Outcome":
         """What settle() returns if the owner has not reaped, though the process has exited."""
         # It is still our zombie: a tracer, or another thread in the owner, prevents the reaping.
         if self.pid is not None and exitcodes.is_our_child(self.pid):
             return RUNNING
-        return self.not_told(code)
+        return self.not_told(code, last)
 
-    def not_told(self, code: "int | None") -> "Outcome":
+    def not_told(self, code: "int | None", last: bool) -> "Outcome":
         """What settle() returns if the process has been reaped, but the owner has no code yet."""
         if self._until is None:
             self._until = monotonic() + _PATIENCE
-        if self._is_last and code is not None:
+        if last and code is not None:
             return code
         return RUNNING if monotonic() < self._until else code
 
-    def _after_error(self, error: Exception, otherwise: "Outcome") -> "Outcome":
+    def _after(self, error: Exception, otherwise: "Outcome", last: bool) -> "Outcome":
+        super()._after(error, otherwise, last)
         # An import also fails if no file descriptor is left.
         transient = isinstance(error, ImportError) or (
             isinstance(error, OSError) and error.errno in TRANSIENT
         )
         if otherwise is RUNNING or not transient:
             return otherwise
-        return self.not_reaped(otherwise)
+        return self.not_reaped(otherwise, last)

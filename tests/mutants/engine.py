@@ -14,16 +14,15 @@ MUTANTS = [
     Mutant(
         "owner that raises",
         "_targets.py",
-        "        except Exception as error:\n            if is_of_signal_handler(error):\n",
-        "        except ZeroDivisionError as error:\n            if is_of_signal_handler(error):\n",
+        "            return self._settle(code, last)\n        except Exception as error:\n",
+        "            return self._settle(code, last)\n        except ZeroDivisionError as error:\n",
         "tests/test_raising_owners.py::test_owner_that_raises",
     ),
     Mutant(
         "exception of a signal handler in an owner's code",
         "_targets.py",
-        "            if is_of_signal_handler(error):\n                raise\n"
-        '            log("pid %s, %s',
-        '            log("pid %s, %s',
+        '        raise_of_handler(error)\n        log("pid %s, %s',
+        '        log("pid %s, %s',
         "tests/test_raising_owners.py::test_exception_of_a_signal_handler_inside_an_owner",
     ),
     Mutant(

@@ -402,7 +402,7 @@ MUTANTS = [
     Mutant(
         "multiprocessing's process whose code nobody can tell",
         "_kinds.py",
-        "return self.not_reaped(code) if self._can_reap() else code",
+        "return self.not_reaped(code, last) if self._can_reap() else code",
         "return code",
         "tests/test_owners.py::test_multiprocessing_that_knows_nothing[pidfd-ctypes]",
     ),
@@ -488,7 +488,7 @@ MUTANTS = [
     Mutant(
         "loop that is about to be told",
         "_kinds.py",
-        "return self.not_told(None) if known is RUNNING else known",
+        "return self.not_told(None, last) if known is RUNNING else known",
         "return None if known is RUNNING else known",
         "tests/test_kinds.py::test_loop_that_is_about_to_be_told",
     ),
