@@ -57,7 +57,6 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     # Most calls are for a pid: these take no detour, and make nothing that they don't need.
     target = began = None
     handle: "Handle | None" = None
-    code: "Outcome" = RUNNING
     if type(proc) is int:
         pid = proc if 0 < proc <= PID_MAX else check_pid(proc, "proc")
         if timeout is None or (type(timeout) in _NUMBERS and 0 < timeout < _LONG):
@@ -84,8 +83,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
         pid = target.pid
     deadline = FOREVER if timeout is None else Deadline(timeout, began)
-    if target is not None:
-        code = target.known()
+    code = RUNNING if target is None else target.known()
     if code is RUNNING:
         try:
             if handle is None:
