@@ -105,6 +105,7 @@ def test_real_time_signals():
         assert signals.number(text) == number
     names = [signals.name(number) for number in (first, first + 1, last - 1, last, 9, 0)]
     assert names == ["RTMIN", "RTMIN+1", "RTMAX-1", "RTMAX", "KILL", "EXIT"]
+    assert signals.name((first + last) // 2) == "RTMIN+%d" % ((last - first) // 2)  # as kill -l
 
 
 @pytest.mark.parametrize(

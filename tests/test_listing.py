@@ -92,6 +92,18 @@ def test_oneshot(sleeper):
     assert info.ppid() == os.getpid()
 
 
+def test_oneshot_that_is_used_again(sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    block = info.oneshot()
+    for _ in range(2):
+        with block:
+            assert info.ppid() == os.getpid()
+    with info.oneshot():
+        with block:
+            held = info.as_dict(["cpu_times"])
+        assert info.as_dict(["cpu_times"]) == held
+
+
 @pytest.mark.parametrize("pid", [0, -1, 2**40, True, "1", 1.0, None])
 def test_bad_pid(pid):
     with pytest.raises((TypeError, ValueError), match="pid must be"):

@@ -5,6 +5,7 @@ import errno
 import importlib
 import json
 import os
+import platform
 import sys
 
 import pytest
@@ -38,6 +39,11 @@ def test_what_it_tells(variant, backend):
         for row in answer[section].values():
             assert row["available"] is (row["reason"] is None)
     assert json.loads(json.dumps(answer)) == answer
+    if WINDOWS:
+        assert answer["system"].startswith("Windows ")
+    else:
+        about = platform.system(), platform.release(), platform.machine()
+        assert answer["system"] == " ".join(about)
 
 
 @pytest.mark.parametrize("ffi", ["ctypes", "cffi"])

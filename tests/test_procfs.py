@@ -113,6 +113,19 @@ def test_status_that_is_the_main_threads(keeper, monkeypatch):
 
 
 @not_on_windows("/proc")
+@pytest.mark.parametrize("field, tells", [("minflt", True), ("majflt", True), ("cminflt", False)])
+def test_thread_that_had_page_faults(monkeypatch, field, tells):
+    names = ["minflt", "cminflt", "majflt", "cmajflt"]  # 10 to 13 in proc(5)
+    process, main = (
+        b"1 (x) Z 1 1 1 0 -1 0 %d %d %d %d 0" % tuple(here and name == field for name in names)
+        for here in (True, False)
+    )
+    entries = {"stat": process, "task/1/stat": main}
+    monkeypatch.setattr(procfs, "_read_entry", lambda pid, name: entries[name])
+    assert procfs.had_one_thread(1) is not tells
+
+
+@not_on_windows("/proc")
 def test_links(start, sleeper):
     child = start(*exiting(7))
     become_zombie(child.pid)
