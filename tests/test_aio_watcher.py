@@ -150,6 +150,28 @@ def interrupt_at():
     signal.signal(signal.SIGUSR1, old)
 
 
+@pytest.mark.parametrize("look, method", [("look_at_child", "confirm"), ("reap_child", "settle")])
+def test_lost_child_that_a_signal_handler_raises(monkeypatch, start, look, method):
+    """It says nothing about the child that is waited for."""
+
+    def handler(number, frame):
+        raise ChildProcessError
+
+    def interrupted(pid):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        eventually(lambda: False)
+
+    pid = start(*exiting(3)).pid
+    target = child_watcher._WatchedTarget(pid, pid, pid)
+    monkeypatch.setattr(exitcodes, look, interrupted)
+    old = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(ChildProcessError):
+            target.confirm() if method == "confirm" else target.settle(None)
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+
+
 class Callbacks:
     """Notes what a child handler is called with; done() returns once all have been told."""
 

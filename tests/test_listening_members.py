@@ -3,12 +3,14 @@
 
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from .events import Script, module
-from .processes import eventually, exiting, is_open
+from .processes import eventually, exiting, gone_pid, is_open
 
+heard_member = module("heard_member")
 listening_set = module("listening_set")
 RUNNING = listening_set.RUNNING
 
@@ -26,6 +28,14 @@ class Sleeper:
 
     def include(self, fd):
         self.included.append(fd)
+
+
+def test_member_whose_message_is_late_is_noted_once():
+    late = []
+    one = heard_member.HeardMember(Member(gone_pid()), lambda: None, gone_pid(), late)
+    one.status = SimpleNamespace(code=lambda: None, is_due=lambda: True)
+    assert [one.look(), one.look()] == [RUNNING] * 2
+    assert late == [one]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 """What makes the package fit to be vendored: see "Vendoring" in the README."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -60,6 +61,10 @@ def test_import_loads_nothing_heavy():
     """
     done = run_python(code.format(pidwait.__name__))
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_main_module_can_be_imported():
+    importlib.import_module(pidwait.__name__ + ".__main__")
 
 
 def test_runs_from_a_zip(tmp_path):

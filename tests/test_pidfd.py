@@ -292,7 +292,8 @@ def test_own_child_by_its_pid_needs_no_handle(use_variant, monkeypatch, start, t
         os.waitpid(child.pid, os.WNOHANG)
 
 
-def test_strangers_pid_is_asked_once_whether_it_is_our_child(use_variant, monkeypatch, keeper):
+def test_each_process_is_asked_in_one_way(use_variant, monkeypatch, keeper, start):
+    """A stranger's pid once whether it is our child; the members of a set as the one before."""
     use_variant("pidfd-ctypes")
     pid = keeper.start(*exiting(3))
     assert pidwait.wait(pid, 60) in (3, None)
@@ -305,6 +306,13 @@ def test_strangers_pid_is_asked_once_whether_it_is_our_child(use_variant, monkey
     monkeypatch.setitem(calls._resolved, "waitid", noting)
     assert pidwait.wait(pid, 60) in (3, None)
     assert asked == [linux.P_PIDFD]
+    children = [start(*exiting(3)).pid, start(*exiting(4)).pid]
+    with pidwait.WaitSet(children) as waiting:
+        waiting._engine.sets.best._ioctl = lambda *arguments: asked.append("ioctl")
+        assert dict(pidwait.as_completed(children)) == dict(zip(children, (3, 4)))
+        del asked[:]
+        assert sorted(waiting.wait()) == sorted(zip(children, (3, 4)))
+        assert asked == [linux.P_PIDFD] * 2
 
 
 @pytest.mark.parametrize("reap", [False, True])

@@ -262,8 +262,12 @@ def test_closed_by_the_kernel_where_one_is_not_open(binding, cloexec_default, as
         os.close(kept)
 
 
-@pytest.mark.parametrize("limit", ["fell", "is high"])
-def test_fd_above_the_limit(hide, starts, limit):
+def unreadable(path):
+    raise FileNotFoundError(errno.ENOENT, "/proc is not there", path)
+
+
+@pytest.mark.parametrize("limit", ["fell", "is high", "is low, but no fd is shown"])
+def test_fd_above_the_limit(hide, starts, monkeypatch, limit):
     """Without closefrom, if not all fds can be listed, the standard code starts the child."""
     import resource
 
@@ -275,6 +279,9 @@ def test_fd_above_the_limit(hide, starts, limit):
             resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
             os.dup2(fd, 900)
             resource.setrlimit(resource.RLIMIT_NOFILE, (800, limits[1]))
+        elif limit != "is high":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
+            monkeypatch.setattr(os, "listdir", unreadable)
         elif limits[1] <= 5000:
             pytest.skip("the hard limit of file descriptors is %d" % limits[1])
         else:
@@ -374,7 +381,7 @@ EFFECTIVE_USER = """if True:
     if os.getuid() == 0:
         os.seteuid(65534)
     print(os.geteuid(), flush=True)
-    pidwait.spawn(["id", "-u"]).wait()
+    pidwait.spawn(["id", "-u"], process_group=0).wait()
 """
 
 

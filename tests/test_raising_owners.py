@@ -203,6 +203,7 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
                 target = _kinds.find(owner)
                 owner.arm()
                 waiting.wait(20) if name == "poll" else waiting._add([target])
+            assert not waiting._engine._settling
             owner.use = lambda used, answer=None: 3 if used == "poll" else answer
             waiting.add(owner)
             assert waiting.wait(20) == [(owner, 3)]

@@ -2,6 +2,7 @@
 """Many at once: wait_procs, as_completed, and the kinds of objects that they accept."""
 
 import gc
+import importlib
 import multiprocessing
 import os
 import signal
@@ -29,6 +30,8 @@ from .processes import (
     state,
 )
 
+_engine = importlib.import_module(pidwait.__name__ + "._engine")
+
 
 def test_wait_procs(variant, start, sleeper):
     children = [start(*exiting(code, 0.05 * code)) for code in (1, 2, 3)]
@@ -42,6 +45,20 @@ def test_wait_procs(variant, start, sleeper):
     assert exited == list(zip(children, (1, 2, 3)))
     assert alive == [sleeper]
     assert sleeper.returncode is None
+
+
+def test_nothing_stays_open_after_an_interrupted_call(variant, sleeper, monkeypatch):
+    pidwait.wait_procs([sleeper], 0)
+    before = open_fds()
+    monkeypatch.setattr(_engine.Engine, "add", interrupted)
+    with pytest.raises(OnPurpose) as caught:
+        pidwait.as_completed([sleeper])
+    # The traceback still refers to the engine.
+    assert open_fds() == before and caught.tb is not None
+
+
+def interrupted(*arguments):
+    raise OnPurpose
 
 
 def test_in_the_order_of_exit(variant, herd):
