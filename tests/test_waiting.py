@@ -47,6 +47,7 @@ def test_wait_procs(variant, start, sleeper):
     assert sleeper.returncode is None
 
 
+@not_on_windows("/proc")
 def test_nothing_stays_open_after_an_interrupted_call(variant, sleeper, monkeypatch):
     pidwait.wait_procs([sleeper], 0)
     before = open_fds()
