@@ -190,6 +190,22 @@ def test_strings_end_with_null(adapter):
 
 
 @not_on_windows("ioctl, nor epoll")
+def test_the_faster_binding_is_chosen(monkeypatch):
+    """PyPy's ctypes is written in Python."""
+    order = ["cffi", "ctypes"] if sys.implementation.name == "pypy" else ["ctypes", "cffi"]
+    monkeypatch.setattr(ffi, "forced", lambda: None)
+    asked = []
+
+    def load(name):
+        asked.append(name)
+        raise ImportError
+
+    monkeypatch.setattr(ffi, "load", load)
+    with pytest.raises(ImportError):
+        ffi.adapter()
+    assert asked == order
+
+
 @pytest.mark.parametrize("name", ["ioctl", "epoll"])
 def test_call_that_somebody_has_taken_away(monkeypatch, name):
     """As gevent deletes select.epoll: no other module has it."""

@@ -3,6 +3,7 @@
 
 import ast
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -61,6 +62,15 @@ def test_import_loads_nothing_heavy():
     """
     done = run_python(code.format(pidwait.__name__))
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_classes_and_messages_are_the_packages(caplog):
+    """What a traceback, a pickle and the logging configuration name."""
+    classes = [one for one in map(pidwait.__dict__.get, pidwait.__all__) if isinstance(one, type)]
+    assert classes and {one.__module__ for one in classes} == {pidwait.__name__}
+    with caplog.at_level(logging.INFO):
+        importlib.import_module(pidwait.__name__ + "._errors").log("%s", "a message")
+    assert caplog.record_tuples == [(pidwait.__name__, logging.INFO, "a message")]
 
 
 def test_main_module_can_be_imported():

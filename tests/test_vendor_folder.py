@@ -167,6 +167,7 @@ def test_compiled_files_alone_are_no_source(tmp_path, copy):
         ([], ".", "with-dash/one", "import one"),
         ([], ".", "one", "import one"),
         ([], "another", "../one", "import one"),
+        (["outer"], "outer/scripts", "one", "import one"),
     ],
 )
 def test_says_how_to_import_it(tmp_path, packages, where, dest, line):
