@@ -235,6 +235,28 @@ def test_bad_environment(monkeypatch):
 
 
 @not_on_windows("SIGUSR1")
+def test_look_that_a_signal_handler_ends(monkeypatch):
+    """Its error does not tell that the process is gone."""
+    kill = os.kill
+
+    def end(signum, frame):
+        raise ProcessLookupError("on purpose")
+
+    def look(pid, sig):
+        kill(os.getpid(), signal.SIGUSR1)
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(os, "kill", look)
+    previous = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(ProcessLookupError, match="on purpose"):
+            waited.is_gone(os.getpid())
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+@not_on_windows("SIGUSR1")
 def test_name_whose_reading_a_signal_handler_ends(monkeypatch):
     """What it raises comes through: it is not the system's answer."""
     procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")

@@ -247,12 +247,15 @@ def test_thread_that_becomes_the_main_one_in_a_set(executing, keeper):
         engine = waiting._engine
         (member,) = engine.members.values()
         engine.sets.best._events.append((member.ticket.fileno(), select.POLLIN))
+        engine.sets.best._epoll.modify(member.ticket.fileno(), pidfd_set._ONESHOT)  # it was told
         executing()
         engine.collect([])
         assert member in engine.sets.best and not engine.sets.best._fading
         executing()
         assert not engine.sets.best.has_exited(member)
         assert waiting.wait(0.05) == []
+        os.kill(pid, signal.SIGKILL)
+        assert [pid for pid, _ in waiting.wait(20)] == [pid]
 
 
 def test_stranger_with_a_thread_that_becomes_the_main_one(use_variant, monkeypatch, keeper):

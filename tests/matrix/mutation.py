@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 # or as a key, is another system's.
 OTHER_SYSTEMS = set(
     "bsd darwin dragonfly freebsd kqueue kqueues macos netbsd openbsd ps "
-    "console kernel32 toolhelp win32 winapi windows winset".split()
+    "advapi32 console kernel32 toolhelp win32 winapi windows winset".split()
 )
 OTHER_FILES = {"_backends/queue.py", "_ffi/advapi32.py", "_handle.py"}  # kqueue's, Windows'
 # The value of conditions on the system, on Linux and a little-endian processor. A big-endian one

@@ -39,7 +39,7 @@ NEAREST = {
     "exitcodes": "process wait procfs pidfd",
     "ffi": "ffi posix_spawn",
     "facts": "listing listing_linux",
-    "family": "listing run_tree cli_family",
+    "family": "listing listing_linux run_tree cli_family",
     "fork": "waitset process",
     "guard": "process spawn child forks",
     "handle": "process",

@@ -499,6 +499,18 @@ EQUIVALENT = [
         "another one that is free in the child",
     ),
     Equivalent(
+        "_backends/polled.py",
+        'if hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):',
+        "if False:",
+        "thread_time() reads the same clock",
+    ),
+    Equivalent(
+        "process.py",
+        "if timeout is not None:",
+        "if True:",
+        "it only reads the clock",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
