@@ -381,3 +381,18 @@ def holds_a_handle(pid):
 def test_status_of_control_c_on_windows():
     """NTSTATUS STATUS_CONTROL_C_EXIT, as the signed number that sys.exit() takes."""
     assert cli.STATUS_CONTROL_C_EXIT.to_bytes(4, "big", signed=True) == b"\xc0\x00\x01\x3a"
+
+
+@pytest.mark.parametrize(
+    "exitcode, how",
+    [
+        (None, "exited"),
+        (0, "exited with 0"),
+        (2**31 - 1, "exited with 2147483647"),
+        (0xC0000005, "exited with 0xC0000005"),  # STATUS_ACCESS_VIOLATION
+        (-signal.SIGTERM, "killed by SIGTERM"),
+        (-99, "killed by signal 99"),
+    ],
+)
+def test_how_it_has_ended(exitcode, how):
+    assert waited._how(exitcode) == how

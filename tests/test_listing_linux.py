@@ -186,6 +186,20 @@ def test_devices(device, path, monkeypatch):
     assert facts.terminal() == path
 
 
+@pytest.mark.parametrize(
+    "device, numbers",
+    [(0xFFF00, "4095:0"), (-0xFFE01, "1:1048575"), (0x100501, "5:257")],
+)
+def test_numbers_of_a_device(device, numbers, monkeypatch):
+    """The layout of the kernel's new_encode_dev()."""
+    facts, read = listed.read(os.getpid(), False), []
+    line = "1 (x) S 1 1 1 {} ".format(device).encode() + b"0 " * 46
+    monkeypatch.setattr(procfs, "read", lambda *args: line)
+    monkeypatch.setattr(os, "readlink", lambda path: read.append(path) or "../../tty/a name")
+    assert facts.terminal() == "/dev/a name"
+    assert read == ["/sys/dev/char/" + numbers]
+
+
 def test_no_device_is_looked_for_where_there_is_no_terminal(monkeypatch, caplog):
     facts = listed.read(os.getpid(), False)
     monkeypatch.setattr(procfs, "read", lambda *args: b"1 (x) S 1 1 1 0 " + b"0 " * 46)

@@ -596,3 +596,18 @@ def test_poll_that_is_removed(use_variant, start_told, monkeypatch):
         monkeypatch.setattr(time, "sleep", replaced)
         assert waiting.wait(20) == [(child, 3)]
         monkeypatch.undo()
+
+
+def test_poll_that_fails_where_only_the_pidfd_is_known(monkeypatch):
+    """As after from_fd(), of a process in another PID namespace: it can't be polled by its pid."""
+    handle = pidfd.PidfdHandle(1, SimpleNamespace(fileno=lambda: 99, close=lambda: None))
+    handle.pid = None
+    error = OSError(errno.ENOMEM, "on purpose")
+
+    def poll(*arguments):
+        raise error
+
+    monkeypatch.setattr(pidfd, "poll", poll)
+    with pytest.raises(OSError) as caught:
+        handle.wait(Deadline(0), False)
+    assert caught.value is error

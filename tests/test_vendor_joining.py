@@ -24,6 +24,7 @@ def test_rows_of_strings():
         ("if not A:\n    x = 1\ny = 2\n", "y = 2\n"),
         ("if B:\n    x = 1\nelse:\n    # why\n    x = 2\n", "# why\nx = 2\n"),
         ("if B:\n    x = 1\nelif c:\n    x = 2\n", "if c:\n    x = 2\n"),
+        ("if B:\n    x = 1\nelif c == 'elif':\n    x = 2\n", "if c == 'elif':\n    x = 2\n"),
         (
             "if c:\n    x = 1\nelif A:\n    x = 2\nelse:\n    x = 3\n",
             "if c:\n    x = 1\nelse:\n    x = 2\n",
@@ -228,6 +229,15 @@ def test_one_name_for_several_imports():
     text, answer = run(made)
     assert answer == 1
     assert "# Why a.\n        f = a_f" in text and "f = b_f" in text
+
+
+@pytest.mark.parametrize("length, lines", [(100, 1), (101, 3)])
+def test_import_that_is_too_long_is_wrapped(length, lines):
+    start, name = "from a import", ", b"
+    names = "x" * (length - len(start + " " + name)) + name
+    text = joining._wrapped(start, names)
+    assert len(text.splitlines()) == lines
+    assert all(len(line) <= 100 for line in text.splitlines())
 
 
 def test_imports_are_written_once():

@@ -59,6 +59,17 @@ def test_set(variant, start, sleeper):
         assert waiting.wait() == [(one, 1)]
 
 
+def test_alarm_ends_one_sleep_of_a_wait_with_a_time_out(variant, sleeper, monkeypatch):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        sets, sleeps = waiting._engine.sets, []
+        sleep = sets.sleep
+        monkeypatch.setattr(sets, "sleep", lambda *args: sleeps.append(args) or sleep(*args))
+        waiting._engine.alarm(0)
+        assert waiting.wait(0.2) == []
+        # A polled member, and a set that nothing can wake, need more.
+        assert len(sleeps) < 100
+
+
 def test_numbers_that_are_equal_pids(variant, start):
     """They need not be ints."""
     pid = start(*exiting(3, 60)).pid

@@ -27,6 +27,7 @@ NEAREST = {
     "actions": "subprocess popen_differences",
     "aio": "aio_completed aio_cancel aio_spawn aio_owners",
     "backends": "process wait waiting",
+    "calls": "probe",
     "checks": "probe",
     "cli": "cli commands cli_values cli_streams cli_family cli_terminal cli_exit_code cli_select",
     "combined": "handlers polling_set later_policies engine waitset waiting forks",

@@ -511,6 +511,18 @@ EQUIVALENT = [
         "it only reads the clock",
     ),
     Equivalent(
+        "cli/_job.py",
+        "signal.set_wakeup_fd(writer)",
+        "pass",
+        "only Python 3.6 comes here",
+    ),
+    Equivalent(
+        "waiting.py",
+        "engine.close()  # where the callback has raised, too",
+        "pass  # where the callback has raised, too",
+        "the iterator closes it when it is freed",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
