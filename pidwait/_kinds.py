@@ -209,9 +209,8 @@ class ChildTarget(OwnerTarget):
         return code
 
     def _settle(self, code: "int | None", last: bool) -> "Outcome":
-        known: "int | None" = None
         try:
-            known = self.proc.wait(0)
+            known: "int | None" = self.proc.wait(0)
         except TimeoutError as error:
             raise_of_handler(error)
             return self.not_reaped(code, last)

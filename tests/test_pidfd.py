@@ -309,6 +309,10 @@ def test_each_process_is_asked_in_one_way(use_variant, monkeypatch, keeper, star
     monkeypatch.setitem(calls._resolved, "waitid", noting)
     assert pidwait.wait(pid, 60) in (3, None)
     assert asked == [linux.P_PIDFD]
+    with pidwait.Process(pid) as process:
+        del asked[:]
+        assert process.wait() in (3, None)
+        assert asked == [linux.P_PIDFD]
     children = [start(*exiting(3)).pid, start(*exiting(4)).pid]
     with pidwait.WaitSet(children) as waiting:
         waiting._engine.sets.best._ioctl = lambda *arguments: asked.append("ioctl")
@@ -611,3 +615,28 @@ def test_poll_that_fails_where_only_the_pidfd_is_known(monkeypatch):
     with pytest.raises(OSError) as caught:
         handle.wait(Deadline(0), False)
     assert caught.value is error
+
+
+def test_signal_handler_that_ends_a_call_after_a_policy(monkeypatch, sleeper):
+    """Its error is not the policy's, after which kill(2) would send the signal."""
+
+    def end(number, frame):
+        raise PermissionError("on purpose")
+
+    def send(fd, sig):
+        if sig:  # else it is asked whether it has been reaped
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while True:
+                time.sleep(0.01)
+
+    handle = pidfd.PidfdHandle(sleeper.pid, SimpleNamespace(fileno=lambda: 99, close=lambda: None))
+    monkeypatch.setitem(checks._answers, pidfd.check_send_signal, None)
+    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
+    monkeypatch.setattr(checks, "still_works", lambda check: False)
+    previous = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(PermissionError, match="on purpose"):
+            handle.send_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert sleeper.poll() is None

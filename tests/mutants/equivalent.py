@@ -488,8 +488,8 @@ EQUIVALENT = [
     ),
     Equivalent(
         "_kinds.py",
-        "known = self.proc.wait(0)",
-        "known = self.proc.wait((-1))",
+        'known: "int | None" = self.proc.wait(0)',
+        'known: "int | None" = self.proc.wait((-1))',
         "either looks once",
     ),
     Equivalent(
@@ -521,6 +521,12 @@ EQUIVALENT = [
         "engine.close()  # where the callback has raised, too",
         "pass  # where the callback has raised, too",
         "the iterator closes it when it is freed",
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        "group: int, session: bool, restore_signals: bool, closes: bool = False",
+        "group: int, session: bool, restore_signals: bool, closes: bool = True",
+        "Linux has no such flag",
     ),
     Equivalent(
         "spawning.py",
