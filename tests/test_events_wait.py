@@ -5,6 +5,7 @@ import errno
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,6 +77,24 @@ def test_message_after_the_look(script, monkeypatch):
 def deadline():
     """A deadline that a look can bring forward: no time is up before there are events."""
     return events.Deadline(None)
+
+
+def test_only_the_shortest_pauses_are_not_ended_by_events(script, monkeypatch):
+    told, slept, real = [], [], time.sleep
+
+    def sleep(seconds):
+        slept.append(seconds)
+        real(min(seconds, 0.01))
+
+    def tell():
+        told.append(True)
+        script.tell(PID, True, 0)
+
+    monkeypatch.setattr(events, "time", SimpleNamespace(sleep=sleep))
+    script.longest = 1.0
+    threading.Timer(0.2, tell).start()  # after the looks that follow upon the beginning
+    assert wait(Looks(script, lambda count: bool(told)))[0] is True
+    assert slept and max(slept) < 0.003
 
 
 def test_message_that_does_not_come(script, monkeypatch):

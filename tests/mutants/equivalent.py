@@ -529,6 +529,24 @@ EQUIVALENT = [
         "Linux has no such flag",
     ),
     Equivalent(
+        "_loops.py",
+        "return wake",
+        "return None",
+        "only the sets of Windows call it",
+    ),
+    Equivalent(
+        "watching.py",
+        "there = self._sets.get(None)",
+        "there = self._sets.get(0)",
+        "it makes another one, and closes that",
+    ),
+    Equivalent(
+        "_spawn_actions.py",
+        "passed = [fd for fd in pass_fds if fd > 2 or stdio[fd] == INHERIT]",
+        "passed = [fd for fd in pass_fds if fd >= 2 or stdio[fd] == INHERIT]",
+        "the stream in its place is duplicated onto itself",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
