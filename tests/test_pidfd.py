@@ -14,7 +14,15 @@ import pytest
 
 from . import pidwait
 from .conftest import not_on_kqueue
-from .processes import become_zombie, eventually, exiting, not_on_windows, sleeping, state
+from .processes import (
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    not_on_windows,
+    sleeping,
+    state,
+)
 from .test_engine import refuse
 
 Deadline = importlib.import_module(pidwait.__name__ + "._deadline").Deadline
@@ -615,6 +623,18 @@ def test_poll_that_fails_where_only_the_pidfd_is_known(monkeypatch):
     with pytest.raises(OSError) as caught:
         handle.wait(Deadline(0), False)
     assert caught.value is error
+
+
+def test_poll_that_fails_where_the_process_has_been_reaped(monkeypatch):
+    """The kernel still tells its exit code."""
+
+    def poll(*arguments):
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    handle = pidfd.PidfdHandle(gone_pid(), SimpleNamespace(fileno=lambda: 99, close=lambda: None))
+    handle.get_info = lambda: (True, 9)
+    monkeypatch.setattr(pidfd, "poll", poll)
+    assert handle.wait(Deadline(0), False) == 9
 
 
 def test_signal_handler_that_ends_a_call_after_a_policy(monkeypatch, sleeper):

@@ -5,6 +5,8 @@ Compared are the exit status, of which signal it died, and whether there was a m
 What differs, and stays so, is in DIFFERENT, with the reason.
 """
 
+import errno
+import importlib
 import os
 import re
 import shutil
@@ -207,6 +209,19 @@ def test_start(programs, name):
     assert outcome(ours(["5"]) + command, env=env) == expected
     if name == "nothing":
         assert expected[0] == 125
+
+
+def test_shell_that_can_not_be_started_either(monkeypatch):
+    start = importlib.import_module(pidwait.__name__ + ".cli._start")
+    errors = [OSError(code, os.strerror(code)) for code in (errno.ENOEXEC, errno.EAGAIN)]
+
+    def spawn(*args, **options):
+        raise errors.pop(0)
+
+    monkeypatch.setattr(start, "spawn", spawn)
+    with pytest.raises(start.CanNotStart, match="can't start './script': Resource temp") as caught:
+        start.start(["./script"])
+    assert caught.value.status == start.FAILED and not errors
 
 
 def test_script_in_path_and_another_one_in_the_folder(programs, tmp_path_factory):

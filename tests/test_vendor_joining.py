@@ -33,6 +33,7 @@ def test_rows_of_strings():
             "if c:\n    x = 1\nelif B:\n    x = 2\nelse:\n    x = 3\n",
             "if c:\n    x = 1\nelse:\n    x = 3\n",
         ),
+        ('if A:\n    x = """\nsome text\n"""\n', 'x = """\nsome text\n"""\n'),
         ("if A and c:\n    x = 1\n", "if c:\n    x = 1\n"),
         ("if c and B:\n    x = 1\nx = 3\n", "x = 3\n"),
         ("if c or B:\n    x = 1\n", "if c or B:\n    x = 1\n"),
