@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +149,13 @@ def interrupt_at():
     old = signal.signal(signal.SIGUSR1, raising)
     yield interrupt_at
     signal.signal(signal.SIGUSR1, old)
+
+
+def test_handler_that_never_had_a_file_descriptor_removes_none():
+    removed = []
+    loop = SimpleNamespace(remove_reader=removed.append)
+    child_watcher._Handler({}, loop, os.getpid(), print, ())._end()
+    assert removed == []
 
 
 @pytest.mark.parametrize("look, method", [("look_at_child", "confirm"), ("reap_child", "settle")])

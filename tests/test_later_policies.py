@@ -51,6 +51,9 @@ def test_policy_that_comes_later(use_variant, monkeypatch, start_told, name):
         waiting.add(gone_pid())
         waiting.discard(third)
         waiting.add(third.pid)
+        if name == "register":
+            watched = waiting._engine.sets.best._members.values()
+            assert {member.pid for member in watched} == {first.pid, second.pid}
         seen = []
         for child in first, second, third:
             child.stdin.close()

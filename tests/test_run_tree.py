@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command run --tree."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from functools import partial
 import pytest
 
 from . import command_line, pidwait
-from .processes import FACTORS, eventually, state
+from .processes import FACTORS, eventually, run_python, state
 
+family = importlib.import_module(pidwait.__name__ + ".cli._family")
 COMMAND = command_line.COMMAND + ["run", "--tree"]
 run = partial(command_line.run, "run", "--tree")
 
@@ -144,3 +146,52 @@ def test_tree_without_proc(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE)
     assert done.returncode == 125 and b"--tree needs Linux, and its /proc" in done.stderr
     assert not (tmp_path / "mark").exists()
+
+
+LOOK = """if True:
+    import os, signal
+    from {package}.cli import _tree
+    from {package} import spawn
+
+    def is_there(states):
+        try:
+            with open("/proc/%d/stat" % tree.child.pid) as file:
+                return file.read().rpartition(")")[2].split()[0] in states
+        except OSError:
+            return False
+
+    tree = _tree.Tree.__new__(_tree.Tree)
+    tree.killing = False
+    signal.signal(signal.SIGCHLD, {disposition})
+    tree.child = spawn(["sh", "-c", "exit 3"])
+    while is_there({running}):
+        pass
+    {before}
+    print(tree.reap(), tree.child.reaped)
+"""
+RUNNING = "RSDTtX"
+
+
+@pytest.mark.parametrize(
+    "disposition, running, before",
+    [
+        # It exits right after the first look at it.
+        ("signal.SIG_DFL", RUNNING, "tree.child.has_exited = lambda: False"),
+        ("signal.SIG_IGN", RUNNING + "Z", ""),
+    ],
+    ids=["late", "reaped by the kernel"],
+)
+def test_exit_of_the_command_itself(disposition, running, before):
+    names = {"package": pidwait.__name__, "disposition": disposition}
+    done = run_python(LOOK.format(running=repr(running), before=before, **names))
+    assert done.stdout.split() == ["True", "True"], done
+
+
+@pytest.mark.parametrize(
+    "status, numbers",
+    [(b"Name:\tx\nNSpid:\t7\t1\n", [7, 1]), (b"Name:\tx\n", [7]), (b"", [])],
+    ids=["NSpid", "before Linux 4.1", "gone"],
+)
+def test_numbers_in_each_namespace(monkeypatch, status, numbers):
+    monkeypatch.setattr(family, "_read", lambda number, name: status)
+    assert family._numbers(7) == numbers

@@ -73,7 +73,7 @@ NEAREST = {
     "spawning": "spawn spawn_failures posix_spawn",
     "start": "run_as_gnu",
     "subprocess": "posix_spawn hooks popen_differences",
-    "targets": "raising_owners owners waitset waiting",
+    "targets": "raising_owners owners input waitset waiting",
     "timers": "fd waitset",
     "tree": "run_tree run_signals",
     "turn": "waitset",

@@ -547,6 +547,18 @@ EQUIVALENT = [
         "the stream in its place is duplicated onto itself",
     ),
     Equivalent(
+        "subprocess.py",
+        'is_as_good = _vforks and names._fork_exec and _names.get("_USE_VFORK", True)',
+        'is_as_good = _vforks and names._fork_exec and _names.get("_USE_VFORK", False)',
+        "only Python 3.14 has none",
+    ),
+    Equivalent(
+        "subprocess.py",
+        "if group > 2**31 - 1:",
+        "if group > 1**31 - 1:",
+        "it is called only before Python 3.11",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
