@@ -4,6 +4,7 @@
 import errno
 import importlib
 import os
+import select
 
 import pytest
 
@@ -37,6 +38,21 @@ def test_event_is_there_until_it_is_taken(epoll):
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_sleep_is_in_a_poll_that_somebody_has_replaced(epoll, monkeypatch):
+    """gevent's lets other greenlets run; a look needs none."""
+    real, used = select.poll, []
+
+    def poll():
+        used.append(True)
+        return real()
+
+    monkeypatch.setattr(select, "poll", poll)
+    epoll.sleep(0)
+    assert not used
+    epoll.sleep(0.01)
+    assert used
 
 
 def test_alarms(epoll):

@@ -80,7 +80,7 @@ NEAREST = {
     "vendor": "vendor_folder vendor_single_file",
     "vendoring": "vendor_joining vendor_single_file vendor_folder",
     "waiting": "waitset",
-    "waitset": "waiting forks",
+    "waitset": "engine waiting forks",
     "watcher": "aio_watcher aio_fds aio_forks",
     "watching": "watching_interrupted",
 }
