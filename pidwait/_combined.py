@@ -226,7 +226,7 @@ class CombinedSet:
             except OSError as error:
                 pass_over(error, "without a timer")
 
-    def fileno(self, timed: bool = True) -> int:
+    def fileno(self, timed: bool) -> int:
         if not timed:
             return self.best.fileno(False)
         try:

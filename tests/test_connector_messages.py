@@ -344,3 +344,22 @@ def test_error_of_a_signal_handler_while_it_waits_for_the_answer(kernel, made, i
     listening._read = lambda fd, size: interrupt(BlockingIOError(errno.EAGAIN, "theirs"))
     with pytest.raises(BlockingIOError, match="theirs"):
         listening._listen(ACK)
+
+
+@pytest.mark.parametrize("name", ["connector", "inotify"])
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSYS])
+def test_import_that_fails_for_want_of_a_file_descriptor(monkeypatch, name, code):
+    """An ImportError does not tell why: the check is made again later."""
+    events = module("events")
+    package = events.__name__.rpartition(".")[0]
+    monkeypatch.delattr(sys.modules[package], name)
+    monkeypatch.setitem(sys.modules, package + "." + name, None)
+
+    def check_files():
+        if code == errno.EMFILE:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(events._ffi, "check_files", check_files)
+    with pytest.raises(OSError) as caught:
+        getattr(events, "check_" + name)()
+    assert caught.value.errno == code

@@ -559,6 +559,18 @@ EQUIVALENT = [
         "it is called only before Python 3.11",
     ),
     Equivalent(
+        "_backends/listening_set.py",
+        "one.close()",
+        "pass",
+        "their timers are closed when they are freed",
+    ),
+    Equivalent(
+        "_highfds.py",
+        "self._limits = (0, 0)",
+        "self._limits = (1, 0)",
+        "they are read before they are used",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
