@@ -640,6 +640,27 @@ def test_poll_that_fails_where_the_process_has_been_reaped(monkeypatch):
     assert handle.wait(Deadline(0), False) == 9
 
 
+def test_lost_process_that_a_signal_handler_raises(monkeypatch):
+    """It does not tell that our process has been reaped."""
+
+    def end(number, frame):
+        raise ProcessLookupError("on purpose")
+
+    def send(fd, sig):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        while True:
+            time.sleep(0.01)
+
+    handle = pidfd.PidfdHandle(1, SimpleNamespace(fileno=lambda: 99, close=lambda: None))
+    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
+    previous = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(ProcessLookupError, match="on purpose"):
+            handle._is_reaped()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
 def test_signal_handler_that_ends_a_call_after_a_policy(monkeypatch, sleeper):
     """Its error is not the policy's, after which kill(2) would send the signal."""
 

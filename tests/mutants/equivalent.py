@@ -571,6 +571,12 @@ EQUIVALENT = [
         "they are read before they are used",
     ),
     Equivalent(
+        "_waitset.py",
+        "elif self._is_shown or sets.is_alarmed:",
+        "elif True:",
+        "it only saves calls",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
