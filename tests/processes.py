@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Real processes for the tests."""
 
+import contextlib
 import importlib.util
 import os
 import shlex
@@ -364,3 +365,23 @@ class Herd:
                 os.waitpid(pid, 0)
             except (ProcessLookupError, ChildProcessError):
                 pass
+
+
+@contextlib.contextmanager
+def interrupted_by(error):
+    """In the block, the function that this gives ends by a signal handler that raises the error."""
+    kill = os.kill  # a test may put the function in its place
+
+    def handler(number, frame):
+        raise error
+
+    def interrupted(*args):
+        kill(os.getpid(), signal.SIGUSR1)
+        while True:  # a signal may come late
+            time.sleep(0.01)
+
+    previous = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGUSR1, previous)

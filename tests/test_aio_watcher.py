@@ -21,7 +21,15 @@ import pytest
 from . import pidwait
 from .conftest import open_fds
 from .loops import Blind
-from .processes import become_zombie, eventually, exiting, exiting_when_told, run_python, state
+from .processes import (
+    become_zombie,
+    eventually,
+    exiting,
+    exiting_when_told,
+    interrupted_by,
+    run_python,
+    state,
+)
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
 child_watcher = importlib.import_module(pidwait.__name__ + "._child_watcher")
@@ -161,23 +169,12 @@ def test_handler_that_never_had_a_file_descriptor_removes_none():
 @pytest.mark.parametrize("look, method", [("look_at_child", "confirm"), ("reap_child", "settle")])
 def test_lost_child_that_a_signal_handler_raises(monkeypatch, start, look, method):
     """It says nothing about the child that is waited for."""
-
-    def handler(number, frame):
-        raise ChildProcessError
-
-    def interrupted(pid):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        eventually(lambda: False)
-
     pid = start(*exiting(3)).pid
     target = child_watcher._WatchedTarget(pid, pid, pid)
-    monkeypatch.setattr(exitcodes, look, interrupted)
-    old = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with pytest.raises(ChildProcessError):
+    with interrupted_by(ChildProcessError("on purpose")) as interrupted:
+        monkeypatch.setattr(exitcodes, look, interrupted)
+        with pytest.raises(ChildProcessError, match="on purpose"):
             target.confirm() if method == "confirm" else target.settle(None)
-    finally:
-        signal.signal(signal.SIGUSR1, old)
 
 
 class Callbacks:

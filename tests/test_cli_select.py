@@ -18,6 +18,7 @@ from .processes import (
     become_zombie,
     exiting,
     gone_pid,
+    interrupted_by,
     kill,
     not_on_windows,
     sleeping,
@@ -237,23 +238,10 @@ def test_bad_environment(monkeypatch):
 @not_on_windows("SIGUSR1")
 def test_look_that_a_signal_handler_ends(monkeypatch):
     """Its error does not tell that the process is gone."""
-    kill = os.kill
-
-    def end(signum, frame):
-        raise ProcessLookupError("on purpose")
-
-    def look(pid, sig):
-        kill(os.getpid(), signal.SIGUSR1)
-        while True:
-            time.sleep(0.01)
-
-    monkeypatch.setattr(os, "kill", look)
-    previous = signal.signal(signal.SIGUSR1, end)
-    try:
+    with interrupted_by(ProcessLookupError("on purpose")) as look:
+        monkeypatch.setattr(os, "kill", look)
         with pytest.raises(ProcessLookupError, match="on purpose"):
             waited.is_gone(os.getpid())
-    finally:
-        signal.signal(signal.SIGUSR1, previous)
 
 
 @not_on_windows("SIGUSR1")
@@ -261,18 +249,7 @@ def test_name_whose_reading_a_signal_handler_ends(monkeypatch):
     """What it raises comes through: it is not the system's answer."""
     procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
-    def end(signum, frame):
-        raise TimeoutError("on purpose")
-
-    def read_stat(pid):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        while True:
-            time.sleep(0.01)
-
-    monkeypatch.setattr(procfs, "read_stat", read_stat)
-    previous = signal.signal(signal.SIGUSR1, end)
-    try:
+    with interrupted_by(TimeoutError("on purpose")) as read_stat:
+        monkeypatch.setattr(procfs, "read_stat", read_stat)
         with pytest.raises(TimeoutError, match="on purpose"):
             waited.name_of(os.getpid())
-    finally:
-        signal.signal(signal.SIGUSR1, previous)

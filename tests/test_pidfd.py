@@ -19,6 +19,7 @@ from .processes import (
     eventually,
     exiting,
     gone_pid,
+    interrupted_by,
     not_on_windows,
     sleeping,
     state,
@@ -642,45 +643,25 @@ def test_poll_that_fails_where_the_process_has_been_reaped(monkeypatch):
 
 def test_lost_process_that_a_signal_handler_raises(monkeypatch):
     """It does not tell that our process has been reaped."""
-
-    def end(number, frame):
-        raise ProcessLookupError("on purpose")
-
-    def send(fd, sig):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        while True:
-            time.sleep(0.01)
-
     handle = pidfd.PidfdHandle(1, SimpleNamespace(fileno=lambda: 99, close=lambda: None))
-    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
-    previous = signal.signal(signal.SIGUSR1, end)
-    try:
+    with interrupted_by(ProcessLookupError("on purpose")) as send:
+        monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
         with pytest.raises(ProcessLookupError, match="on purpose"):
             handle._is_reaped()
-    finally:
-        signal.signal(signal.SIGUSR1, previous)
 
 
 def test_signal_handler_that_ends_a_call_after_a_policy(monkeypatch, sleeper):
     """Its error is not the policy's, after which kill(2) would send the signal."""
-
-    def end(number, frame):
-        raise PermissionError("on purpose")
-
-    def send(fd, sig):
-        if sig:  # else it is asked whether it has been reaped
-            os.kill(os.getpid(), signal.SIGUSR1)
-            while True:
-                time.sleep(0.01)
-
     handle = pidfd.PidfdHandle(sleeper.pid, SimpleNamespace(fileno=lambda: 99, close=lambda: None))
     monkeypatch.setitem(checks._answers, pidfd.check_send_signal, None)
-    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
     monkeypatch.setattr(checks, "still_works", lambda check: False)
-    previous = signal.signal(signal.SIGUSR1, end)
-    try:
+    with interrupted_by(PermissionError("on purpose")) as interrupted:
+
+        def send(fd, sig):
+            if sig:  # else it is asked whether it has been reaped
+                interrupted()
+
+        monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
         with pytest.raises(PermissionError, match="on purpose"):
             handle.send_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGUSR1, previous)
     assert sleeper.poll() is None
