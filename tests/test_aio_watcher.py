@@ -159,6 +159,13 @@ def interrupt_at():
     signal.signal(signal.SIGUSR1, old)
 
 
+def test_handler_that_its_callback_has_replaced_stays():
+    told, handlers = [], {}
+    handlers[5] = other = child_watcher._Handler(handlers, None, 5, print, ())
+    child_watcher._Handler(handlers, None, 5, lambda *args: told.append(args), ()).tell(3)
+    assert told == [(5, 3)] and handlers == {5: other}
+
+
 def test_handler_that_never_had_a_file_descriptor_removes_none():
     removed = []
     loop = SimpleNamespace(remove_reader=removed.append)

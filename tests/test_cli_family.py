@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from . import pidwait
-from .processes import eventually
+from .processes import eventually, gone_pid
 
 family = importlib.import_module(pidwait.__name__ + ".cli._family")
 PYTHON = " ".join(map(shlex.quote, [sys.executable, "-m", pidwait.__name__]))
@@ -106,5 +106,5 @@ def test_program_with_threads(threads, waits):
 def test_strangers_do_not_wait_for_it(start):
     sleeper = start("sleep", "60")
     eventually(lambda: family.read_stat(sleeper.pid) is not None)
-    assert not family.waits_for_us(sleeper.pid)
+    assert not family.waits_for_us(sleeper.pid) and not family.waits_for_us(gone_pid())
     assert not family.waits_for_us(1 if os.getppid() != 1 else sleeper.pid)

@@ -2,6 +2,7 @@
 """process_iter() and ProcessInfo, on every system."""
 
 import asyncio
+import errno
 import importlib
 import os
 import subprocess
@@ -183,3 +184,24 @@ def test_what_is_not_told_is_none(monkeypatch):
         info.as_dict()
         break
     assert found == [None]
+
+
+@pytest.mark.parametrize(
+    "code, is_told",
+    [(errno.EACCES, True), (errno.EPERM, True), (errno.ENOSYS, True), (errno.EIO, False)],
+)
+def test_what_we_may_not_see_is_told_by_ad_value(code, is_told):
+    facts = importlib.import_module(pidwait.__name__ + "._facts")
+
+    class Hidden:
+        pid = 5
+
+        def name(self):
+            raise OSError(code, os.strerror(code))
+
+    if is_told:
+        found = facts.gather(Hidden(), ["pid", "name"], "not told")
+        assert found == {"pid": 5, "name": "not told"}
+    else:
+        with pytest.raises(OSError):
+            facts.gather(Hidden(), ["name"], "not told")

@@ -186,6 +186,15 @@ def test_devices(device, path, monkeypatch):
     assert facts.terminal() == path
 
 
+@pytest.mark.parametrize("length, is_cut_off", [(14, False), (15, True)])
+def test_name_that_is_cut_off(length, is_cut_off):
+    """The kernel keeps 15 bytes; the rest may be in the arguments."""
+    facts = listed.read(os.getpid(), False)
+    facts._stat()
+    facts._name, facts._cmdline = b"x" * length, ["/bin/" + "x" * 20]
+    assert facts.name() == "x" * (20 if is_cut_off else length)
+
+
 @pytest.mark.parametrize(
     "device, numbers",
     [(0xFFF00, "4095:0"), (-0xFFE01, "1:1048575"), (0x100501, "5:257")],

@@ -114,6 +114,12 @@ def test_files(library, tmp_path):
     assert found["fds"] == [0, 1, 2]
 
 
+def test_devnull_takes_no_detour(binding, starts):
+    with pidwait.spawn(["true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
+        pass
+    assert (child.exitcode, starts()) == (0, 1)
+
+
 def test_spare_number_is_needed_only_for_an_exchange(binding, starts):
     """A number is known to be free only if all other file descriptors are closed."""
     with pidwait.spawn(["true"], stderr=1, close_fds=False) as child:

@@ -187,6 +187,12 @@ def test_exit_of_the_command_itself(disposition, running, before):
     assert done.stdout.split() == ["True", "True"], done
 
 
+def test_proc_of_another_pid_namespace_is_of_no_use(monkeypatch):
+    monkeypatch.setattr(family, "_numbers", lambda number: [os.getpid() + 1])
+    with pytest.raises(OSError, match="another PID namespace"):
+        family.View()
+
+
 @pytest.mark.parametrize(
     "status, numbers",
     [(b"Name:\tx\nNSpid:\t7\t1\n", [7, 1]), (b"Name:\tx\n", [7]), (b"", [])],

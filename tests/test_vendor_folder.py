@@ -261,6 +261,9 @@ def test_what_was_added_stays(copy):
     out = "%s: %s, current\nadded by hand: cli/more.py\n" % (copy, VERSION)
     assert vendor("--check", copy) == (4, out, "")
     assert vendor(copy)[0] == vendor("--force", copy)[0] == 0
+    cache = copy / "__pycache__"
+    cache.mkdir(exist_ok=True)
+    cache.joinpath("wait.cpython-311.pyc.139746").touch()  # an interpreter is about to rename it
     assert vendor("--check", copy) == (4, out, "")
 
 

@@ -577,6 +577,30 @@ EQUIVALENT = [
         "it only saves calls",
     ),
     Equivalent(
+        "_backends/pidfd.py",
+        "handle.close()",
+        "pass",
+        "it is closed when it is freed",
+    ),
+    Equivalent(
+        "_ffi/_ctypes.py",
+        "if converts:  # which takes as long as the rest of a call",
+        "if True:  # which takes as long as the rest of a call",
+        "it only takes longer",
+    ),
+    Equivalent(
+        "_vendoring/folder.py",
+        "if written or gone or not before or old.text() != new.text():",
+        "if written or gone and not before or old.text() != new.text():",
+        "the record names what is gone",
+    ),
+    Equivalent(
+        "_hooks.py",
+        'marked, beneath = getattr(function, "_in_place_of", (None, None))',
+        'marked, beneath = getattr(function, "_in_place_of", (0, None))',
+        "either is no function",
+    ),
+    Equivalent(
         "spawning.py",
         "_prepared.append(True)",
         "_prepared.append(False)",
