@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The set made of the best set and the polled one, with stand-ins for both."""
 
+import errno
 import importlib
 
 from . import pidwait
@@ -65,3 +66,13 @@ def test_no_room_is_made_where_none_is_needed():
     sets.polled.lacks_room = False
     sets._make_room(sets.polled)
     assert sets.best.members == [member]
+
+
+def test_handles_are_offered_only_to_members_that_lacked_room():
+    members = [Member(11), Member(12)]
+    sets = _combined.CombinedSet(False, lambda: members)
+    sets.close()
+    sets.best, sets.polled = Best([], []), Polled([], [])
+    for member, code in zip(members, (errno.EMFILE, errno.EPERM)):
+        sets._poll(member, OSError(code, "on purpose"))
+    assert sets.polled.members == members and list(sets._without_room) == members[:1]

@@ -299,3 +299,15 @@ def test_caches_that_have_been_emptied():
 def test_file_that_can_not_be_written(tmp_path, capsys):
     assert vendor(tmp_path / "no" / "file.py") == 1
     assert "file.py: " in capsys.readouterr().err
+
+
+def test_docstrings_that_are_left_out():
+    """Those of modules, and of what is private."""
+    text = (
+        '"""Module."""\n\n\ndef shown():\n    """Public."""\n\n\n'
+        'def hidden():\n    """Private."""\n    return 1\n'
+    )
+    left = single_file._without_docstrings("m", text, [("m", "shown"), ("other", "hidden")])
+    assert ast.get_docstring(ast.parse(left)) is None
+    found = {one.name: ast.get_docstring(one) for one in ast.parse(left).body}
+    assert found == {"shown": "Public.", "hidden": None}

@@ -206,6 +206,7 @@ def test_close_leaves_the_wait_of_a_set_intact(variant, start):
     with pytest.raises(ValueError, match="closed"):
         waiting.add(child)
     assert waiter.result() == [(child, 4)]
+    assert waiting._engine._is_closed
 
 
 def test_add_and_discard_under_load(variant, start):
