@@ -179,7 +179,8 @@ class Child(Process):
     def __exit__(self, *exc_info: object) -> None:
         try:
             self.wait(_AFTER_CTRL_C if KeyboardInterrupt in exc_info else None)
-        except TimeoutError:
+        except TimeoutError as error:
+            raise_of_handler(error)
             log("pid %s was left running by Ctrl-C", self.pid)
         finally:
             self.close()

@@ -11,7 +11,7 @@ from time import monotonic
 
 from ._backends.polling_set import PolledSet
 from ._backends.sets import open_set, polled_set
-from ._errors import TRANSIENT, is_of_signal_handler, log, pass_over
+from ._errors import TRANSIENT, is_of_signal_handler, log, pass_over, raise_of_handler
 from ._queue import deque
 
 TYPE_CHECKING = False
@@ -66,6 +66,7 @@ class CombinedSet:
                 self.polled.sleeper = self.best
         except OSError as error:
             self._poll_all(error)
+            raise_of_handler(error)
 
     def add(self, members: "Sequence[Member]") -> None:
         try:
@@ -236,6 +237,7 @@ class CombinedSet:
         except UnsupportedOperation:
             raise
         except OSError as error:
+            raise_of_handler(error)
             raise UnsupportedOperation("the set has no fileno: %s" % error) from error
         return fd
 

@@ -6,6 +6,7 @@ import sys
 from errno import ENOENT, EPERM
 
 from . import _hooks, _posix_spawn
+from ._errors import raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,24 +53,31 @@ def start(self: "Any", plan: "dict[str, Any]", group: int, own: "Any") -> bool:
                 session=plan["start_new_session"],
                 restore_signals=plan["restore_signals"],
             )
-        except Exception:  # anything: an object with __fspath__ may raise what it likes
+        except Exception as error:  # anything: an object with __fspath__ may raise what it likes
+            raise_of_handler(error)
             return False
         if hasattr(sys, "audit"):  # Python 3.8
             sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
         try:
             pid = _posix_spawn.start(request)
-        except FileNotFoundError as error:
-            if not _hooks.repeats_name(own):
+            if pid is not None:
+                self.pid = pid
+                self._child_created = True
+                _close_ends(self, plan)
+                return True
+        except BaseException as error:
+            if request.started[0]:
+                # A signal handler has raised. The caller never gets the Popen, which has its child
+                # reaped when it is freed.
+                self.pid, self._child_created = request.started[0], True
+                raise
+            raise_of_handler(error)
+            if isinstance(error, (TypeError, ValueError, AttributeError)):
+                return False
+            if not isinstance(error, FileNotFoundError) or not _hooks.repeats_name(own):
                 raise
             text = "%s: %r" % (error.strerror, error.filename)
             raise FileNotFoundError(ENOENT, text, error.filename) from None
-        except (TypeError, ValueError, AttributeError):
-            return False
-        if pid is not None:
-            self.pid = pid
-            self._child_created = True
-            _close_ends(self, plan)
-            return True
     if request.group_is_refused and "process_group" not in plan:
         # The standard code would raise "Exception occurred in preexec_fn".
         raise PermissionError(EPERM, os.strerror(EPERM))

@@ -5,6 +5,7 @@ import os
 import sys
 
 from . import _backends, _checks, _ffi, _parts
+from ._errors import raise_of_handler
 from ._ffi import calls
 
 TYPE_CHECKING = False
@@ -75,5 +76,6 @@ def _row(error: "Exception | None") -> "dict[str, Any]":
 def _via(call: "str | None") -> "str | None":
     try:
         return call and calls.resolve(call)[1]
-    except OSError:
+    except OSError as error:
+        raise_of_handler(error)
         return None

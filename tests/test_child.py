@@ -14,7 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from . import pidwait
-from .processes import become_zombie, eventually, exiting, not_on_windows, sleeping, state
+from .processes import (
+    become_zombie,
+    eventually,
+    exiting,
+    interrupted_by,
+    not_on_windows,
+    sleeping,
+    state,
+)
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
@@ -154,6 +162,17 @@ def test_start_that_is_interrupted_leaves_no_child_without_an_owner(children_of_
         gc.collect()
     eventually(lambda: child_module.reap_left() or child_module.left == [])
     assert children_of_ours() == set()
+
+
+@not_on_windows("signals")
+def test_time_out_of_a_signal_handler_ends_the_block():
+    """It is not that of our own wait after Ctrl-C."""
+    child = pidwait.spawn(["true"])
+    child.wait()
+    interrupting, raises = interrupted_by(TimeoutError("on purpose")), pytest.raises(TimeoutError)
+    with interrupting as child.wait, raises, child:
+        pass
+    assert "closed" in repr(child)
 
 
 @not_on_windows("signals")

@@ -167,6 +167,56 @@ def test_imports_have_no_circle():
             del left[name]
 
 
+# Errors by which the system answers. A signal handler can raise any of them, at any line.
+ANSWERS = """
+OSError ProcessLookupError ChildProcessError FileNotFoundError PermissionError TimeoutError
+InterruptedError Exception BaseException
+""".split()
+# Each of them raises again what a signal handler has raised; or the error is passed on to it.
+ASK = """
+raise_of_handler pass_over is_of_signal_handler _open_polled _why_not_opened without_waitid _after
+""".split()
+# Where no handler but Python's own runs, and it raises KeyboardInterrupt: in our own programs. And
+# on Windows, where handlers run between two calls, but Ctrl-C's for the most part.
+OTHERS = "cli/", "_vendoring/", "_backends/win32", "_backends/polled_win32"
+# {file: the exceptions that are caught there on purpose, and by what}
+CAUGHT = {
+    "_loops.py": ["UnsupportedOperation"],
+    "subprocess.py": ["_TimeoutExpired"],
+    "watching.py": ["BaseException"],  # of a callback: it is shown, and the thread goes on
+}
+
+
+def caught(handler):
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {getattr(kind, "id", None) for kind in kinds}
+
+
+def asks(handler):
+    """Whether it asks if a signal handler has raised the error, or raises each one again."""
+    last = handler.body[-1]
+    return (isinstance(last, ast.Raise) and last.exc is None) or any(
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", None)) in ASK
+        for node in ast.walk(handler)
+    )
+
+
+def test_no_error_of_a_signal_handler_is_taken_for_an_answer():
+    wrong = []
+    for file, text in SOURCES.items():
+        if file.startswith(OTHERS):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ExceptHandler) and not asks(node):
+                wrong += [
+                    "%s:%d" % (file, node.lineno)
+                    for name in caught(node) & set(ANSWERS)
+                    if name not in CAUGHT.get(file, ())
+                ]
+    assert wrong == []
+
+
 CORE = (
     "process waiting watching _engine _targets _checks _deadline _outcome _fork _fd _guard _errors "
     "_parts _config _highfds _combined _kinds _waitset _queue _handle _turn _generic"

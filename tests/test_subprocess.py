@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The drop-in subprocess: like the original, but for how it starts and how it waits."""
 
+import gc
 import importlib
 import inspect
 import os
@@ -18,7 +19,15 @@ import pytest
 
 from . import pidwait
 from .copies import FILES, put
-from .processes import WINDOWS, exiting, not_on_windows, run_python, sleeping
+from .processes import (
+    WINDOWS,
+    eventually,
+    exiting,
+    interrupted_by,
+    not_on_windows,
+    run_python,
+    sleeping,
+)
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
 
@@ -260,6 +269,52 @@ def test_is_started_by_posix_spawn_without_the_interpreters_start(starts, monkey
     with ours.Popen(["true"]) as popen:
         assert popen.wait(60) == 0
     assert starts() == 1
+
+
+@not_on_windows("posix_spawn")
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.parametrize("error", [ValueError, FileNotFoundError, KeyboardInterrupt])
+def test_start_that_a_signal_handler_interrupts(monkeypatch, error):
+    """The standard code does not start a second process, and the first one has an owner."""
+    starting = importlib.import_module(pidwait.__name__ + "._posix_spawn")
+    start, pids = starting.start, []
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+    with interrupted_by(error("on purpose")) as interrupted:
+
+        def start_and_stop(request):
+            pids.append(start(request))
+            interrupted()
+
+        monkeypatch.setattr(starting, "start", start_and_stop)
+        try:
+            ours.Popen(["true"])
+        except error as caught:
+            assert str(caught) == "on purpose"
+    assert len(pids) == 1
+
+    def is_reaped():
+        gc.collect()
+        subprocess._cleanup()  # as the next Popen does
+        return not pidwait.pid_exists(pids[0])
+
+    eventually(is_reaped)
+
+
+@not_on_windows("posix_spawn")
+def test_arguments_whose_reading_a_signal_handler_interrupts(monkeypatch):
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+    reads = []
+    with interrupted_by(TimeoutError("on purpose")) as interrupted:
+
+        class Path:
+            def __fspath__(self):
+                reads.append(self)
+                if len(reads) == 1:
+                    interrupted()
+                return "true"
+
+        with pytest.raises(TimeoutError, match="on purpose"):
+            ours.Popen([Path(), "x"])
 
 
 def has_vfork():

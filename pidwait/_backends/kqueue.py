@@ -203,6 +203,7 @@ def register(queue: Queue, pid: int, udata: int = 0) -> int:
                 queue.change(pid, table.filter_proc, flags, fflags, 0, udata)
                 return fflags
             except PermissionError as error:
+                raise_of_handler(error)
                 # NOTE_EXITSTATUS is not allowed for every process.
                 if error.errno != EACCES or fflags == bsd.NOTE_EXIT:
                     raise
@@ -256,8 +257,8 @@ def check() -> None:
             raise OSError(ENOSYS, "poll takes a running process for an exited one")
         try:
             queue.change(NOBODY, table.filter_proc, bsd.EV_ADD, bsd.NOTE_EXIT)
-        except ProcessLookupError:
-            pass
+        except ProcessLookupError as error:
+            raise_of_handler(error)
         else:
             raise OSError(ENOSYS, "kevent watches a process that can't exist")
         queue.keep_readable()
@@ -294,8 +295,8 @@ def check_waitid() -> None:
             raise OSError(ENOSYS, "os.%s is %d here" % (name, own))
     try:
         exitcodes.look_at_child(os.getpid())
-    except ChildProcessError:
-        return
+    except ChildProcessError as error:
+        raise_of_handler(error)
 
 
 CHECKS: "Checks" = (

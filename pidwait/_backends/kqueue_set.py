@@ -11,7 +11,7 @@ from itertools import count
 from time import monotonic
 
 from .._deadline import GRACE, LONGEST, NOW, SHORTEST, Deadline
-from .._errors import is_of_signal_handler, pass_over
+from .._errors import is_of_signal_handler, pass_over, raise_of_handler
 from .._ffi import bsd
 from .._outcome import RUNNING
 from .._queue import deque, drop
@@ -200,7 +200,9 @@ class KqueueSet:
         for entry in list(self._entries.values()):
             try:
                 self._queue.change(entry.pid, filter_, bsd.EV_ENABLE, entry.fflags, 0, entry.number)
-            except FileNotFoundError:  # its event has been taken: until then it is registered
+            except FileNotFoundError as error:
+                raise_of_handler(error)
+                # Its event has been taken: until then it is registered.
                 self._has_exited(entry, None)
 
     def _has_exited(self, entry: _Entry, code: "int | None") -> None:

@@ -333,8 +333,8 @@ def check_waitid() -> None:
     """Look for a child that can't exist: our own process."""
     try:
         with_self(lambda handle: calls.get("waitid")(linux.P_PIDFD, handle.fd, linux.WEXITED))
-    except ChildProcessError:
-        return
+    except ChildProcessError as error:
+        raise_of_handler(error)
 
 
 CHECKS: "Checks" = (

@@ -169,6 +169,7 @@ class PidfdSet(EpollSet):
             try:
                 self._epoll.modify(fd, _ARMED)
             except OSError as error:
+                raise_of_handler(error)
                 # It was closed before the handler raised. Another error may be a policy's.
                 if error.errno not in (EBADF, ENOENT):
                     raise

@@ -156,6 +156,27 @@ MUTANTS = [
         "tests/test_handlers.py::test_wait[pidfd-ctypes-alarm2-None]",
     ),
     Mutant(
+        "time-out that a signal handler raises, the end of a child's block",
+        "_child.py",
+        "        except TimeoutError as error:\n            raise_of_handler(error)\n",
+        "        except TimeoutError:\n",
+        "tests/test_child.py::test_time_out_of_a_signal_handler_ends_the_block",
+    ),
+    Mutant(
+        "error that a signal handler raises right after a start",
+        "_popen_start.py",
+        "            if request.started[0]:\n",
+        "            if False:\n",
+        "tests/test_subprocess.py::test_start_that_a_signal_handler_interrupts[KeyboardInterrupt]",
+    ),
+    Mutant(
+        "error that a signal handler raises while arguments are read",
+        "_popen_start.py",
+        "            raise_of_handler(error)\n            return False\n",
+        "            return False\n",
+        "tests/test_subprocess.py::test_arguments_whose_reading_a_signal_handler_interrupts",
+    ),
+    Mutant(
         "time-out that a signal handler raises, a set",
         "_combined.py",
         "            if isinstance(error, OSError) and not is_of_signal_handler(error):\n"
