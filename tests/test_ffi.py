@@ -189,7 +189,6 @@ def test_strings_end_with_null(adapter):
     assert [bool(strings[number]) for number in range(3)] == [True, True, False]
 
 
-@not_on_windows("ioctl, nor epoll")
 def test_the_faster_binding_is_chosen(monkeypatch):
     """PyPy's ctypes is written in Python."""
     order = ["cffi", "ctypes"] if sys.implementation.name == "pypy" else ["ctypes", "cffi"]
@@ -206,6 +205,7 @@ def test_the_faster_binding_is_chosen(monkeypatch):
     assert asked == order
 
 
+@not_on_windows("ioctl, nor epoll")
 @pytest.mark.parametrize("name", ["ioctl", "epoll"])
 def test_call_that_somebody_has_taken_away(monkeypatch, name):
     """As gevent deletes select.epoll: no other module has it."""

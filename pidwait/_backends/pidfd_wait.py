@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .contract import Handle
 
-_POLLIN = select.POLLIN
+_POLLIN = 0x001  # a system without poll(2) may load this, in a single file for several
 _P_PIDFD, _REAP, _LOOK, _CLD_EXITED = linux.P_PIDFD, linux.REAP, linux.LOOK, linux.CLD_EXITED
 
 
