@@ -268,7 +268,10 @@ def test_thread_that_becomes_the_main_one_in_a_set(executing, keeper):
         assert [pid for pid, _ in waiting.wait(20)] == [pid]
 
 
-def test_stranger_with_a_thread_that_becomes_the_main_one(use_variant, monkeypatch, keeper):
+@pytest.mark.parametrize("ago, timeout", [(0, 0.05), (3600, 3600)], ids=["now", "long_ago"])
+def test_stranger_with_a_thread_that_becomes_the_main_one(
+    use_variant, monkeypatch, keeper, ago, timeout
+):
     """The wait goes on, and still has its own time-out."""
     use_variant("pidfd-ctypes")
     assert pidwait.pid_exists(os.getpid())  # the checks are made
@@ -287,10 +290,10 @@ def test_stranger_with_a_thread_that_becomes_the_main_one(use_variant, monkeypat
 
     names = {"POLLIN": select.POLLIN, "POLLHUP": select.POLLHUP}
     monkeypatch.setattr(pidfd_wait, "select", SimpleNamespace(poll=Poll, **names))
-    # It seems to have begun long ago.
-    monkeypatch.setattr(process_module, "monotonic", lambda: time.monotonic() - 3600)
+    # When it began.
+    monkeypatch.setattr(process_module, "monotonic", lambda: time.monotonic() - ago)
     with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(keeper.start(*sleeping(60)), 3600)
+        pidwait.wait(keeper.start(*sleeping(60)), timeout)
     assert not lies
 
 

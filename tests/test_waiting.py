@@ -51,16 +51,13 @@ def test_wait_procs(variant, start, sleeper):
 def test_nothing_stays_open_after_an_interrupted_call(variant, sleeper, monkeypatch):
     pidwait.wait_procs([sleeper], 0)
     before = open_fds()
-    monkeypatch.setattr(_engine.Engine, "add", interrupted)
-    # Their tracebacks refer to the engine.
-    with pytest.raises(OnPurpose) as caught:
-        pidwait.as_completed([sleeper])
-    assert open_fds() == before and caught.tb is not None
-    monkeypatch.undo()
-    monkeypatch.setattr(_engine.Engine, "collect", interrupted)
-    with pytest.raises(OnPurpose) as caught:
-        pidwait.wait_procs([sleeper], 0)
-    assert open_fds() == before and caught.tb is not None
+    for method in "add", "collect":
+        with monkeypatch.context() as patched:
+            patched.setattr(_engine.Engine, method, interrupted)
+            with pytest.raises(OnPurpose) as caught:
+                pidwait.wait_procs([sleeper], 0)
+        # Its traceback refers to the engine.
+        assert open_fds() == before and caught.tb is not None
 
 
 def interrupted(*arguments):
