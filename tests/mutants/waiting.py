@@ -362,7 +362,7 @@ MUTANTS = [
         "_backends/pidfd.py",
         "            self._reaped = None\n",
         "",
-        "tests/test_pidfd.py::test_stranger_with_a_thread_that_becomes_the_main_one",
+        "tests/test_pidfd.py::test_stranger_with_a_thread_that_becomes_the_main_one[now]",
     ),
     Mutant(
         "exec by another thread, a set",
