@@ -80,9 +80,9 @@ class Engine:
         self.pid = getpid()
         self._lock = RLock()
         if not self._is_closed:
-            self.sets.take_over()
             self.sets.told.extend(self._settling.items())
             self._settling.clear()
+            self.sets.take_over()
 
     def add(self, targets: "Sequence[Target]") -> None:
         """Wait for these targets, too; ignore one whose key is there already."""
