@@ -301,6 +301,14 @@ def test_file_that_can_not_be_written(tmp_path, capsys):
     assert "file.py: " in capsys.readouterr().err
 
 
+def test_same_file_without_docstrings(folder, tmp_path):
+    """python -OO drops the vendoring code's own, not those that it reads."""
+    path = tmp_path / "waits.py"
+    command = (sys.executable, "-OO") + VENDOR[1:] + ("--single-file", "--systems", HERE)
+    subprocess.check_call(command + (str(path),))
+    assert path.read_bytes() == (folder / "waits.py").read_bytes()
+
+
 def test_docstrings_that_are_left_out():
     """Those of modules, and of what is private."""
     text = (
@@ -308,6 +316,4 @@ def test_docstrings_that_are_left_out():
         'def hidden():\n    """Private."""\n    return 1\n'
     )
     left = single_file._without_docstrings("m", text, [("m", "shown"), ("other", "hidden")])
-    assert ast.get_docstring(ast.parse(left)) is None
-    found = {one.name: ast.get_docstring(one) for one in ast.parse(left).body}
-    assert found == {"shown": "Public.", "hidden": None}
+    assert [word for word in ("Module", "Public", "Private") if word in left] == ["Public"]

@@ -17,7 +17,7 @@ from . import license, sources
 from .joining import Joined
 from .scopes import imported
 from .shorten import shortened
-from .source import Source, fold, walk
+from .source import Source, fold, parse, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SingleFile:
             text = files[paths[name]].decode("utf-8")
             facts = {one: is_so for one, is_so in all_facts if one in text}
             texts[name] = text = _prepared(text, tuple(sorted(facts.items())))
-            for statement in walk(ast.parse(text)):
+            for statement in walk(parse(text)):
                 if isinstance(statement, ast.ImportFrom) and statement.level:
                     found = imported(name, name in packages, paths, statement)
                     left += [key[0] for _, key in found]
@@ -193,7 +193,7 @@ def _module_name(path: str) -> str:
 
 
 def _public_names(text: str) -> "list[str]":
-    for statement in ast.parse(text).body:
+    for statement in parse(text).body:
         if isinstance(statement, ast.Assign):
             (target,) = statement.targets
             if isinstance(target, ast.Name) and target.id == "__all__":
@@ -203,7 +203,7 @@ def _public_names(text: str) -> "list[str]":
 
 def _first_words(text: str) -> str:
     """The first paragraph of a module's docstring, on one line."""
-    about = ast.get_docstring(ast.parse(text)) or ""
+    about = ast.get_docstring(parse(text)) or ""
     return " ".join(about.partition("\n\n")[0].split())
 
 

@@ -12,7 +12,7 @@ import tokenize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, Iterator
+    from typing import Any, Iterable, Iterator
 
 INDENT = 4
 # What a logical line may go on in, and the end of one.
@@ -28,13 +28,20 @@ _PIECE = re.compile(
 )
 
 
+def parse(text: str) -> ast.Module:
+    """As ast.parse(), which leaves out the docstrings in Python 3.14 with -OO."""
+    tree: "Any" = compile(text, "<source>", "exec", ast.PyCF_ONLY_AST, True, 0)
+    module: ast.Module = tree
+    return module
+
+
 class Source:
     """Rows are counted from 1, as ast does."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = [""] + text.split("\n")
-        self.tree = ast.parse(text)
+        self.tree = parse(text)
         self._tokens: "list[tokenize.TokenInfo]" = []
         # The first and the last row of the logical line that each row belongs to.
         self._ends: "dict[int, tuple[int, int]]" = {}
