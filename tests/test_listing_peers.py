@@ -112,7 +112,8 @@ def ps(pids, *columns):
     command += ["-p", ",".join(map(str, pids))]
     lines = run(command).decode("ascii").splitlines()
     numbered = (line.lstrip().partition(" ") for line in lines)
-    return {int(pid): line for pid, _, line in numbered}
+    # One that ends while ps reads it may be a row of question marks.
+    return {int(pid): line for pid, _, line in numbered if pid != "?"}
 
 
 def ps_tells(pids):
