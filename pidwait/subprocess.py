@@ -18,6 +18,7 @@ from types import BuiltinFunctionType, FunctionType
 from . import _backends, _hooks, _parts, process
 from ._errors import TimeoutExpired as _TimeoutExpired
 from ._errors import log as _log
+from ._errors import raise_of_handler as _raise_of_handler
 
 if os.name != "nt":
     from . import _popen_start, _posix_spawn
@@ -143,7 +144,8 @@ def _wait(
             # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
             # is known replaces that. gevent reaps all children once one of them is its own.
             self.returncode = self.returncode if known is None else known
-        except _TimeoutExpired:
+        except _TimeoutExpired as error:
+            _raise_of_handler(error)
             expired: "Any" = _standard.TimeoutExpired
             raise expired(self.args, timeout) from None
     return self.returncode  # type: ignore[no-any-return]

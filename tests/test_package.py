@@ -170,21 +170,18 @@ def test_imports_have_no_circle():
 # Errors by which the system answers. A signal handler can raise any of them, at any line.
 ANSWERS = """
 OSError ProcessLookupError ChildProcessError FileNotFoundError PermissionError TimeoutError
-InterruptedError Exception BaseException
+InterruptedError Exception BaseException TimeoutExpired _TimeoutExpired
 """.split()
 # Each of them raises again what a signal handler has raised; or the error is passed on to it.
 ASK = """
-raise_of_handler pass_over is_of_signal_handler _open_polled _why_not_opened without_waitid _after
+raise_of_handler _raise_of_handler pass_over is_of_signal_handler
+_open_polled _why_not_opened without_waitid _after
 """.split()
 # Where no handler but Python's own runs, and it raises KeyboardInterrupt: in our own programs. And
 # on Windows, where handlers run between two calls, but Ctrl-C's for the most part.
 OTHERS = "cli/", "_vendoring/", "_backends/win32", "_backends/polled_win32"
-# {file: the exceptions that are caught there on purpose, and by what}
-CAUGHT = {
-    "_loops.py": ["UnsupportedOperation"],
-    "subprocess.py": ["_TimeoutExpired"],
-    "watching.py": ["BaseException"],  # of a callback: it is shown, and the thread goes on
-}
+# {file: the exceptions that are caught there on purpose}
+CAUGHT = {"watching.py": ["BaseException"]}  # of a callback: it is shown, and the thread goes on
 
 
 def caught(handler):

@@ -286,11 +286,12 @@ def test_start_that_a_signal_handler_interrupts(monkeypatch, error):
             interrupted()
 
         monkeypatch.setattr(starting, "start", start_and_stop)
-        try:
+        said = None
+        try:  # what pytest.raises() returns would keep the Popen
             ours.Popen(["true"])
         except error as caught:
-            assert str(caught) == "on purpose"
-    assert len(pids) == 1
+            said = str(caught)
+    assert said == "on purpose" and len(pids) == 1
 
     def is_reaped():
         gc.collect()
@@ -298,6 +299,18 @@ def test_start_that_a_signal_handler_interrupts(monkeypatch, error):
         return not pidwait.pid_exists(pids[0])
 
     eventually(is_reaped)
+
+
+@not_on_windows("signals")
+def test_time_out_of_a_signal_handlers_own_wait(monkeypatch, start):
+    """It comes through as it is: the time-out of the wait that it interrupts is not over."""
+    popen = start(*sleeping(60))
+    error = pidwait.TimeoutExpired(5, 0)
+    with interrupted_by(error) as wait:
+        monkeypatch.setattr(ours.process, "wait", wait)
+        with pytest.raises(pidwait.TimeoutExpired) as caught:
+            ours._wait(getattr(popen, ours._WAIT), popen, 60)
+    assert caught.value is error
 
 
 @not_on_windows("posix_spawn")
