@@ -3,6 +3,7 @@
 
 import fcntl
 import shutil
+import sys
 import textwrap
 import time
 
@@ -11,8 +12,9 @@ import pytest
 from ..mutants.equivalent import EQUIVALENT, Equivalent
 from . import random_mutants
 from . import trees as trees_module
+from .lines import Lines, environment
 from .mutation import linux_mutations, mutations
-from .random_mutants import ALL, FAULTS, NEAREST, Result, killer, nearest, report, run_all, sample
+from .random_mutants import QUICK, Result, killer, report, run_all, sample, stages
 from .trees import ROOT, Trees, run
 
 PACKAGE = ROOT / "pidwait"
@@ -37,6 +39,26 @@ TOY_FAULTS = """
     def test_fault():
         assert not later(2, 1)
 """
+RECORDED = """
+    A = 1
+    def later(a):
+        if a:
+            return A
+        return 2
+"""[1:]
+RECORDED_TESTS = """
+    import subprocess, sys
+    from pidwait import later
+
+    def test_one():
+        assert later(1) == 1
+
+    def test_other():
+        assert later(0) == 2
+
+    def test_child():
+        subprocess.check_call([sys.executable, "-c", "import pidwait; pidwait.later(1)"])
+"""
 
 
 def changes(source, file="toy.py"):
@@ -59,7 +81,9 @@ def toy(tmp_path):
         tmp_path.joinpath("pidwait/__init__.py").write_text(textwrap.dedent(source))
         tmp_path.joinpath("tests/__init__.py").touch()
         tmp_path.joinpath("tests/test_toy.py").write_text(textwrap.dedent(tests))
-        shutil.copy(str(ROOT / "tests/skips.py"), str(tmp_path / "tests"))
+        tmp_path.joinpath("tests/matrix").mkdir()
+        for name in "skips.py", "matrix/__init__.py", "matrix/lines.py":
+            shutil.copy(str(ROOT / "tests" / name), str(tmp_path / "tests" / name))
         shutil.copy(str(ROOT / "pyproject.toml"), str(tmp_path))
         return tmp_path
 
@@ -190,16 +214,32 @@ def test_every_equivalent_is_one_of_the_mutants(ours):
         assert (each.file, each.old, each.new) in possible
 
 
-def test_nearest(ours):
-    for folder, known in zip(ALL, (NEAREST, FAULTS)):
-        for names in known.values():
-            for name in names.split():
-                assert ROOT.joinpath(folder, "test_{}.py".format(name)).is_file()
-    assert nearest("_fd.py") == [["tests/test_fd.py"], ["tests/faults/test_fds.py"]]
-    assert "tests/test_wait.py" in nearest("_backends/pidfd.py")[0]
-    assert "tests/test_waitset.py" in nearest("_backends/pidfd_set.py")[0]
-    assert "tests/faults/test_lost.py" in nearest("_backends/pidfd_set.py")[1]
-    assert nearest("_nowhere.py") == [[], []]
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="records with sys.monitoring")
+def test_tests_that_run_a_line(toy, tmp_path):
+    tree = toy(RECORDED, RECORDED_TESTS)
+    file = tmp_path / "lines"
+    code, output = run(tree, ["-p", "tests.matrix.lines", "tests"], more=environment(file, tree))
+    assert code == 0, output
+    lines = Lines(file)
+    one, other, child = map("tests/test_toy.py::test_{}".format, ("one", "other", "child"))
+    assert lines.tests("__init__.py", 4) == [one, child]
+    assert lines.tests("__init__.py", 5) == [other]
+    for at_import_or_never in 1, 6:
+        found = lines.tests("__init__.py", at_import_or_never)
+        assert sorted(found) == sorted([one, other, child])
+        assert found[-1] == child  # it runs the import, too
+    assert lines.tests("elsewhere.py", 1) == []
+
+
+def test_order(tmp_path):
+    tests = ["a test", "another"]
+    assert stages(tests, ["tests"]) == [
+        [*trees_module.HANGS, *tests],
+        [*trees_module.HANGS, "tests", "--deselect=a test", "--deselect=another"],
+    ]
+    many = list(map(str, range(QUICK + 1)))
+    assert stages(many, [])[1] == [*trees_module.HANGS, many[-1]]
+    assert stages([], ["tests"]) == [[*trees_module.HANGS, "tests"]]
 
 
 def test_toys_are_killed_or_survive(toy, capfd):
@@ -213,8 +253,8 @@ def test_toys_are_killed_or_survive(toy, capfd):
     killers = {result.mutation.change[1]: result.by for result in results}
     assert killers.pop("return a >= b and not b") is None
     assert killers.pop("return a > b or not b") == "tests/faults/test_fault.py::test_fault"
-    assert killers.pop("return a > b and b") == "tests/test_toy.py::test_later"
-    assert set(killers.values()) == {"tests/test_toy.py::test_later"}
+    assert killers["return 4"] == "tests/test_toy.py::test_later"
+    assert set(killers.values()) <= {killers["return 4"], "tests/faults/test_fault.py::test_fault"}
     assert report(results) == 1
     output = capfd.readouterr().out
     assert "__init__.py:5 survives" in output

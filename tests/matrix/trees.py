@@ -32,12 +32,13 @@ HANG = "+ Timeout +"  # what it then writes
 _running = set()
 
 
-def run(tree, tests, environment="", limit=None):
+def run(tree, tests, environment="", limit=None, more=()):
     """The exit status of pytest, None if it was not over after ``limit`` seconds; its output.
 
-    If ``environment`` names a tox environment, its skips are counted.
+    If ``environment`` names a tox environment, its skips are counted. ``more`` are environment
+    variables.
     """
-    env = dict(os.environ, PYTHONPATH=str(tree), TOX_ENV_NAME=environment)
+    env = {**os.environ, "PYTHONPATH": str(tree), "TOX_ENV_NAME": environment, **dict(more)}
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
