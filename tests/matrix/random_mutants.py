@@ -4,7 +4,7 @@
 python -m tests.matrix.mutants --random N [--seed S]: the same seed makes the same mutants of the
 same code. Each is tried with the tests that run its line, those that run little else first, then
 with all others, up to the first that fails. More than 5 % of survivors are a failure;
-tests/mutants/equivalent.py lists mutants that change nothing.
+tests/mutants/equivalent.txt lists mutants that change nothing.
 """
 
 import random

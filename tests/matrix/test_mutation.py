@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from ..mutants import equivalent
 from ..mutants.equivalent import EQUIVALENT, Equivalent
 from . import random_mutants
 from . import trees as trees_module
@@ -209,9 +210,22 @@ def test_equivalents_are_left_out(ours, monkeypatch):
 
 def test_every_equivalent_is_one_of_the_mutants(ours):
     possible = {(each.file, *each.change) for each in ours}
-    for each in EQUIVALENT:
-        assert each.reason
-        assert (each.file, each.old, each.new) in possible
+    named = [(each.file, each.old, each.new) for each in EQUIVALENT]
+    assert set(named) <= possible
+    assert len(set(named)) == len(named)
+    assert all(each.reason for each in EQUIVALENT)
+
+
+def test_text_of_equivalents():
+    text = "[a.py]\n# same\n- b\n+ c\n+ d\n\n# less\n- e\n+ f\n[g.py]\n# h\n- i\n+ j\n"
+    assert equivalent.read(text) == [
+        ("a.py", "b", "c", "same"),
+        ("a.py", "b", "d", "same"),
+        ("a.py", "e", "f", "less"),
+        ("g.py", "i", "j", "h"),
+    ]
+    with pytest.raises(ValueError, match="-b"):
+        equivalent.read("[a.py]\n-b")
 
 
 @pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="records with sys.monitoring")
