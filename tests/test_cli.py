@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import types
 
 import pytest
 
@@ -16,6 +18,7 @@ from .command_line import COMMAND, run
 from .copies import SOURCES
 from .processes import (
     WINDOWS,
+    OnPurpose,
     become_zombie,
     codes,
     eventually,
@@ -30,6 +33,8 @@ from .processes import (
 cli = importlib.import_module(pidwait.__name__ + ".cli")
 probe = importlib.import_module(pidwait.__name__ + ".cli.probe")
 waited = importlib.import_module(pidwait.__name__ + ".cli._waited")
+waiting = importlib.import_module(pidwait.__name__ + ".cli._waiting")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
 
 # What the processes of exiting() and of sleeping() are called.
 SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
@@ -178,6 +183,39 @@ def test_main_of_a_program_that_calls_it(start):
     assert cli.main([str(child.pid)]) == 0
 
 
+def test_wait_that_an_error_ends(sleeper):
+    """The line on the terminal is wiped, and the handles are closed."""
+    wiped, handles = [], []
+    one = waiting.Wait({}, deadline.Deadline(None))
+    one._progress = types.SimpleNamespace(clear=lambda: wiped.append(True))
+
+    def fail(left):
+        handles.extend(one._running)
+        raise OnPurpose
+
+    one._wait = fail
+    with pytest.raises(OnPurpose):
+        one.run([waited.Waited(sleeper.pid)], 1)
+    (process,) = handles
+    assert wiped == [True] and "closed" in repr(process)
+
+
+@not_on_windows("kill(2), which takes thread IDs")
+def test_thread_is_no_process():
+    threads, end = set(os.listdir("/proc/self/task")), threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        (number,) = set(os.listdir("/proc/self/task")) - threads
+        for args in [], ["-l"]:
+            done = run(*args, number)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert "there is no process %s" % number in done.stderr
+    finally:
+        end.set()
+        thread.join()
+
+
 def test_no_such_process(start, start_told):
     gone = gone_pid()
     done = run(gone)
@@ -198,6 +236,8 @@ def test_no_such_process(start, start_told):
         ([], "give at least one PID"),
         (["1.5"], "'1.5' is not a process ID"),
         (["0"], "PID must be positive"),
+        (["--", "-5"], "PID must be positive"),
+        (["2147483648"], "PID must be at most 2147483647"),
         (["99999999999"], "PID must be at most 2147483647"),
         (["--probe", "1"], "--probe takes no PID"),
         (["--nonesuch"], "--nonesuch not recognized"),
@@ -286,6 +326,8 @@ def test_probe_of_what_is_missing(monkeypatch, capsys):
     assert cli.main(["--probe"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(None, 1)[1] for line in lines[-3:]] == ["no: a policy", "yes", "yes (os)"]
+    assert cli.main(["--probe", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == known
 
 
 def test_name_of_a_process_that_goes():
@@ -389,7 +431,9 @@ def test_status_of_control_c_on_windows():
         (None, "exited"),
         (0, "exited with 0"),
         (2**31 - 1, "exited with 2147483647"),
+        (2**31, "exited with 0x80000000"),
         (0xC0000005, "exited with 0xC0000005"),  # STATUS_ACCESS_VIOLATION
+        (-1, "killed by signal 1" if WINDOWS else "killed by SIGHUP"),
         (-signal.SIGTERM, "killed by SIGTERM"),
         (-99, "killed by signal 99"),
     ],

@@ -46,7 +46,16 @@ def test_code_of_one_that_still_runs(monkeypatch, start_told, start, backend, co
 
 @pytest.mark.parametrize(
     "code, status",
-    [(0, 0), (7, 7), (-9, 137), (-40, 168), (0xC0000005, -0x3FFFFFFB), (2**31, -(2**31))],
+    [
+        (0, 0),
+        (7, 7),
+        (2**31 - 1, 2**31 - 1),
+        (-1, 129),
+        (-9, 137),
+        (-40, 168),
+        (0xC0000005, -0x3FFFFFFB),
+        (2**31, -(2**31)),
+    ],
 )
 def test_status(code, status):
     """Those of Windows are as signed as sys.exit() takes them."""

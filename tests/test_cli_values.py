@@ -82,6 +82,7 @@ def test_bad_durations(text):
         ("0", 0),
         ("EXIT", 0),
         ("130", 2),
+        ("129", 1),
     ],
 )
 def test_signals(text, number):

@@ -58,6 +58,7 @@ SAME = {
     "preserved, in time": (["--preserve-status", "50"], "exit 5"),
     "--foreground": (["--foreground", "0.2"], "trap 'exit 5' TERM; " + BUSY),
     "dies of a signal": (["50"], "kill -USR1 $$"),
+    "dies of a hang-up": (["50"], "kill -HUP $$"),
     "dies of a real-time one": (["50"], "kill -40 $$"),
     "kills itself": (["50"], "kill -KILL $$"),
     "kills the group": (["50"], "kill -KILL 0"),
@@ -162,7 +163,7 @@ def test_signal_of_the_c_library():
 def programs(tmp_path):
     """Files that are more or less programs."""
     for name, text, mode in [
-        ("shell-script", "exit 3\n", 0o755),
+        ("shell-script", "exit ${1-3}\n", 0o755),
         ("bad", "#!/nonesuch\n", 0o755),
         ("no-exec", "#!/bin/sh\n", 0o644),
         ("empty", "", 0o755),
@@ -179,6 +180,7 @@ STARTS = {
     "not there": ["{}/nonesuch"],
     "not in PATH": ["nonesuch"],
     "empty name": [""],
+    "empty argument": ["true", ""],
     "a folder": ["{}"],
     "below a file": ["{}/shell-script/x"],
     "loop of links": ["{}/loop"],
