@@ -4,15 +4,18 @@
 import importlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from . import pidwait
-from .processes import eventually, gone_pid
+from .processes import eventually, gone_pid, interrupted_by
 
 family = importlib.import_module(pidwait.__name__ + ".cli._family")
+waiting = importlib.import_module(pidwait.__name__ + ".cli._waiting")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
 PYTHON = " ".join(map(shlex.quote, [sys.executable, "-m", pidwait.__name__]))
 # Once the shell that it is to wait for waits for it. That has something to do afterwards, else
 # it would become the command by exec.
@@ -108,3 +111,54 @@ def test_strangers_do_not_wait_for_it(start):
     eventually(lambda: family.read_stat(sleeper.pid) is not None)
     assert not family.waits_for_us(sleeper.pid) and not family.waits_for_us(gone_pid())
     assert not family.waits_for_us(1 if os.getppid() != 1 else sleeper.pid)
+
+
+def test_first_of_several_that_wait_for_it_is_named(monkeypatch, start):
+    pids = [start("sleep", "60").pid for _ in range(2)]
+    monkeypatch.setattr(family, "waits_for_us", lambda pid: True)
+    with pytest.raises(waiting.Usage, match=r"the wait for %d \(sleep\) would never" % pids[0]):
+        waiting.refuse_what_never_ends(pids, 2, deadline.Deadline(None))
+
+
+@pytest.mark.parametrize("stat, waits", [("known", True), (None, False)])
+def test_proc_of_another_namespace_tells_of_others(monkeypatch, stat, waits):
+    monkeypatch.setattr(family.procfs, "read_stat", lambda pid: stat)
+    monkeypatch.setattr(family, "parents", lambda: {os.getpid(): 2**31 - 1})
+    monkeypatch.setattr(family, "_waits", lambda pid: True)
+    assert family.waits_for_us(2**31 - 1) is waits
+
+
+def test_process_that_goes_while_all_are_looked_at(monkeypatch):
+    gone = gone_pid()
+    monkeypatch.setattr(family.procfs, "numbers", lambda: [gone, os.getpid()])
+    assert family.parents() == {os.getpid(): os.getppid()}
+    assert family._numbers(gone) == []
+
+
+def test_status_that_is_long(tmp_path):
+    """It lists the groups, of which there can be thousands, before what is looked for."""
+    path = tmp_path / "status"
+    path.write_bytes(b"Groups:\t" + b"4711 " * 10000 + b"\nNSpid:\t1\n")
+    assert family._read_file(str(path)) == path.read_bytes()
+
+
+def test_read_that_a_signal_handler_ends(monkeypatch):
+    """What it raises comes through: it is not the system's answer."""
+    with interrupted_by(PermissionError("on purpose")) as read:
+        monkeypatch.setattr(family.procfs, "read", read)
+        with pytest.raises(PermissionError, match="on purpose"):
+            family.read_stat(os.getpid())
+
+
+def test_ignored_signals(monkeypatch):
+    previous = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        assert family.is_ignored(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    status = b"Name:\tx\nSigBlk:\t0000000000000012\nSigIgn:\t0000000000000fa5\n"
+    monkeypatch.setattr(family, "_read_file", lambda path: status)
+    found = [number for number in range(1, 65) if family.is_ignored(number)]
+    assert found == [1, 3, 6, 8, 9, 10, 11, 12]
+    monkeypatch.setattr(family, "_read_file", lambda path: b"")
+    assert not family.is_ignored(1)
