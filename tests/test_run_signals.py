@@ -2,21 +2,26 @@
 """Signals that come to the command run, and those that it sends."""
 
 import contextlib
+import importlib
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+import types
 from functools import partial
 
 import pytest
 
 from . import command_line, pidwait
 from .command_line import COMMAND
-from .processes import FACTORS, eventually, state
+from .processes import FACTORS, eventually, run_python, state
 
 run = partial(command_line.run, "run")
+job = importlib.import_module(pidwait.__name__ + ".cli._job")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
+Options = importlib.import_module(pidwait.__name__ + ".cli.run").Options
 
 
 # The shell looks for signals often, and ends by itself.
@@ -222,3 +227,121 @@ def test_each_signal_is_told():
             break
     assert told == expected
     assert done.returncode == -signal.SIGKILL
+
+
+def make_job(*options):
+    """One whose command does not run, and what is sent: to the group, and to the command alone."""
+    one, group, alone = job.Job(Options(dict.fromkeys(options, "")), ["true"]), [], []
+    one.child = types.SimpleNamespace(pid=2**31 - 1, send_signal=alone.append)
+    return one, group, alone
+
+
+@pytest.mark.parametrize("names", [["TERM", "CONT"], ["USR1", "CONT"], ["CONT"], ["KILL"]])
+@pytest.mark.parametrize("is_apart", [False, True], ids=["in our group", "in its own"])
+def test_signals_to_a_group(monkeypatch, names, is_apart):
+    """What has been stopped goes on, and gets the signal."""
+    numbers = [getattr(signal, "SIG" + name) for name in names]
+    one, group, alone = make_job()
+    monkeypatch.setattr(os, "getpgid", lambda pid: os.getpgrp() + is_apart)
+    monkeypatch.setattr(os, "killpg", lambda *args: group.append(args))
+    one.send(numbers[0])
+    assert group == [(0, number) for number in numbers]
+    assert alone == (numbers if is_apart else [])
+
+
+@pytest.mark.parametrize("options, name", [([], "STOP"), (["foreground"], "TERM")])
+def test_signals_to_the_command_alone(monkeypatch, options, name):
+    one, group, alone = make_job(*options)
+    monkeypatch.setattr(os, "killpg", lambda *args: group.append(args))
+    one.send(getattr(signal, "SIG" + name))
+    assert (group, alone) == ([], [getattr(signal, "SIG" + name)])
+
+
+def test_signals_are_passed_on_as_they_came():
+    one, sent, _ = make_job()
+    one._came, ends = [signal.SIGUSR2, signal.SIGUSR1], [False, True]
+    one.send, one.reap, one._sleep = sent.append, lambda: ends.pop(0), lambda deadline: True
+    one._wait(deadline.Deadline(None))
+    assert sent == [signal.SIGUSR2, signal.SIGUSR1]
+
+
+def test_one_signal_is_sent_when_the_time_is_up():
+    one, sent, _ = make_job()
+    one.send = sent.append
+    assert one._end().remaining() is None and sent == [signal.SIGTERM]
+
+
+def test_time_that_takes_several_sleeps(monkeypatch):
+    """poll(2) takes at most 25 days."""
+    monkeypatch.setattr(deadline, "_INT_MAX", 1)
+    one, _, _ = make_job()
+    one._reader, writer = os.pipe()
+    try:
+        assert one._sleep(deadline.Deadline(0.02)) is False
+    finally:
+        os.close(one._reader)
+        os.close(writer)
+
+
+BELL = """if True:
+    import os, signal
+    from {package}._deadline import Deadline
+    from {package}.cli.run import Options
+    from {package}.cli._job import Job
+    make, made = os.pipe, []
+    os.pipe = lambda: made.append(make()) or made[-1]
+    signal.signal(signal.SIGUSR1, lambda *args: None)
+    job = Job(Options({{}}), ["true"])
+    job._open_bell()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    print(job._sleep(Deadline(60)), job._sleep(Deadline(0)))
+    for size in 4096, 1:
+        try:
+            while True:
+                os.write(made[0][1], bytes(size))
+        except BlockingIOError:
+            pass
+    os.kill(os.getpid(), signal.SIGUSR1)
+    print(job._sleep(Deadline(60)))
+"""
+
+
+def test_bell():
+    """A signal ends one sleep; where very many have come, nothing is said of that."""
+    done = run_python(BELL.format(package=pidwait.__name__))
+    assert done.stdout.split() == ["True", "False", "True"], done
+    assert done.stderr == "" or sys.version_info < (3, 7)
+
+
+def test_signals_that_are_ignored(monkeypatch):
+    """By what Python knows, or by what /proc tells."""
+    previous = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        for told in False, True:
+            monkeypatch.setattr(job, "is_ignored", lambda number, told=told: told)
+            assert job._is_ignored(signal.SIGUSR1)
+            assert job._is_ignored(signal.SIGUSR2) is told
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+DIE = """if True:
+    import os, resource, signal
+    from {package}.cli import _job
+    kill, hard = os.kill, resource.getrlimit(resource.RLIMIT_CORE)[1]
+    def kill_with_core(pid, number):
+        print(resource.getrlimit(resource.RLIMIT_CORE) == (0, hard), flush=True)
+        kill(pid, number)
+    os.kill = kill_with_core
+    some = 4096 if hard == resource.RLIM_INFINITY else hard // 2
+    resource.setrlimit(resource.RLIMIT_CORE, (some, hard))
+    signal.signal(signal.SIGUSR1, lambda *args: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    _job.die_of(signal.SIGUSR1)
+"""
+
+
+def test_death_by_the_signal_of_the_command():
+    """Without a second core dump; be the signal blocked or not."""
+    done = run_python(DIE.format(package=pidwait.__name__))
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGUSR1, "True\n", "")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 from functools import partial
 
 import pytest
@@ -14,6 +15,8 @@ from . import command_line, pidwait
 from .processes import FACTORS, eventually, run_python, state
 
 family = importlib.import_module(pidwait.__name__ + ".cli._family")
+tree = importlib.import_module(pidwait.__name__ + ".cli._tree")
+Options = importlib.import_module(pidwait.__name__ + ".cli.run").Options
 COMMAND = command_line.COMMAND + ["run", "--tree"]
 run = partial(command_line.run, "run", "--tree")
 
@@ -85,14 +88,37 @@ def test_tree_is_what_the_command_started(start, args, status):
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 9), (signal.SIGALRM, 124)])
 def test_tree_beside_others_gets_signals(start, number, status):
     script = "sh -c 'trap \"exit 9\" TERM; echo ready; while :; do sleep 0.01; done'"
-    child, job = start_becoming(start, script)
+    child, job = start_becoming(start, script, stderr=subprocess.PIPE)
     try:
         assert child.stdout.readline() == b"ready\n"
         child.send_signal(number)
         assert child.wait() == status
-        assert state(job) == "S"
+        assert state(job) == "S" and child.stderr.read() == b""
     finally:
         os.kill(job, signal.SIGKILL)
+
+
+def test_tree_without_others_is_their_parent(start):
+    child = start(*COMMAND + ["sh", "-c", "echo $PPID"], stdout=subprocess.PIPE)
+    assert int(child.stdout.read()) == child.pid
+
+
+def test_signal_before_the_tree_is_made_is_passed_on_once(monkeypatch):
+    """By the process that has the others, not by its child as well."""
+    one = tree.Tree(Options({}), ["true"])
+    one._came.append(signal.SIGUSR1)
+    monkeypatch.setattr(tree, "_has_children", lambda: True)
+    monkeypatch.setattr(tree.Job, "supervise", lambda self: list(self._came))
+    with monkeypatch.context() as patch:
+        patch.setattr(tree.calls, "get", lambda name: lambda *args: None)
+        patch.setattr(os, "fork", lambda: 0)
+        assert one.supervise() == []
+
+
+def test_end_of_the_time_is_passed_on_once():
+    sent, deputy = [], tree._Deputy.__new__(tree._Deputy)
+    deputy.send = sent.append
+    assert deputy._end().remaining() is None and sent == [signal.SIGALRM]
 
 
 def in_a_namespace(*args):
@@ -201,3 +227,76 @@ def test_proc_of_another_pid_namespace_is_of_no_use(monkeypatch):
 def test_numbers_in_each_namespace(monkeypatch, status, numbers):
     monkeypatch.setattr(family, "_read", lambda number, name: status)
     assert family._numbers(7) == numbers
+
+
+def test_numbers_of_a_namespace_above(monkeypatch):
+    """Further ones are of namespaces below ours."""
+    numbers = {int(os.readlink("/proc/self")): [2**22, os.getpid()], 7: [7, 3], 8: [8, 4, 1]}
+    numbers[9] = [9]
+    monkeypatch.setattr(family, "_numbers", lambda number: numbers.get(number, []))
+    view = family.View()
+    assert [view.pid(number) for number in (7, 8, 9, 10)] == [3, 4, None, None]
+    view._level = 0
+    assert [view.pid(number) for number in (7, 10)] == [7, None]
+
+
+@pytest.mark.parametrize(
+    "names, kills",
+    [(["TERM", "CONT"], False), (["KILL"], True), (["STOP"], False), (["CONT"], False)],
+)
+def test_tree_sends(names, kills):
+    numbers, sent = [getattr(signal, "SIG" + name) for name in names], []
+    one = tree.Tree(Options({}), ["true"])
+    one._send_to_all = sent.append
+    one.send(numbers[0])
+    assert sent == numbers and one.killing is kills
+
+
+@pytest.mark.parametrize("killing", [False, True])
+def test_tree_kills_what_is_started_meanwhile(killing):
+    one, sent = tree.Tree(Options({}), ["sleep"]), []
+    one.killing, one._send_to_all = killing, sent.append
+    with pidwait.spawn(["sleep", "60"]) as one.child:
+        try:
+            assert not one.reap()
+        finally:
+            one.child.kill()
+    assert sent == [signal.SIGKILL] * killing
+
+
+def test_tree_signals_none_but_its_own(monkeypatch):
+    """Neither what is gone, nor what has got its number since."""
+    sent = []
+    parents = {11: 10, 12: 11, 13: 10, 15: 1, 16: 10, 17: 10, 18: 10, 19: 12}
+    pids = {number: [number] * 2 for number in (*parents, 14)}
+    pids[13], pids[16] = [None] * 2, [16, 20]
+    view = types.SimpleNamespace(
+        me=10, descendants=lambda: set(pids), pid=lambda number: pids[number].pop(0)
+    )
+
+    class Process:
+        def __init__(self, pid):
+            if pid == 17:
+                raise ProcessLookupError
+            self.pid = pid
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc_info):
+            pass
+
+        def send_signal(self, number):
+            if self.pid == 18:
+                raise PermissionError
+            sent.append((self.pid, number))
+
+    def read_stat(number):
+        return types.SimpleNamespace(parent=parents[number]) if number in parents else None
+
+    one = tree.Tree(Options({}), ["true"])
+    one._view = view
+    monkeypatch.setattr(tree, "Process", Process)
+    monkeypatch.setattr(tree, "read_stat", read_stat)
+    one._send_to_all(signal.SIGTERM)
+    assert sorted(sent) == [(number, signal.SIGTERM) for number in (11, 12, 19)]
