@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Processes that the command line chooses by what they are; and --list."""
 
+import errno
 import importlib
 import json
 import os
 import signal
 import time
+import types
 
 import pytest
 
@@ -26,6 +28,9 @@ from .processes import (
 
 waited = importlib.import_module(pidwait.__name__ + ".cli._waited")
 listing = importlib.import_module(pidwait.__name__ + ".listing")
+cli = importlib.import_module(pidwait.__name__ + ".cli")
+list_ = importlib.import_module(pidwait.__name__ + ".cli._list")
+select = importlib.import_module(pidwait.__name__ + ".cli._select")
 
 
 def test_full(token, worker):
@@ -109,6 +114,8 @@ def test_time_out(token, worker, args, status):
         (["--list"], 1, NOTHING),
         (["--exit-code"], 127, NOTHING),
         (["-e"], 0, ""),
+        (["-n"], 1, NOTHING),
+        (["-o", "-e"], 0, ""),
         (["-e", "--any", "-v"], 0, ""),
         (["-e", "-l"], 0, ""),
         (["-e", "--exit-code"], 0, ""),
@@ -152,6 +159,86 @@ def test_one_whose_pid_another_process_has(token, worker):
     one.chosen._started += 1
     assert one.open()
     one.process.close()
+
+
+def test_one_that_can_not_be_looked_at_again(monkeypatch):
+    """It is taken for the one that was chosen."""
+    one = choose(os.getpid())
+
+    def is_running():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(one.chosen, "is_running", is_running)
+    assert one.open()
+    one.process.close()
+
+
+def test_one_that_looks_like_a_zombie_and_goes():
+    info = types.SimpleNamespace(pid=gone_pid(), info={"status": "zombie"})
+    assert select._has_exited(info) is True
+
+
+@pytest.mark.parametrize("options", ["name", "name full", "user", "parent"])
+def test_what_we_may_not_see_fits_nothing(monkeypatch, options):
+    info = pidwait.ProcessInfo(os.getpid())
+
+    def iterate(names, ad_value):
+        info.info = dict.fromkeys(names, ad_value)
+        return [info]
+
+    monkeypatch.setattr(select, "_iterate", iterate)
+    monkeypatch.setattr(select, "_family", dict)
+    chosen = select.Choice(dict.fromkeys(options.split(), "0"))
+    assert chosen.processes() == []
+
+
+def test_family_is_more_than_its_pids():
+    """A process may have got the pid of an ancestor that has exited."""
+    one, other = (pidwait.ProcessInfo(os.getpid()) for _ in range(2))
+    family = {one.pid: one}
+    assert select._is_among(other, family) and not select._is_among(other, {})
+    other._started = 1
+    assert not select._is_among(other, family)
+    other._started = None  # Windows does not tell it of the system's processes
+    assert select._is_among(other, family)
+
+
+# Each ancestor's parent, or the error of the look at it, and when it was started: this process
+# is 30. And whether they are all, and who.
+ANCESTORS = {
+    "in order": ({30: (20, 5), 20: (1, 3), 1: (0, 0)}, True, [1, 20, 30]),
+    "at the same time": ({30: (20, 5), 20: (1, 5), 1: (0, 5)}, True, [1, 20, 30]),
+    "the parent's pid is another's": ({30: (20, 5), 20: (1, 6), 1: (0, 0)}, True, [30]),
+    "one that tells no time": ({30: (20, 5), 20: (1, None), 1: (0, 0)}, True, [1, 20, 30]),
+    "none tells a time": ({30: (20, None), 20: (30, None)}, True, [20, 30]),
+    "the parent has exited": ({30: (20, 5)}, True, [30]),
+    "one may not be looked at": ({30: (20, 5), 20: (PermissionError, 3)}, True, [20, 30]),
+    "one exits meanwhile": ({30: (20, 5), 20: (ProcessLookupError, 3)}, False, [20, 30]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ANCESTORS))
+def test_ancestors(monkeypatch, name):
+    table, are_all, expected = ANCESTORS[name]
+
+    class Info:
+        def __init__(self, pid):
+            if pid not in table:
+                raise ProcessLookupError
+            self.pid = pid
+            self._parent, self._started = table[pid]
+
+        def ppid(self):
+            if isinstance(self._parent, int):
+                return self._parent
+            raise self._parent
+
+    found = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(select, "ProcessInfo", Info)
+        patch.setattr(os, "getpid", lambda: 30)
+        assert select._climb(found) is are_all
+    assert sorted(found) == expected
 
 
 def test_list_of_pids(start, worker, token):
@@ -235,13 +322,69 @@ def test_bad_environment(monkeypatch):
     assert done.returncode == 2 and "PIDWAIT_BACKEND must be one of" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "args, where",
+    [(["-l", "-n"], "cli._select._iterate"), (["-l", "--json"], "listing.ProcessInfo.as_dict")],
+)
+def test_look_that_fails(monkeypatch, capsys, args, where):
+    def look(*args):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("%s.%s" % (pidwait.__name__, where), look)
+    if "-n" not in args:
+        args = [*args, str(os.getpid())]
+    assert cli.main(args) == 1
+    message = "python -m %s: Too many open files\n" % pidwait.__name__
+    assert capsys.readouterr() == ("", message)
+
+
+def list_this_process(*options):
+    list_.show([waited.Waited(os.getpid())], options)
+
+
+def look_again():
+    waited._is_running(pidwait.ProcessInfo(os.getpid()))
+
+
+def look_for_zombie():
+    select._has_exited(types.SimpleNamespace(pid=os.getpid(), info={"status": "zombie"}))
+
+
+LOOKS = [
+    ("os.kill", ProcessLookupError, lambda: waited.is_gone(os.getpid())),
+    ("os.kill", PermissionError, lambda: waited.is_gone(os.getpid())),
+    ("process.Process", ProcessLookupError, lambda: waited.Waited(os.getpid()).open()),
+    ("listing.ProcessInfo.is_running", OSError, look_again),
+    ("cli._list.is_gone", ProcessLookupError, list_this_process),
+    ("listing.ProcessInfo.as_dict", PermissionError, lambda: list_this_process("json")),
+    ("cli._select._iterate", OSError, lambda: select.Choice({}).processes()),
+    ("cli._select.Process", ProcessLookupError, look_for_zombie),
+    ("listing.ProcessInfo.ppid", ProcessLookupError, lambda: select._climb({})),
+    ("listing.ProcessInfo.ppid", PermissionError, lambda: select._climb({})),
+]
+
+
 @not_on_windows("SIGUSR1")
-def test_look_that_a_signal_handler_ends(monkeypatch):
-    """Its error does not tell that the process is gone."""
-    with interrupted_by(ProcessLookupError("on purpose")) as look:
-        monkeypatch.setattr(os, "kill", look)
+@pytest.mark.parametrize("where, error, look", LOOKS, ids=[one[0] for one in LOOKS])
+def test_look_that_a_signal_handler_ends(monkeypatch, where, error, look):
+    """Its error does not tell that the process is gone, or may not be seen."""
+    if where != "os.kill":
+        where = "%s.%s" % (pidwait.__name__, where)
+    with interrupted_by(error("on purpose")) as interrupted, monkeypatch.context() as patch:
+        patch.setattr(where, interrupted)
+        with pytest.raises(error, match="on purpose"):
+            look()
+
+
+@not_on_windows("SIGUSR1")
+def test_look_at_the_parent_that_a_signal_handler_ends(monkeypatch):
+    infos = [pidwait.ProcessInfo(os.getpid())]
+    with interrupted_by(ProcessLookupError("on purpose")) as interrupted:
+        monkeypatch.setattr(
+            select, "ProcessInfo", lambda pid: infos.pop() if infos else interrupted()
+        )
         with pytest.raises(ProcessLookupError, match="on purpose"):
-            waited.is_gone(os.getpid())
+            select._climb({})
 
 
 @not_on_windows("SIGUSR1")
