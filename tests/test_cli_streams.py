@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line where stdin, stdout or stderr is closed, full, or read no more."""
 
+import importlib
 import json
 import os
 import shlex
@@ -16,6 +17,10 @@ from . import pidwait
 from .command_line import COMMAND
 from .processes import eventually, exiting, gone_pid, sleeping, state
 
+output = importlib.import_module(pidwait.__name__ + ".cli._output")
+readers = importlib.import_module(pidwait.__name__ + ".cli._readers")
+family = importlib.import_module(pidwait.__name__ + ".cli._family")
+deadline = importlib.import_module(pidwait.__name__ + "._deadline")
 PYTHON = " ".join(map(shlex.quote, COMMAND)) + " "
 
 
@@ -191,18 +196,38 @@ def test_ctrl_c_while_it_loads(args, at):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"main\n", b"")
 
 
-def test_patched_script_has_ctrl_c(tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(
+@pytest.fixture(params=["script", "module"])
+def patched(request, tmp_path):
+    """patched(text, signal handler) runs a script or module under patch."""
+
+    def patched(text, ctrl_c):
+        path = tmp_path / "a_program.py"
+        path.write_text(text)
+        return subprocess.run(
+            COMMAND + ["patch"] + ([str(path)] if request.param == "script" else ["-m", path.stem]),
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(tmp_path)] + sys.path)),
+            stdout=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, ctrl_c),
+        )
+
+    return patched
+
+
+def test_patched_program_has_ctrl_c(patched):
+    done = patched(
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    signal.pause()\n"
-        "except KeyboardInterrupt:\n    print('caught')\n"
-    )
-    done = subprocess.run(
-        COMMAND + ["patch", str(path)],
-        stdout=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        "except KeyboardInterrupt:\n    print('caught')\n",
+        signal.SIG_DFL,
     )
     assert (done.returncode, done.stdout) == (0, b"caught\n")
+
+
+def test_patched_program_in_the_background_has_no_ctrl_c(patched):
+    """A shell has it ignored there."""
+    done = patched(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('goes on')\n", signal.SIG_IGN
+    )
+    assert (done.returncode, done.stdout) == (0, b"goes on\n")
 
 
 def test_ctrl_c_of_a_program_that_calls_main():
@@ -267,6 +292,19 @@ def waiter(start):
     return start_it
 
 
+def test_wait_in_the_background_has_no_ctrl_c(waiter, sleeper):
+    """A shell has it ignored there."""
+    popen = waiter(
+        [str(sleeper.pid)],
+        None,
+        None,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    popen.send_signal(signal.SIGINT)
+    sleeper.kill()
+    assert popen.wait() == 0
+
+
 @pytest.mark.parametrize("backend", ["auto", "polling"])
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 @pytest.mark.parametrize("args", [[], ["-v"], ["-t", "600"]], ids=" ".join)
@@ -316,6 +354,69 @@ def test_wait_that_goes_on_without_a_reader(waiter, sleeper, tmp_path, why):
 
 
 ignored, default = signal.SIG_IGN, signal.SIG_DFL
+
+
+def test_wait_that_goes_on_while_its_reader_writes(waiter, sleeper):
+    """A server may have one socket for a command's stdin and stdout."""
+    out = Ends("socket")
+    with out.ours, out.theirs:
+        out.ours.send(b"input")
+        popen = waiter([str(sleeper.pid)], out.theirs, subprocess.DEVNULL)
+        sleeper.kill()
+        assert popen.wait() == 0
+
+
+def test_hang_up_that_is_ignored(monkeypatch):
+    """By what Python knows, or by what /proc tells."""
+    for handler in default, ignored:
+        previous = signal.signal(signal.SIGHUP, handler)
+        try:
+            for told in False, True:
+                monkeypatch.setattr(family, "is_ignored", lambda number, told=told: told)
+                assert readers._hang_up_is_ignored() is (told or handler is ignored)
+        finally:
+            signal.signal(signal.SIGHUP, previous)
+
+
+class Idle:
+    """A set of processes none of which exits; without a file descriptor, if that is None."""
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.waits = []
+
+    def fileno(self):
+        if self.fd is None:
+            raise OSError
+        return self.fd
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        return []
+
+
+def test_wait_sleeps_while_one_of_two_readers_is_left():
+    out, err, idle = Ends("pipe"), Ends("pipe"), Ends("pipe")
+    with out.ours, out.theirs, err.ours, err.theirs, idle.ours, idle.theirs:
+        one, waiting = readers.Readers.__new__(readers.Readers), Idle(idle.ours.fileno())
+        one._fds = [out.theirs.fileno(), err.theirs.fileno()]
+        out.ours.close()
+        assert one.wait(waiting, 0.05) == [] and one._fds == [err.theirs.fileno()]
+    assert 2 <= len(waiting.waits) < 10 and set(waiting.waits) == {0}
+
+
+def test_wait_without_a_file_descriptor_looks_at_the_readers():
+    waiting = Idle(None)
+    for seconds in None, 0.001:
+        assert readers._sleep(None, waiting, deadline.Deadline(seconds)) == []
+    assert waiting.waits[0] > 0.001 >= waiting.waits[1] >= 0
+
+
+def test_stream_that_is_given_up(tmp_path):
+    """From then on it leads nowhere, and nothing else is open."""
+    with open(str(tmp_path / "file"), "w") as file:
+        output._give_up(file)
+        assert os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
 
 
 def test_wait_of_a_program_that_replaces_stdout(sleeper):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the command line shows on a terminal: progress and colours."""
 
+import contextlib
 import importlib
 import os
 import re
 import select
 import struct
 import sys
+import types
 
 import pytest
 
@@ -123,6 +125,42 @@ def test_progress_of_run(start):
         text
     )
     assert on_a_terminal(start, {}, "run", "-t", "1.9", "sleep", "60") == ""
+
+
+def test_line_of_run_is_wiped_at_the_end(start, tmp_path):
+    path = str(tmp_path / "fifo")
+    os.mkfifo(path)
+
+    def end():
+        with contextlib.suppress(OSError):  # ENXIO: nobody reads it any more
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+    killed = {b"waiting 0:01": types.SimpleNamespace(kill=end)}
+    text = on_a_terminal(start, killed, "run", "-v", "sh", "-c", 'read line < "$0"', path)
+    assert re.search(r"waiting \d:\d\d for \d+ \(sh\)%s$" % LINE, text), text
+
+
+@pytest.mark.parametrize(
+    "active, steps", [(False, [None, 0.5, 9]), (True, [progress.EVERY, 0.5, progress.EVERY])]
+)
+def test_steps_in_which_the_line_is_drawn(active, steps):
+    """Without a line, a wait is not interrupted."""
+    one = progress.Progress()
+    one.active = active
+    assert [one.step(seconds) for seconds in (None, 0.5, 9)] == steps
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_line_is_drawn_and_wiped(monkeypatch, active):
+    drawn = []
+    monkeypatch.setattr(progress, "put", drawn.append)
+    one = progress.Progress()
+    one.active = active
+    one.show(["something"], 1)
+    one.clear()
+    one.clear()
+    shown, wiped = "\r\x1b[Kwaiting 0:00 for something", "\r\x1b[K"
+    assert drawn == ([shown, wiped] if active else [])
 
 
 @pytest.mark.parametrize(
