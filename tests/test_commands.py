@@ -2,6 +2,7 @@
 """python -m pidwait run, and patch."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -105,3 +106,20 @@ def test_patched_script_that_fails(tmp_path):
     done = run("patch", path)
     assert done.returncode == 1
     assert 'script.py", line 1' in done.stderr and "ZeroDivisionError" in done.stderr
+
+
+PROGRAM = """if True:
+    import os, sys
+    print(__name__, sys.modules[__name__].__dict__ is globals(), sys.argv)
+    print([os.path.abspath(folder) for folder in sys.path])
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_patched_program_is_run_as_python_runs_it(tmp_path, how):
+    path = tmp_path.resolve() / "a_program.py"
+    path.write_text(PROGRAM)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(path.parent)] + sys.path))
+    args = [str(path), "-x"] if how == "script" else ["-m", "a_program", "-x"]
+    alone = subprocess.check_output([sys.executable] + args, env=env, universal_newlines=True)
+    assert run("patch", *args, env=env).stdout == alone
