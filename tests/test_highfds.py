@@ -6,11 +6,12 @@ import importlib
 import os
 import resource
 import sys
+import threading
 
 import pytest
 
 from . import pidwait
-from .processes import OnPurpose
+from .processes import OnPurpose, interrupted_by
 
 _highfds = importlib.import_module(pidwait.__name__ + "._highfds")
 _fd = importlib.import_module(pidwait.__name__ + "._fd")
@@ -46,6 +47,13 @@ def test_limit_is_put_back(limits):
     assert resource.getrlimit(NOFILE) == limits
 
 
+def test_limit_is_raised_again(limits):
+    raised, found = _highfds.Raised(), []
+    for _ in range(2):
+        raised(lambda move: found.append(resource.getrlimit(NOFILE)))
+    assert found == [(limits[1],) * 2] * 2
+
+
 def test_limit_is_put_back_after_an_exception(limits):
     def use():
         raise OnPurpose
@@ -70,8 +78,26 @@ def moved():
         file.close()
 
 
-def test_those_below_the_soft_limit_are_left_free(limits):
+def test_those_below_the_soft_limit_are_left_free(limits, monkeypatch):
+    monkeypatch.setattr(_highfds, "_LOW", 3)  # where none are above the limit
     assert moved() >= 100
+
+
+def test_signal_handler_that_raises_while_one_is_moved(limits, monkeypatch):
+    """Its error is not the kernel's answer, after which a lower number would be tried."""
+    fcntl, steps = importlib.import_module("fcntl"), []
+    duplicate = fcntl.fcntl
+
+    with interrupted_by(OSError(errno.EIO, "on purpose")) as interrupted:
+
+        def once(*arguments):
+            steps.append(True)
+            return interrupted() if len(steps) == 1 else duplicate(*arguments)
+
+        monkeypatch.setattr(fcntl, "fcntl", once)
+        with pytest.raises(OSError, match="on purpose"):
+            moved()
+    assert steps == [True]
 
 
 @pytest.mark.parametrize("highest", [100, 99])
@@ -119,6 +145,62 @@ def test_fork_while_it_is_raised(limits):
 
     raised(inside)
     assert statuses == [0]
+
+
+def test_fork_while_another_thread_has_raised_it(limits):
+    raised, inside, over = _highfds.Raised(), threading.Event(), threading.Event()
+
+    def use(move):
+        inside.set()
+        over.wait()
+
+    thread = threading.Thread(target=raised, args=(use,))
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if pid == 0:
+        raised(lambda move: None)  # with that thread's lock it would hang
+        os._exit(0 if resource.getrlimit(NOFILE) == limits else 1)
+    try:
+        assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_call_by_a_signal_handler_while_it_is_raised(limits):
+    """The limit stays up until the call that was interrupted has ended."""
+    raised, found = _highfds.Raised(), []
+
+    def look(move):
+        found.append(resource.getrlimit(NOFILE))
+        return len(found)
+
+    def inside(move):
+        assert raised(look) == 1
+        return look(move)
+
+    assert raised(inside) == 2
+    assert found == [(limits[1],) * 2] * 2
+    assert resource.getrlimit(NOFILE) == limits
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_restoring_that_ctrl_c_interrupts(limits, monkeypatch, step):
+    """The limit is restored twice, as Ctrl-C may come anywhere in one of the two."""
+    raised, steps = _highfds.Raised(), []
+    restore = raised._restore
+
+    def interrupted():
+        steps.append(True)
+        if len(steps) == step:
+            raise KeyboardInterrupt
+        restore()
+
+    monkeypatch.setattr(raised, "_restore", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        raised(lambda move: None)
+    assert resource.getrlimit(NOFILE) == limits
 
 
 def test_import_that_fails_for_want_of_a_file_descriptor(limits, monkeypatch):

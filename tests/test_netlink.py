@@ -82,12 +82,23 @@ RANDOM = random.Random(1)
     [
         [1],
         [31, 32],
+        [40],
+        [128],
         range(1, 100),
         range(1, 12000, 2),
         [4194303],
         RANDOM.sample(range(1, 5000), 50),
     ],
-    ids=["one", "two words", "all", "every other one", "the last", "any"],
+    ids=[
+        "one",
+        "two words",
+        "the second word",
+        "a later word",
+        "all",
+        "every other one",
+        "the last",
+        "any",
+    ],
 )
 def test_filter_of_pids(pids):
     wanted = set(pids)
@@ -98,6 +109,12 @@ def test_filter_of_pids(pids):
     assert pids_let_through(pids, asked) == expected
     found = netlink.Pids(pids)
     assert [pid for pid in asked if pid in found] == expected
+
+
+def test_bit_is_for_no_more_pids_than_needed():
+    pids = range(64, 64 * 300, 64)  # twice as many parts as there is room for
+    assert [pid for pid in (62, 63, 64, 65, 66) if pid in netlink.Pids(pids)] == [64, 65]
+    assert pids_let_through(pids, range(60, 70)) == [64, 65]
 
 
 def test_filter_of_too_many_pids():
