@@ -15,7 +15,7 @@ import pytest
 
 from . import pidwait
 from .copies import SOURCES
-from .processes import exiting, not_on_windows, run_python
+from .processes import exiting, interrupted_by, not_on_windows, run_python
 
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
@@ -133,6 +133,14 @@ def test_arguments_that_are_not_given_are_0(monkeypatch):
     assert call(5, 6, 7, 8) == (434, 5, 6, 7, 8)
 
 
+@not_on_windows("a libc that is the system's library")
+def test_prototype_converts_arguments_and_result(adapter):
+    absolute = adapter.function("labs", ("long", "long"), None)
+    assert absolute(1 - sys.maxsize) == sys.maxsize - 1
+    number = adapter.function("strtol", ("long", "char *", "void *", "int"), None)
+    assert number(b"-%x" % sys.maxsize, adapter.null, 16) == -sys.maxsize
+
+
 @not_on_windows("waitid")
 @pytest.mark.parametrize(
     "code, expected",
@@ -172,6 +180,23 @@ def test_timer(adapter):
         assert timer(fd) == ((0, 0), (0, 0))
     finally:
         os.close(fd)
+
+
+@not_on_windows("timers")
+@pytest.mark.parametrize(
+    "initial, expected", [(2.5, (2, 500000000)), (3 - 1e-9 / 8, (2, 999999999)), (7, (7, 0))]
+)
+def test_timer_is_exact_to_a_nanosecond(monkeypatch, initial, expected):
+    called = []
+    binding = SimpleNamespace(
+        function=lambda name, prototype: lambda *arguments: called.append(arguments),
+        pointer=bytes,
+        null=None,
+    )
+    calls._timerfd_settime(binding, "timerfd_settime")(5, initial=initial)
+    ((fd, flags, new, old),) = called
+    assert (fd, flags, old) == (5, 0, None)
+    assert linux.ITIMERSPEC.unpack(new) == (0, 0, *expected)
 
 
 def timer(fd):
@@ -303,3 +328,51 @@ def test_missing_binding_is_looked_for_once():
     *reasons, looked = done.stdout.splitlines()
     assert reasons[:3] == [*reasons[3:], "True"] and looked == "False", done
     assert "_ctypes" in reasons[0] and "_cffi_backend" in reasons[1]
+
+
+@pytest.fixture
+def unloaded(monkeypatch):
+    """The module of an adapter that has not been loaded yet."""
+    monkeypatch.delitem(ffi._loaded, "ctypes", raising=False)
+    monkeypatch.setattr(ffi, "_missing", {})
+    return importlib.import_module(pidwait.__name__ + "._ffi._ctypes")
+
+
+def raising(error):
+    def Adapter():
+        raise error
+
+    return Adapter
+
+
+def test_reason_is_remembered_until_it_is_forgotten(unloaded, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(unloaded, "Adapter", raising(ImportError("on purpose")))
+        assert "on purpose" in str(ffi.missing("ctypes"))
+    assert "on purpose" in str(ffi.missing("ctypes"))
+    ffi.forget()
+    assert "on purpose" not in str(ffi.missing("ctypes"))
+
+
+@not_on_windows("a folder that can be opened")
+@pytest.mark.parametrize("told", [True, False])
+def test_lack_of_file_descriptors_is_no_lack_of_a_binding(unloaded, monkeypatch, told):
+    """An ImportError does not tell it; but then nothing else can be opened, either."""
+    lack = OSError(errno.EMFILE, "on purpose")
+    with monkeypatch.context() as patched:
+        patched.setattr(unloaded, "Adapter", raising(lack if told else ImportError("no file")))
+        if not told:
+            patched.setattr(os, "open", lambda *arguments: raising(lack)())
+        with pytest.raises(OSError, match="on purpose"):
+            ffi.load("ctypes")
+    assert ffi._missing == {}
+
+
+@not_on_windows("signals")
+@pytest.mark.parametrize("ask", [ffi.load, ffi.missing])
+def test_loading_that_a_signal_handler_interrupts(unloaded, monkeypatch, ask):
+    with interrupted_by(OSError(errno.EIO, "on purpose")) as interrupted:
+        monkeypatch.setattr(unloaded, "Adapter", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            ask("ctypes")
+    assert ffi._missing == {}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Code that replaces what patch() replaces, too: before it, after it, and in between."""
 
+import importlib
 import inspect
 import os
 import subprocess
@@ -13,6 +14,7 @@ from . import pidwait
 from .copies import FILES, put
 from .processes import run_python
 
+_hooks = importlib.import_module(pidwait.__name__ + "._hooks")
 PROGRAM = Path(__file__).with_name("hooked.py")
 
 
@@ -194,3 +196,22 @@ def test_process_group_is_not_lost_in_a_hook():
         assert done.stdout == ""
     else:
         assert done.stdout.split() == ["NotImplementedError", "NotImplementedError", "TypeError"]
+
+
+def test_parameters_of_the_standard_popen():
+    assert _hooks.has_parameter(subprocess.Popen, "pass_fds")
+    assert not _hooks.has_parameter(subprocess.Popen, "nonesuch")
+
+
+def test_parameters_that_hooks_hide():
+    class Hooked:
+        def __init__(self, *args, **options):
+            pass
+
+        def _execute_child(self, *args):
+            pass
+
+    assert _hooks.has_parameter(Hooked, "process_group")
+    Hooked.__init__ = subprocess.Popen.__init__
+    assert _hooks.has_parameter(Hooked, "pass_fds")
+    assert not _hooks.has_parameter(Hooked, "nonesuch")
