@@ -10,9 +10,10 @@ import pytest
 
 from . import faults, pidwait
 from .faults import at_line
-from .processes import become_zombie, exiting, not_on_windows
+from .processes import become_zombie, exiting, interrupted_by, not_on_windows
 
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 
@@ -181,3 +182,16 @@ def test_error_while_a_child_is_reaped_without_waitid(herd):
         if caught is None:
             herd.pids.remove(pid)
     assert number > 5
+
+
+@pytest.mark.parametrize("ask", [ffi.load, ffi.missing])
+def test_loading_of_a_binding(monkeypatch, ask):
+    """An error of the handler's is no reason why the binding can't be used."""
+    module = importlib.import_module(pidwait.__name__ + "._ffi._ctypes")
+    monkeypatch.delitem(ffi._loaded, "ctypes", raising=False)
+    monkeypatch.setattr(ffi, "_missing", {})
+    with interrupted_by(OSError(errno.EIO, "on purpose")) as interrupted:
+        monkeypatch.setattr(module, "Adapter", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            ask("ctypes")
+    assert ffi._missing == {}

@@ -206,7 +206,9 @@ def inheritable():
 def test_close_fds(library, inheritable):
     assert report()["fds"] == [0, 1, 2]
     # The program that runs the tests may have left others inheritable.
-    others = set(report(close_fds=False)["fds"]) - {0, 1, 2, inheritable}
+    left = set(report(close_fds=False)["fds"])
+    assert inheritable in left
+    others = left - {0, 1, 2, inheritable}
     assert others == {fd for fd in others if os.get_inheritable(fd)}
 
 
@@ -284,7 +286,7 @@ def test_fd_above_the_limit(hide, starts, monkeypatch, limit):
         if limit == "fell":
             resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
             os.dup2(fd, 900)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (800, limits[1]))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (900, limits[1]))
         elif limit != "is high":
             resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
             monkeypatch.setattr(os, "listdir", unreadable)
@@ -300,6 +302,14 @@ def test_fd_above_the_limit(hide, starts, monkeypatch, limit):
         os.closerange(900, 901)
         os.closerange(4999, 5000)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_limit_does_not_matter_where_none_are_closed(hide, starts, monkeypatch):
+    hide([CLOSEFROM])
+    monkeypatch.setattr(os, "listdir", unreadable)
+    with pidwait.spawn(["true"], close_fds=False) as child:
+        assert child.wait() == 0
+    assert starts() == 1
 
 
 def test_high_limit(binding, starts):
@@ -340,16 +350,64 @@ def test_environment_is_built_once(binding, starts, monkeypatch):
     assert (starts(), len(built)) == (5, 2)
 
 
+NOTHING = actions.INHERIT, actions.INHERIT, actions.INHERIT
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    """closing(stdio, pass_fds, limit) builds file actions: the numbers closed, each and from."""
+    made = {"addclose": [], "addclosefrom_np": []}
+    for name, numbers in made.items():
+
+        def add(pointer, number, numbers=numbers):
+            numbers.append(number)
+            return 0
+
+        monkeypatch.setitem(calls._resolved, "posix_spawn_file_actions_" + name, add)
+
+    def closing(stdio, pass_fds, limit):
+        actions.build_actions(None, stdio, True, pass_fds, limit)
+        return made["addclose"], made["addclosefrom_np"]
+
+    return closing
+
+
+@pytest.mark.parametrize(
+    "stdio, pass_fds, limit, closed",
+    [
+        (NOTHING, (), 0, ([], [3])),
+        (NOTHING, (), 6, ([3, 4, 5], [])),
+        (NOTHING, (3,), 0, ([], [4])),
+        (NOTHING, (4, 6), 0, ([3, 5], [7])),
+        (NOTHING, (4, 6), 9, ([3, 5, 7, 8], [])),
+        ((3, 3, actions.DEVNULL), (0, 2, 3), 6, ([4, 5], [])),
+    ],
+)
+def test_all_from_3_on_are_closed_but_those_that_are_passed(
+    closing, stdio, pass_fds, limit, closed
+):
+    assert closing(stdio, pass_fds, limit) == closed
+
+
+def test_list_of_numbers_to_close_is_not_too_long(closing, monkeypatch):
+    monkeypatch.setattr(actions, "_LONGEST_LIST", 5)
+    with pytest.raises(actions.Unable, match="descriptor 7 is to be passed"):
+        closing(NOTHING, (7,), 0)
+
+
 @pytest.mark.parametrize("group", [2**31, 2**32, 2**64])
 def test_number_that_no_group_can_have(binding, group):
     with pytest.raises(actions.Unable, match="can't be a process group"):
         actions.build_attributes(group, False, False)
 
 
+def test_highest_number_that_a_group_can_have():
+    actions.build_attributes(2**31 - 1, False, False)
+
+
 def request_of_group(group, session=False):
-    stdio = actions.INHERIT, actions.INHERIT, actions.INHERIT
     true = "/bin/true"
-    return starting.Request([true], true, None, None, stdio, True, (), group, session)
+    return starting.Request([true], true, None, None, NOTHING, True, (), group, session)
 
 
 @pytest.mark.parametrize("group, session", [(1, False), (0, True)])
@@ -363,11 +421,52 @@ def test_group_that_is_refused(binding, group, session):
 def test_what_is_refused_is_not_the_group(binding, monkeypatch):
     answer = []
     monkeypatch.setitem(calls._resolved, "posix_spawn", lambda *args: answer[0])
-    for error, group, session in (errno.ENOMEM, 1, False), (errno.EPERM, -1, True):
+    for error, group, session in (
+        (errno.ENOMEM, 1, False),
+        (errno.EPERM, -1, True),
+        (errno.EPERM, 0, False),
+        (errno.EPERM, 2**31, False),
+    ):
         answer[:] = [error]
         request = request_of_group(group, session)
         assert starting.start(request) is None
         assert request.refusal and not request.group_is_refused
+
+
+def test_what_is_built_is_kept_for_later_starts():
+    starting._starters.clear()
+    requests = [request_of_group(group) for group in (-1, 0)]
+    for request in requests * 2:
+        assert os.waitpid(starting.start(request), 0)[1] == 0
+    (starter,) = starting._starters
+    first, second = map(starter._structures_for, requests)
+    assert starter._structures_for(requests[0]) is first is not second
+
+
+@pytest.mark.parametrize("stdio", [NOTHING, (actions.DEVNULL, 1, 2)])
+def test_error_of_the_program_needs_no_second_start(stdio):
+    """It was not for want of a file descriptor or of /dev/null."""
+    args = ["nonesuch"]
+    request = starting.Request(args, args[0], None, "/", stdio, True, (0,), -1, False)
+    with pytest.raises(FileNotFoundError) as caught:
+        starting.start(request)
+    assert caught.value.filename == "nonesuch"
+
+
+def test_devnull_that_is_not_there(monkeypatch):
+    """It is not the fault of the program."""
+    monkeypatch.setattr(os, "devnull", "/dev/nonesuch")
+    with pytest.raises(FileNotFoundError) as caught:
+        pidwait.spawn(["true"], stdin=subprocess.DEVNULL)
+    assert caught.value.filename == "/dev/nonesuch"
+
+
+@pytest.mark.parametrize("hidden", [CLOSEFROM, CHDIR, "posix_spawn"])
+def test_library_that_lacks_one_function(hide, hidden):
+    """A first start loads what it may need instead of posix_spawn."""
+    assert starting.is_whole() is not MUSL
+    hide([hidden])
+    assert not starting.is_whole()
 
 
 def test_signals_are_restored(library):
@@ -387,15 +486,16 @@ EFFECTIVE_USER = """if True:
     if os.getuid() == 0:
         os.seteuid(65534)
     print(os.geteuid(), flush=True)
-    pidwait.spawn(["id", "-u"], process_group=0).wait()
+    for options in dict(process_group=0), dict(start_new_session=True):
+        pidwait.spawn(["id", "-u"], **options).wait()
 """
 
 
 def test_effective_user_is_kept():
     """As subprocess does: flags of posix_spawn could reset it."""
     done = run_python(EFFECTIVE_USER.format(package=pidwait.__name__))
-    expected, found = done.stdout.split()
-    assert found == expected, done
+    expected, *found = done.stdout.split()
+    assert found == [expected] * 2, done
 
 
 def test_environment(library, monkeypatch):
@@ -471,15 +571,26 @@ def test_structure_that_can_not_be_made():
     assert (done.stdout, done.stderr) == ("12\n", "")
 
 
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_one_stream_alone(tmp_path, name):
+    path = tmp_path / "file"
+    code = "import os, sys; sys.exit(os.path.samestat(os.fstat(%d), os.stat(sys.argv[1])))"
+    number = ["stdin", "stdout", "stderr"].index(name)
+    command = PYTHON + ("-c", code % number, str(path))
+    with path.open("w+") as file, pidwait.spawn(command, **{name: file}) as child:
+        assert child.wait() == 1
+
+
 def test_path_of_the_child(library, tmp_path, monkeypatch):
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     (tmp_path / "first" / "program").write_text("not executable")
     (tmp_path / "second" / "program").symlink_to("/bin/true")
-    path = os.pathsep.join([str(tmp_path / "nonesuch"), str(tmp_path / "first")])
-    with pytest.raises(PermissionError) as caught:
-        pidwait.spawn(["program"], env={"PATH": path})
-    assert caught.value.filename == "program"
+    folders = [str(tmp_path / "nonesuch"), str(tmp_path / "first")]
+    for path in map(os.pathsep.join, (folders[::-1], folders)):
+        with pytest.raises(PermissionError) as caught:
+            pidwait.spawn(["program"], env={"PATH": path})
+        assert caught.value.filename == "program"
     with pidwait.spawn(["program"], env={"PATH": path + ":" + str(tmp_path / "second")}) as child:
         pass
     assert child.exitcode == 0
@@ -594,16 +705,21 @@ def test_probe_tells_what_the_library_has(library):
         assert "has no " + CHDIR in rows["addchdir_np"]["reason"]
 
 
-def test_library_without_signal_sets(binding, asked, monkeypatch):
+def test_library_without_what_each_start_may_need(binding, hide, asked, monkeypatch):
     """The check finds out before anything is started; the standard library starts the child."""
 
     def missing(*arguments):
-        raise OSError(errno.ENOSYS, "sigemptyset")
+        raise OSError(errno.ENOSYS, name)
 
-    monkeypatch.setitem(calls._resolved, "sigemptyset", missing)
     monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
-    with ours.Popen(("true",)) as popen:
-        assert popen.wait() == 0
-    with pidwait.spawn(("true",)) as child:
-        assert child.wait() == 0
-    assert asked == [None, None]
+    hide([])  # for its limit of file descriptors
+    attributes = "posix_spawnattr_setsigdefault", "posix_spawnattr_setpgroup"
+    for name in ("sigemptyset", "sigaddset", "posix_spawn_file_actions_init", *attributes):
+        with monkeypatch.context() as patched:
+            patched.setitem(calls._resolved, name, missing)
+            starting._starters.clear()
+            with ours.Popen(("true",)) as popen:
+                assert popen.wait() == 0
+            with pidwait.spawn(("true",)) as child:
+                assert child.wait() == 0
+    assert asked == [None] * 10
