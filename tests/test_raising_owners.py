@@ -15,6 +15,7 @@ from . import pidwait
 from .processes import OnPurpose, become_zombie, exiting
 from .ways import every_way
 
+_errors = importlib.import_module(pidwait.__name__ + "._errors")
 _engine = importlib.import_module(pidwait.__name__ + "._engine")
 _kinds = importlib.import_module(pidwait.__name__ + "._kinds")
 
@@ -210,6 +211,21 @@ def test_exception_of_a_signal_handler_inside_an_owner(either, zombie, handler, 
             assert waiting.wait(0) == [] and len(waiting) == 0
     finally:
         signal.signal(signal.SIGUSR1, old)
+
+
+def test_only_who_got_the_frame_is_a_handler():
+    """Whatever else the variables of the code that raised are."""
+
+    def fails(first, *more):
+        raise OSError(first, more)
+
+    for values in ((0,), (None,), (0, 0), (None, None, 0), ((None, 0),)):
+        nothing, number, several = None, 0, (None, 0)
+        with pytest.raises(OSError) as caught:
+            fails(*values)
+        assert not _errors.is_of_signal_handler(caught.value)
+        assert not any(nothing or number or not several for _ in values)
+    assert not _errors.is_of_signal_handler(OSError("never raised"))
 
 
 @pytest.mark.parametrize("number", [0, 1])
