@@ -119,6 +119,29 @@ def test_set_goes_on(variant, backend, start, sleeper, alarm):
         assert waiting.wait() == [(child.pid, 3)]
 
 
+PARTS = {
+    "add": lambda waiting, pid: waiting.add(pid),
+    "alarm": lambda waiting, pid: waiting._engine.alarm(0),
+    "fileno": lambda waiting, pid: waiting.fileno(),
+    "forked": lambda waiting, pid: waiting._engine.take_over(),
+}
+
+
+@pytest.mark.parametrize("method", sorted(PARTS))
+def test_part_of_a_set_that_a_handler_interrupts(sleeper, monkeypatch, method):
+    """Its error is not the system's, which would have the members polled."""
+    error = OSError(errno.EIO, "on purpose")
+    with pidwait.WaitSet() as waiting, interrupted_by(error) as interrupted:
+        best = waiting._engine.sets.best
+        with monkeypatch.context() as patched:
+            patched.setattr(best, method, interrupted)
+            with pytest.raises(OSError, match="on purpose") as raised:
+                PARTS[method](waiting, sleeper.pid)
+        assert raised.value is error
+        if method == "add":
+            assert len(waiting) == 0 and waiting._engine.sets.best is best
+
+
 @pytest.mark.timeout(300)  # a new set for each line
 def test_set_that_a_handler_uses_at_any_line(use_variant, herd):
     """It changes the set and waits on it amid another wait: each exit is reported once."""
