@@ -12,7 +12,7 @@ import pytest
 
 from . import faults, pidwait
 from .faults import at_line
-from .processes import become_zombie, exiting, gone_pid
+from .processes import become_zombie, exiting, gone_pid, interrupted_by
 from .test_waitset import Waiter, is_readable, turns_until
 
 
@@ -404,6 +404,20 @@ def test_set_that_is_given_a_pid_again(numbers, start_told, is_seen):
         second.stdin.close()
         assert waiting.wait(20) == [(pid, 2)]
         assert len(waiting) == 0
+
+
+def test_pid_is_added_again_while_a_signal_handler_raises(monkeypatch, start):
+    """Its error does not say that no process has the pid."""
+    child = start(*exiting(3))
+    become_zombie(child.pid)
+    error = ProcessLookupError("on purpose")
+    with pidwait.WaitSet([child.pid]) as waiting, interrupted_by(error) as interrupted:
+        with monkeypatch.context() as patched:
+            patched.setattr(module("_backends"), "open_handle", interrupted)
+            with pytest.raises(ProcessLookupError) as raised:
+                waiting.add(child.pid)
+        assert raised.value is error
+        assert waiting.wait(20) == [(child.pid, 3)]
 
 
 def test_discard_of_a_pid_that_two_processes_had(numbers, start_told):
