@@ -22,7 +22,8 @@ from .events import VARIANT, connector, module, netlink
 from .processes import is_open
 from .test_netlink import EXIT, FORK, message
 
-PORT = 70000
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+PORT = 70001
 ACK = PORT & 0xFFFF
 
 
@@ -34,8 +35,15 @@ class Kernel:
         self.before = []  # what comes before the answer
         self.error = 0  # in the answer; None: there is no answer
         self.late = 0.0  # seconds by which its clock differs
+        self.address = None
         self.fd = -1
         self._write = os.write
+        self.renew()
+
+    def renew(self):
+        """Have a socket for one more Connector."""
+        if self.requests:
+            self.theirs.close()
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.ours.setblocking(False)
 
@@ -45,7 +53,7 @@ class Kernel:
         return self
 
     def bind(self, address):
-        assert address == (0, 1)  # CN_IDX_PROC
+        self.address = address
 
     def getsockname(self):
         return PORT, 1
@@ -113,6 +121,7 @@ def made(kernel):
 
 def test_requests(kernel, made):
     listening = made()
+    assert kernel.address == (0, 1)  # CN_IDX_PROC
     assert kernel.requests == [(netlink.LISTEN, ACK)]
     assert listening.fileno() == kernel.fd and is_open(kernel.fd)
     listening.close()
@@ -166,6 +175,40 @@ def test_no_answer(kernel):
     assert not is_open(kernel.fd)
 
 
+def test_address_that_is_taken(kernel, monkeypatch):
+    def bind(address):
+        raise OSError(errno.EADDRINUSE, "on purpose")
+
+    monkeypatch.setattr(kernel, "bind", bind)
+    with pytest.raises(OSError, match="on purpose"):
+        connector.Connector()
+    assert kernel.ours.fileno() == -1
+
+
+def test_nothing_is_ended_that_has_not_begun(kernel):
+    """Before Linux 6.6 that would end the listening of somebody else."""
+
+    def move(file):
+        raise OSError(errno.EMFILE, "on purpose")
+
+    with pytest.raises(OSError, match="on purpose"):
+        connector.Connector(None, move)
+    assert kernel.requests == [] and not is_open(kernel.fd)
+
+
+def test_check_asks_for_the_messages(kernel):
+    connector.check()
+    assert [operation for operation, _ in kernel.requests] == [netlink.LISTEN, netlink.IGNORE]
+    assert not is_open(kernel.fd)
+
+
+def test_machine_that_has_run_for_years(kernel, made, monkeypatch):
+    """The kernel tells nanoseconds, and its time is ours to a hundredth of a second."""
+    kernel.late = 1e8
+    monkeypatch.setattr(connector, "monotonic", lambda: time.monotonic() + kernel.late)
+    made()
+
+
 @pytest.mark.parametrize("late", [-0.5, -0.1, 0.1, 100])
 def test_another_clock(kernel, late):
     kernel.late = late
@@ -176,7 +219,7 @@ def test_another_clock(kernel, late):
 def test_what_is_heard(kernel, made):
     listening = made()
     key, status = listening.add(5)
-    assert key == 5 and listening.add_again(key, 5) == 5
+    assert key == 5 and listening.add_again(key, 5) == 5 and listening.may_have_exited(key, 5)
     kernel.send(4)
     kernel.theirs.send(message(5, EXIT, 0, 5, 3 << 8, 2000000000))
     kernel.theirs.send(message(5, EXIT, 0, 6, 9, 1500000000))
@@ -235,6 +278,15 @@ def test_filter_for_one(kernel, made):
     assert not drops(kernel, listening, 4) and not drops(kernel, listening, 6)
 
 
+def test_filter_drops_answers_to_others(kernel, made):
+    listening = made(5)
+    listening.add(6)
+    for ack in 0, 1, ACK + 1:
+        kernel.answer(ack, 0)
+    with pytest.raises(BlockingIOError):
+        listening._read(listening.fileno(), 512)
+
+
 @pytest.mark.parametrize("members, limit", [(1, 3), (127, 3), (128, 4)])
 def test_filter_after_useless_messages(kernel, made, monkeypatch, members, limit):
     """Each time it takes twice as many: if the pids change often, the filter is not worth it."""
@@ -268,6 +320,23 @@ def test_filter_that_can_not_be_set(kernel, made, monkeypatch):
     assert not drops(kernel, listening, 4)
 
 
+def test_filter_that_can_not_be_set_at_first(kernel, made, monkeypatch):
+    """It is tried again when there are many useless messages."""
+    monkeypatch.setattr(connector, "_USELESS", 3)
+
+    def setsockopt(*arguments):
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(calls._resolved, "setsockopt", setsockopt)
+        listening = made(5)
+    listening.add(5)
+    kernel.send(4, 4, 4, 4)
+    assert not drops(kernel, listening, 4)
+    assert listening.read() == []
+    assert drops(kernel, listening, 4) and not drops(kernel, listening, 5)
+
+
 def test_room_for_messages(kernel, made, monkeypatch):
     options = []
     set_option = connector.Connector._set_option
@@ -291,6 +360,59 @@ def test_moved(kernel):
 
     connector.Connector(None, move).close()
     assert moved == [kernel.fd]
+
+
+def test_low_file_descriptors_are_left_to_the_program(kernel, monkeypatch):
+    """Those of a set may be many, and live long; a wait for one process is not worth a call."""
+    checks = importlib.import_module(pidwait.__name__ + "._checks")
+    events, moved = module("events"), []
+
+    def move(file):
+        moved.append(file.fileno())
+        return file
+
+    monkeypatch.setitem(checks._answers, events.check_connector, None)
+    monkeypatch.setattr(events, "raised", lambda use: use(move))
+    monkeypatch.setenv("PIDWAIT_BACKEND", "auto")
+    events.open_events(5).close()
+    assert moved == []
+    kernel.renew()
+    source = events.open_events()
+    assert moved == [kernel.fd] and not drops(kernel, source, 4)
+    source.close()
+
+
+class Member:
+    pid = os.getpid()
+
+
+def test_message_that_is_lost_costs_five_seconds(kernel, monkeypatch):
+    """Then there is a look; before, a message tells of each exit."""
+    listening_set = module("listening_set")
+    monkeypatch.setattr(listening_set, "open_events", connector.Connector)
+    for name in "polling_set", "paced_sets":
+        monkeypatch.setattr(module(name), "monotonic", lambda: 1000.0)
+    polled = listening_set.ListeningSet(types.SimpleNamespace(include=lambda fd: None))
+    try:
+        assert polled.add([Member()]) == []
+        assert polled.delay() == 5
+    finally:
+        polled.close()
+
+
+def test_code_is_waited_for_once_the_exit_is_seen(monkeypatch):
+    """But no longer than a second."""
+    now = [1000.0]
+    monkeypatch.setattr(connector, "monotonic", lambda: now[0])
+    status, told = connector.Status(), connector.Status()
+    now[0] += 60
+    assert status.is_due() and told.is_due()
+    now[0] += 0.9
+    assert status.is_due() and told.is_due()
+    told.hear(True, 3 << 8, now[0])
+    assert not told.is_due() and told.code() == 3
+    now[0] += 0.2
+    assert not status.is_due() and status.code() is None
 
 
 def test_only_where_it_is_wanted_and_works(kernel, monkeypatch):
