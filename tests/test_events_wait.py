@@ -2,6 +2,7 @@
 """The wait for one process, with events and looks that are scripted."""
 
 import errno
+import importlib
 import os
 import threading
 import time
@@ -9,9 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from . import pidwait
 from .events import Script, connector, module
 
 events = module("events")
+deadlines = importlib.import_module(pidwait.__name__ + "._deadline")
 PID = os.getpid()
 
 
@@ -156,6 +159,81 @@ def test_one_look(script, seconds):
     assert looks.before == 1 and not script.heard
 
 
+def test_exit_that_comes_soon(script, monkeypatch):
+    """Events are not worth their file descriptor before there have been a few looks."""
+    first = []
+
+    def poll_without(look, deadline, *interval):
+        first.append(deadline.timeout)
+        return look()
+
+    monkeypatch.setattr(events, "poll_without", poll_without)
+    assert wait(lambda: True) == (True, None)
+    assert len(first) == 1 and 0.001 < first[0] < 0.02
+
+
+def test_time_is_up_before_events_are_worth_it(script, monkeypatch, deadline):
+    polled = []
+
+    def poll_without(look, given, *interval):
+        deadline._at = 0.0
+        polled.append(interval)
+        return False
+
+    monkeypatch.setattr(events, "poll_without", poll_without)
+    assert wait(lambda: False, deadline) == (False, None)
+    assert polled == [(), (events.LONGEST,)] and not script.heard
+
+
+@pytest.fixture
+def clock(script, monkeypatch):
+    """[now], by a clock that only sleep and poll put forward."""
+    now = [1000.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    def poll(fd, mask, given):
+        if not script.messages:
+            sleep(given.remaining())
+        return mask if script.messages else 0
+
+    for name in events, deadlines:
+        monkeypatch.setattr(name, "monotonic", lambda: now[0])
+        monkeypatch.setattr(name, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(connector, "monotonic", lambda: now[0])
+    monkeypatch.setattr(events, "poll", poll)
+    return now
+
+
+def test_looks_follow_for_about_a_tenth_of_a_second(script, clock, monkeypatch):
+    """At first, and after an event: it may come before the exit can be seen."""
+    began, calmed, looked = [], [], []
+    add, read, add_again = script.add, script.read, script.add_again
+
+    def noting(call, times):
+        def noting(*arguments):
+            times.append(clock[0])
+            return call(*arguments)
+
+        return noting
+
+    def look():
+        looked.append(clock[0])
+        if len(calmed) == 1 and clock[0] == calmed[0] + 3600:
+            script.tell(PID)
+        assert len(looked) < 100
+        return len(calmed) == 2
+
+    monkeypatch.setattr(script, "add", noting(add, began))
+    monkeypatch.setattr(script, "read", noting(read, began))
+    monkeypatch.setattr(script, "add_again", noting(add_again, calmed))
+    assert wait(look)[0] is True
+    for start, end in zip(began, calmed):
+        assert 0.08 <= end - start < 0.12
+        assert len([each for each in looked if start <= each < end]) > 5
+
+
 def no_events(script, monkeypatch):
     monkeypatch.setattr(events, "open_events", lambda pid: None)
 
@@ -204,10 +282,12 @@ def test_without_events_it_is_polled(script, monkeypatch, caplog, without):
     assert ("is polled without events: " in caplog.text) is (without in (no_room, events_end))
 
 
-@pytest.mark.parametrize("pid, may_have_exited", [("its", True), ("its", False), ("other", True)])
+@pytest.mark.parametrize(
+    "pid, may_have_exited", [("its", True), ("its", False), ("other", True), ("all", True)]
+)
 def test_looks_after_an_event(script, monkeypatch, pid, may_have_exited):
     """Several follow an event that may be about the exit, and one follows any other."""
-    key = PID if pid == "its" else PID + 1
+    key = {"its": PID, "other": PID + 1, "all": None}[pid]
     monkeypatch.setattr(script, "may_have_exited", lambda key, pid: may_have_exited)
     add_again, calmed, since, told = script.add_again, [], [], []
 
@@ -227,7 +307,7 @@ def test_looks_after_an_event(script, monkeypatch, pid, may_have_exited):
     monkeypatch.setattr(script, "add_again", calm)
     has_exited, _ = wait(Looks(script, answer))
     assert has_exited
-    assert (len(calmed) == 2) is (pid == "its" and may_have_exited)
+    assert (len(calmed) == 2) is (pid != "other" and may_have_exited)
 
 
 def test_code_may_come_after_the_exit_can_be_seen():

@@ -2,16 +2,19 @@
 """A set that listens to events, without a WaitSet around it, and with scripted events."""
 
 import errno
+import io
 import os
 from types import SimpleNamespace
 
 import pytest
 
-from .events import Script, module
+from .events import Script, connector, module
 from .processes import eventually, exiting, gone_pid, is_open
+from .test_waitset import is_readable
 
 heard_member = module("heard_member")
 listening_set = module("listening_set")
+polling_set = module("polling_set")
 RUNNING = listening_set.RUNNING
 
 
@@ -143,12 +146,126 @@ def test_events_that_can_not_be_had(made, me, script, monkeypatch, sleeper, code
 
 def test_events_for_some(made, me, script, monkeypatch, sleeper):
     """A member that can have no events is polled, and the others keep theirs."""
-    monkeypatch.setattr(script, "add", lambda pid: None)
     other = Member(sleeper.pid)
-    made.add([other])
-    assert other in made._plain and me not in made._plain and not made.lacks_room
+    with monkeypatch.context() as patched:
+        patched.setattr(script, "add", lambda pid: None)
+        made.add([other])
+        assert other in made._plain and me not in made._plain and not made.lacks_room
+        made.cover_all()
+        assert other in made._plain and me not in made._plain
     made.cover_all()
-    assert other in made._plain and me not in made._plain
+    assert other not in made._plain and script.heard == [me.pid, other.pid]
+
+
+def test_member_without_events_that_is_gone(made, script, monkeypatch):
+    monkeypatch.setattr(script, "add", lambda pid: None)
+    ((member, error),) = made.add([Member(gone_pid())])
+    assert isinstance(error, ProcessLookupError) and member not in made
+
+
+def test_retry_is_for_each_member(made, script, monkeypatch, start_told):
+    """One that can have no events holds up no other, but if there is no room for any."""
+    add, asked = script.add, []
+    members = [Member(start_told(3).pid) for _ in range(3)]
+    monkeypatch.setattr(script, "add", lambda pid: None)
+    assert made.add(members) == [] and are_polled(made, *members)
+
+    def refuse(pid):
+        asked.append(pid)
+        raise OSError(errno.EMFILE, "on purpose")
+
+    monkeypatch.setattr(script, "add", refuse)
+    made.cover_all()
+    assert len(asked) == 1 and are_polled(made, *members)
+    first = members[0].pid
+    monkeypatch.setattr(script, "add", lambda pid: None if pid == first else add(pid))
+    made.lacks_room = False
+    made.cover_all()
+    assert [member in made._plain for member in members] == [True, False, False]
+
+
+def no_events():
+    return None
+
+
+def no_events_at_all():
+    raise OSError(errno.EPERM, "on purpose")
+
+
+def no_module():
+    raise ImportError("on purpose")
+
+
+@pytest.mark.parametrize("open_events", [no_events, no_events_at_all, no_module])
+def test_system_without_events(made, monkeypatch, sleeper, open_events):
+    """Its events are asked for once."""
+    asked = []
+
+    def noting():
+        asked.append(True)
+        return open_events()
+
+    monkeypatch.setattr(listening_set, "open_events", noting)
+    members = [Member(os.getpid()), Member(sleeper.pid)]
+    for member in members:
+        assert made.add([member]) == []
+        made._retry_at = 0.0
+        made.hear()
+    assert are_polled(made, *members) and not made.lacks_room and len(asked) == 1
+
+
+def test_no_room_for_any_events(made, me_alone, script, monkeypatch, sleeper):
+    """They are opened as soon as there is room."""
+    assert made.lacks_room and are_polled(made, me_alone)
+    monkeypatch.setattr(listening_set, "open_events", lambda: script)
+    other = Member(sleeper.pid)
+    assert made.add([other]) == []
+    assert not made.lacks_room and me_alone in made._plain and other not in made._plain
+    made._retry_at = 0.0
+    made.hear()
+    assert len(made._plain) == 0
+
+
+@pytest.fixture
+def me_alone(made, monkeypatch):
+    """A member for which there was no room for events."""
+
+    def refuse():
+        raise OSError(errno.EMFILE, "on purpose")
+
+    me = Member(os.getpid())
+    with monkeypatch.context() as patched:
+        patched.setattr(listening_set, "open_events", refuse)
+        assert made.add([me]) == []
+    return me
+
+
+def test_events_that_end_within_an_add(made, me, script, monkeypatch):
+    """As where a signal handler waits meanwhile, and meets an error."""
+
+    def gone(pid):
+        made.deafen()
+        raise ProcessLookupError
+
+    monkeypatch.setattr(listening_set, "ProcfsHandle", gone)
+    other = Member(os.getpid())
+    ((member, error),) = made.add([other])
+    assert member is other and isinstance(error, ProcessLookupError)
+    assert are_polled(made, me)
+
+
+def test_two_members_with_one_pid(made, me, script):
+    other = Member(me.pid)
+    made.add([other])
+    script.tell(None)
+    made.hear()
+    made.discard(me)
+    eventually(lambda: reports(made) == [] and other in made._quiet)
+    script.tell(other.pid, True, 0)
+    made.hear()
+    assert other in made._eager and script.heard == [other.pid]
+    made.discard(other)
+    assert script.heard == [] and not made._by_key
 
 
 def test_retries_become_rare(made, me, monkeypatch, sleeper):
@@ -183,6 +300,12 @@ def test_events_that_fail(made, me, script, monkeypatch, start_told, caplog, cal
         eventually(lambda: reports(made) == [] and are_polled(made, me))
     assert "events: [Errno %d] on purpose" % errno.EIO in caplog.text
     assert not is_open(script.reader)
+    with monkeypatch.context() as patched:  # nothing is due but the looks
+        for name in "SHORTEST", "LONGEST":
+            patched.setattr(polling_set, name, 3600.0)
+        made.look(True)
+        assert made.delay() > 1000
+    made._plain.add_look(me, made._members[me].look)
     child = start_told(3)
     other = Member(child.pid)
     assert made.add([other]) == [] and are_polled(made, me, other)
@@ -200,6 +323,10 @@ def one(made, start):
     child.kill()
     child.wait()
     return one
+
+
+def test_heard_member_that_has_exited(made, me, one):
+    assert made.has_exited(one) and not made.has_exited(me)
 
 
 def test_message_makes_a_look_superfluous(made, one, script):
@@ -236,8 +363,91 @@ def test_eager_looks_end(made, me, script):
     script.tell(None)
     made.hear()
     assert me in made._eager
+    assert reports(made, True) == []
     eventually(lambda: reports(made) == [] and me in made._quiet)
     assert script.heard == [me.pid]
+
+
+def test_eager_looks_go_on_for_about_a_tenth_of_a_second(made, me, script, monkeypatch):
+    now = [1000.0]
+    for name in "listening_set", "paced_sets", "polling_set":
+        monkeypatch.setattr(module(name), "monotonic", lambda: now[0])
+    made._retry_at = made._eager._paid = 0.0
+    script.tell(None)
+    made.hear()
+    while me in made._eager:
+        now[0] += made.delay() or 0.001
+        assert reports(made) == []
+    assert 0.1 < now[0] - 1000 < 0.15
+
+
+def test_member_that_can_have_no_events_any_more(made, me, script, monkeypatch):
+    """It may have called execve(2); later it may have some again."""
+    monkeypatch.setattr(script, "add_again", lambda key, pid: script.discard(key))
+    script.tell(None)
+    eventually(lambda: reports(made) == [] and me in made._plain)
+    assert are_polled(made, me)
+    made.cover_all()
+    assert me not in made._plain and script.heard == [me.pid]
+
+
+def test_signal_handler_that_raises_while_events_are_asked_for_again(made, me, script, monkeypatch):
+    """The member has none then, until it is tried again."""
+
+    def interrupted(key, pid):
+        assert key == me.pid
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script, "add_again", interrupted)
+    script.tell(None)
+    with pytest.raises(KeyboardInterrupt):
+        eventually(lambda: reports(made) != [])
+    eventually(lambda: reports(made) == [] and me in made._plain)
+    made.cover_all()
+    assert me not in made._plain
+
+
+def test_events_while_another_thread_looks(made, me, script):
+    """What its looks find is not known yet: no event is forgotten."""
+    script.tell(None)
+    made.hear()
+    heard = []
+
+    def look():
+        script.tell(me.pid, True, 0)
+        made.hear()
+        heard.append(me in made._eager)
+        return RUNNING
+
+    made._members[me].plain_look = look
+    made.look()
+    assert heard == [True] and reports(made) == []
+
+
+def test_quiet_members_are_left_alone(made, me, monkeypatch):
+    """Until it is time, or the last look."""
+    looks = []
+    monkeypatch.setattr(made._members[me], "plain_look", lambda: looks.append(True) or RUNNING)
+    made.look()
+    assert not looks
+
+
+def test_it_may_be_all_there_is(made, me, monkeypatch):
+    """The set in which the program slept may have failed."""
+    made.deafen()
+    made.look(True)
+    slept = []
+    monkeypatch.setattr(polling_set, "time", SimpleNamespace(sleep=slept.append))
+    made.sleep(None)
+    assert len(slept) == 1
+    with pytest.raises(io.UnsupportedOperation):
+        made.fileno(False)
+    fd = made.fileno()
+    assert is_open(fd) and not is_readable(made)
+    made.alarm(0)
+    assert is_readable(made, 60)
+    made.close()
+    assert not is_open(fd)
 
 
 def test_lost_message_with_an_error_of_a_signal_handler(made, me, script, monkeypatch):
@@ -268,5 +478,28 @@ def test_copy_in_a_fork(made, me, script, start_told):
         assert not copy.has_exited(me)
         copy.discard(me)
         assert are_polled(copy, other)
+        assert len(made) == 0 and not is_open(script.reader)  # the copy of it in the child
     finally:
         copy.close()
+
+
+def test_copy_in_a_fork_waits_for_no_messages(made, one, monkeypatch):
+    monkeypatch.setattr(connector.Status, "patience", 3600.0)
+    copy, found = made.forked(), []
+    copy.look()
+    copy.take(found.append, False)
+    assert found == [(one, None)] and len(copy) == 0
+    copy.close()
+
+
+def test_copy_in_a_fork_reports_once_what_was_found(made, one, me):
+    made._members[one].plain_look = lambda: 3
+    made._members[one].status = None
+    made.look(True)
+    copy, found = made.forked(), []
+    assert len(copy) == 1
+    for _ in range(2):
+        copy.look(True)
+        copy.take(found.append, True)
+    assert found == [(one, 3)] and copy.delay() != 0
+    copy.close()
