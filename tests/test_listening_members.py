@@ -41,6 +41,25 @@ def test_member_whose_message_is_late_is_noted_once():
     assert late == [one]
 
 
+@pytest.mark.parametrize("is_due", [False, True])
+@pytest.mark.parametrize("code", [None, 3])
+def test_look_that_sees_the_exit_but_no_code(code, is_due):
+    """The code is the messages'."""
+    late = []
+    one = heard_member.HeardMember(Member(os.getpid()), lambda: None, os.getpid(), late)
+    one.status = SimpleNamespace(code=lambda: code, is_due=lambda: is_due)
+    waits = code is None and is_due
+    assert one.look() is (RUNNING if waits else code)
+    assert one.has_exited is waits and bool(late) is waits
+
+
+def test_look_at_one_of_which_messages_have_told():
+    """It is the shortest one."""
+    one = heard_member.HeardMember(Member(gone_pid()), None, gone_pid(), [])
+    one.status = SimpleNamespace(code=lambda: 3)
+    assert one.look() == 3
+
+
 @pytest.fixture
 def script(use_variant, monkeypatch):
     use_variant("polling")
@@ -221,9 +240,28 @@ def test_no_room_for_any_events(made, me_alone, script, monkeypatch, sleeper):
     other = Member(sleeper.pid)
     assert made.add([other]) == []
     assert not made.lacks_room and me_alone in made._plain and other not in made._plain
+    script.tell(None)
+    made._retry_at = 1e9
+    made.hear()
+    assert me_alone in made._plain and me_alone not in made._eager and len(made) == 2
     made._retry_at = 0.0
     made.hear()
     assert len(made._plain) == 0
+
+
+def test_member_without_events_is_discarded(made, me, me_alone, script):
+    assert me_alone in made._plain
+    made.discard(me_alone)
+    assert me_alone not in made and script.heard == [me.pid]
+
+
+def test_event_after_the_exit_was_found(made, one, script):
+    made._members[one].plain_look = lambda: 3
+    made._members[one].status = None
+    made.look(True)
+    script.tell(None)
+    made.hear()
+    assert len(made) == 0 and reports(made, True) == [(one, 3)]
 
 
 @pytest.fixture
@@ -235,7 +273,10 @@ def me_alone(made, monkeypatch):
 
     me = Member(os.getpid())
     with monkeypatch.context() as patched:
-        patched.setattr(listening_set, "open_events", refuse)
+        if made._events is None:
+            patched.setattr(listening_set, "open_events", refuse)
+        else:
+            patched.setattr(made._events, "add", lambda pid: refuse())
         assert made.add([me]) == []
     return me
 
@@ -257,10 +298,7 @@ def test_events_that_end_within_an_add(made, me, script, monkeypatch):
 def test_two_members_with_one_pid(made, me, script):
     other = Member(me.pid)
     made.add([other])
-    script.tell(None)
-    made.hear()
     made.discard(me)
-    eventually(lambda: reports(made) == [] and other in made._quiet)
     script.tell(other.pid, True, 0)
     made.hear()
     assert other in made._eager and script.heard == [other.pid]
