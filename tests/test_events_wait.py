@@ -139,6 +139,31 @@ def test_message_about_a_thread_that_ended_before(script, monkeypatch):
     assert has_exited is True and status.code() == -15 and again == [PID]
 
 
+def test_messages_of_several_threads(script):
+    """The code is taken from all that have come when the exit is seen."""
+
+    def answer(count):
+        if count == 1:
+            script.tell(PID, True, 0)
+        if script.messages:
+            return False
+        script.tell(PID, False, 7 << 8)
+        return True
+
+    has_exited, status = wait(Looks(script, answer))
+    assert has_exited is True and status.code() is None
+
+
+@pytest.mark.parametrize("name", ["connector", "inotify"])
+def test_check_is_that_of_the_events(monkeypatch, name):
+    def check():
+        raise OSError(errno.EPERM, "on purpose")
+
+    monkeypatch.setattr(module(name), "check", check)
+    with pytest.raises(PermissionError, match="on purpose"):
+        getattr(events, "check_" + name)()
+
+
 def test_end_of_the_time(script, deadline):
     """One more look follows."""
 

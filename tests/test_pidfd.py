@@ -14,6 +14,7 @@ import pytest
 
 from . import pidwait
 from .conftest import not_on_kqueue
+from .events import VARIANT
 from .processes import (
     become_zombie,
     eventually,
@@ -118,13 +119,54 @@ def test_pid_that_only_the_pidfd_tells(lacking, start_told):
         assert process.wait(30) == 4
 
 
-@pytest.mark.parametrize("pid", [0, -1], ids=["in another namespace", "reaped"])
+@pytest.mark.parametrize("pid", [0, -1, 1], ids=["in another namespace", "reaped", "init"])
 def test_pidfd_without_a_pid(use_variant, sleeper, monkeypatch, pid):
     use_variant("pidfd-ctypes")
     monkeypatch.setattr(procfs, "fd_info", lambda fd: {"Pid": str(pid), "flags": "02"})
     file = pidfd.open_pidfd(sleeper.pid)
     with pidwait.Process.from_fd(os.dup(file.fileno())) as process:
+        assert process.pid == (1 if pid == 1 else None)
+    file.close()
+
+
+def test_pidfd_of_a_thread(use_variant, sleeper, monkeypatch):
+    """It says nothing about the process, and stays open."""
+    use_variant(VARIANT)
+    monkeypatch.setattr(procfs, "fd_info", lambda fd: {"Pid": "7", "flags": "02000202"})
+    file = pidfd.open_pidfd(sleeper.pid)
+    with pytest.raises(ValueError, match="fd %d is the pidfd of a thread" % file.fileno()):
+        pidwait.Process.from_fd(file.fileno())
+    os.fstat(file.fileno())
+    file.close()
+
+
+def test_pidfd_from_elsewhere_is_not_inherited(use_variant, sleeper):
+    """It may have been inherited itself."""
+    use_variant(VARIANT)
+    file = pidfd.open_pidfd(sleeper.pid)
+    fd = os.dup(file.fileno())
+    file.close()
+    os.set_inheritable(fd, True)
+    with pidwait.Process.from_fd(fd):
+        assert not os.get_inheritable(fd)
+
+
+def test_pidfd_in_another_namespace_without_proc(lacking, sleeper, monkeypatch):
+    lacking("/proc")
+    monkeypatch.setattr(exitcodes, "get_info", lambda fd: (0, 0, 0, 0, 0))
+    file = pidfd.open_pidfd(sleeper.pid)
+    with pidwait.Process.from_fd(os.dup(file.fileno())) as process:
         assert process.pid is None
+    file.close()
+
+
+def test_pidfd_of_which_the_system_tells_nothing(lacking, sleeper):
+    """Whether it is one can't be told then, and that is not its fault."""
+    lacking("/proc", "ioctl", "pidfd_send_signal")
+    file = pidfd.open_pidfd(sleeper.pid)
+    with pytest.raises(OSError) as caught:
+        pidwait.Process.from_fd(file.fileno())
+    assert caught.value.errno == errno.ENOSYS
     file.close()
 
 
@@ -374,6 +416,77 @@ def test_pidfd_that_somebody_else_closes_before_the_wait(use_variant, monkeypatc
 
     monkeypatch.setattr(pidfd, "open_pidfd", closed)
     assert pidwait.wait(start(*sleeping(0.1)).pid, timeout, True) == 0
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_pidfd_that_somebody_else_closes_before_poll(use_variant, monkeypatch, start, timeout):
+    """That is no exit."""
+    use_variant(VARIANT)
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    real = pidfd_wait.own
+
+    def closed(fd):
+        real(fd).close()
+        return SimpleNamespace(fileno=lambda: fd, close=lambda: None)
+
+    monkeypatch.setattr(pidfd_wait, "own", closed)
+    assert pidwait.wait(start(*sleeping(0.1)).pid, timeout, True) == 0
+
+
+def test_what_poll_told_is_not_asked_again(use_variant, monkeypatch, sleeper):
+    """That it has been reaped, say: its pid may be another one's by now."""
+    use_variant(VARIANT)
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    names = {"POLLIN": select.POLLIN, "POLLHUP": select.POLLHUP}
+
+    class Poll:
+        def register(self, fd, events):
+            self._fd = fd
+
+        def poll(self, timeout):
+            return [(self._fd, select.POLLIN | select.POLLHUP)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pidfd_wait, "select", SimpleNamespace(poll=Poll, **names))
+        patched.setitem(calls._resolved, "waitid", None)
+        handle = pidfd_wait.wait_or_open(sleeper.pid, 60, False)
+        patched.setattr(handle, "get_info", lambda: (True, 9))
+        assert handle.wait(Deadline(0), False) == 9
+    handle.close()
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EPERM])
+def test_child_is_reaped_where_waitid_is_refused(use_variant, monkeypatch, start, code):
+    """As on Linux 5.3, whose waitid(2) takes no pidfd, or by a policy."""
+    use_variant(VARIANT)
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    child = start(*exiting(3))
+
+    def refuse(*arguments):
+        raise OSError(code, "on purpose")
+
+    monkeypatch.setitem(calls._resolved, "waitid", refuse)
+    assert pidwait.wait(child.pid, 60, True) == 3
+    assert state(child.pid) is None
+
+
+def test_child_that_can_not_be_reaped_yet(use_variant, monkeypatch, start):
+    """Where a tracer prevents it, say, waitid(2) finds nothing."""
+    use_variant(VARIANT)
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    child, waitid, answers = start(*exiting(3)), calls.get("waitid"), [None]
+
+    def first_nothing(*arguments):
+        return answers.pop() if answers else waitid(*arguments)
+
+    become_zombie(child.pid)
+    monkeypatch.setitem(calls._resolved, "waitid", first_nothing)
+    handle = pidfd_wait.wait_or_open(child.pid, 60, True)
+    try:
+        assert not answers and handle.wait(Deadline(0), True) == 3
+    finally:
+        handle.close()
+    assert state(child.pid) is None
 
 
 def test_identity_before_linux_6_9(lacking, start):

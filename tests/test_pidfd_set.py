@@ -12,11 +12,12 @@ import pytest
 from . import pidwait
 from .conftest import not_on_kqueue
 from .events import VARIANT, end, module
-from .processes import become_zombie, exiting, is_open, not_on_windows
+from .processes import exiting, interrupted_by, is_open, not_on_windows
 from .test_waitset import is_readable
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 checks = importlib.import_module(pidwait.__name__ + "._checks")
+linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 pidfd, pidfd_set = module("pidfd"), module("pidfd_set")
 
 pytestmark = [not_on_windows("pidfds"), not_on_kqueue]
@@ -73,11 +74,111 @@ def taken(pidfds, last=False):
 
 
 def test_exits_are_told_in_their_order(pidfds, zombie):
-    (_, first), (_, second) = zombie(3), zombie(4)
+    (_, first), (_, second) = zombie(3), zombie(-9)
     tell(pidfds, second, first)
     assert pidfds.delay() == 0
-    assert taken(pidfds) == [(second, 4), (first, 3)]
+    assert taken(pidfds) == [(second, -9), (first, 3)]
     assert pidfds.delay() is None and first not in pidfds
+
+
+def test_event_of_a_member_that_runs(pidfds, added):
+    """It was another one's, whose pidfd had the same number, or that of a member that is gone."""
+    child, member = added(3)
+    pidfds._epoll.modify(member.ticket.fileno(), pidfd_set._ONESHOT)  # it was told
+    pidfds._events.append((2**20, select.POLLIN))
+    tell(pidfds, member)
+    assert taken(pidfds) == [] and member in pidfds
+    end(child)
+    pidfds.sleep(None)
+    assert taken(pidfds) == [(member, 3)]
+
+
+def test_process_of_which_only_the_pidfd_is_known(pidfds, start_told):
+    """The caller's pidfd stays open, and is needed no more."""
+    child, member = start_told(3), Member(None)
+    with pidwait.Process(child.pid) as process:
+        member.fileno = process.fileno
+        assert pidfds.add([member]) == []
+        assert member.ticket.fileno() != process.fileno()
+    end(child)
+    pidfds.sleep(None)
+    assert taken(pidfds) == [(member, 3)]
+
+
+def test_process_that_is_gone_or_not_to_be_had(pidfds, sleeper, monkeypatch):
+    def refuse(pid):
+        raise OSError(errno.EMFILE, "on purpose")
+
+    member = Member(sleeper.pid)
+    monkeypatch.setattr(pidfd, "open_pidfd", refuse)
+    ((failed, error),) = pidfds.add([member])
+    assert failed is member and error.errno == errno.EMFILE
+    assert member not in pidfds and not pidfds.has_exited(member)
+    pidfds.discard(member)
+
+
+def test_error_that_a_signal_handler_raises(pidfds, sleeper, monkeypatch):
+    """It says nothing about the member."""
+    with interrupted_by(OSError(errno.EMFILE, "on purpose")) as interrupted:
+        monkeypatch.setattr(pidfd, "open_pidfd", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            pidfds.add([Member(sleeper.pid)])
+
+
+EXIT = linux.PIDFD_INFO_EXIT
+
+
+@pytest.mark.parametrize(
+    "mask, status, code",
+    [
+        (EXIT, 0, 0),
+        (EXIT, 1 << 8, 1),
+        (EXIT, 255 << 8, 255),
+        (EXIT, 9, -9),
+        (EXIT, 0x80 | 6, -6),  # and its memory was dumped
+        (0, 9, 7),
+    ],
+)
+def test_code_that_the_pidfd_tells(pidfds, zombie, monkeypatch, mask, status, code):
+    def ioctl(fd, request, info, mutate):
+        assert fd == member.ticket.fileno() and request == linux.PIDFD_GET_INFO and mutate
+        info[:] = linux.PIDFD_INFO.pack(mask, 1, 2, 3, status)
+
+    _, member = zombie(3)
+    pidfds._tells, pidfds._ioctl = True, ioctl
+    monkeypatch.setattr(pidfd_set._Borrowed, "wait", lambda *arguments: 7)
+    tell(pidfds, member, mask=select.POLLIN | select.POLLHUP)
+    assert taken(pidfds) == [(member, code)]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_code_of_a_child_is_asked_for_once(pidfds, zombie, monkeypatch, tells):
+    _, member = zombie(3)
+    pidfds._tells, pidfds._ioctl = tells, None
+    monkeypatch.setattr(pidfd_set._Borrowed, "wait", None)
+    tell(pidfds, member)
+    assert taken(pidfds) == [(member, 3)]
+
+
+@pytest.mark.parametrize("is_discarded", [False, True])
+def test_look_that_fails(pidfds, zombie, monkeypatch, is_discarded):
+    """A signal handler may have discarded the member meanwhile."""
+
+    def look(fd, pid):
+        if is_discarded:
+            pidfds.discard(member)
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    _, member = zombie(3)
+    pidfds._are_ours = pidfds._tells = False
+    monkeypatch.setattr(pidfds, "_look", look)
+    tell(pidfds, member)
+    if is_discarded:
+        assert taken(pidfds) == [] and pidfds.delay() is None
+    else:
+        with pytest.raises(OSError, match="on purpose"):
+            taken(pidfds)
+        assert member in pidfds and pidfds.delay() == 0
 
 
 @pytest.mark.parametrize("is_discarded", [False, True])
@@ -171,6 +272,14 @@ def test_signal_handler_that_discards_what_is_reported(pidfds, zombie):
 
     pidfds.take(report, False)
     assert found == [(member, 3)] and not pidfds._members
+
+
+def test_signal_handler_that_discards_what_is_being_closed(pidfds, zombie):
+    _, member = zombie(3)
+    del pidfds._members[member.ticket.fileno()]
+    pidfds.discard(member)
+    assert not pidfds._members and pidfds.delay() is None
+    member.ticket.close()
 
 
 def test_signal_handler_that_adds_another_member(pidfds, zombie, sleeper):
@@ -267,9 +376,10 @@ def test_number_of_a_pidfd_whose_code_was_waited_for(pidfds, fading, sleeper):
     fd, other = member.ticket.fileno(), Member(sleeper.pid)
     del pidfds._members[fd]
     member.ticket.close()
+    pidfds._fading[2**20] = now[0]
     assert pidfds.add([other]) == [] and other.ticket.fileno() == fd
     now[0] += 60
-    assert taken(pidfds) == [] and other in pidfds
+    assert taken(pidfds) == [] and other in pidfds and pidfds.delay() is None
 
 
 def test_copy_in_a_forked_child(pidfds, added):
@@ -305,4 +415,3 @@ def test_whether_it_has_exited(pidfds, added):
     assert pidfds.has_exited(member)
     pidfds.discard(member)
     assert not pidfds.has_exited(member) and not pidfds.has_exited(Member(child.pid))
-    become_zombie(child.pid)  # nobody has reaped it
