@@ -373,6 +373,15 @@ def test_message_makes_a_look_superfluous(made, one, script):
     assert reports(made) == [(one, 4)]
 
 
+def test_code_of_a_message_counts_before_there_is_a_look(made, one, me, script):
+    """Looks may be rare; and the message is about no other member."""
+    script.tell(one.pid, True, 4 << 8)
+    made.hear()
+    found = []
+    made.take(found.append, False)
+    assert found == [(one, 4)] and me in made._quiet
+
+
 def test_two_messages_are_one_report(made, one, script):
     for _ in range(2):
         script.tell(one.pid, True, 4 << 8)
@@ -410,13 +419,20 @@ def test_eager_looks_go_on_for_about_a_tenth_of_a_second(made, me, script, monke
     now = [1000.0]
     for name in "listening_set", "paced_sets", "polling_set":
         monkeypatch.setattr(module(name), "monotonic", lambda: now[0])
+    monkeypatch.setattr(polling_set, "clock", lambda: 0.0)
     made._retry_at = made._eager._paid = 0.0
-    script.tell(None)
-    made.hear()
+    for _ in range(2):  # the second event is heard amid the looks that follow the first
+        script.tell(None)
+        made.hear()
+        assert made.delay() == 0
+        began = now[0]
+        while me in made._eager and now[0] - began < 0.05:
+            now[0] += made.delay() or 0.0001
+            assert reports(made) == []
     while me in made._eager:
-        now[0] += made.delay() or 0.001
+        now[0] += made.delay() or 0.0001
         assert reports(made) == []
-    assert 0.1 < now[0] - 1000 < 0.15
+    assert 0.1 < now[0] - began < 0.15
 
 
 def test_member_that_can_have_no_events_any_more(made, me, script, monkeypatch):
@@ -462,12 +478,14 @@ def test_events_while_another_thread_looks(made, me, script):
     assert heard == [True] and reports(made) == []
 
 
-def test_quiet_members_are_left_alone(made, me, monkeypatch):
+def test_quiet_members_are_left_alone(made, one):
     """Until it is time, or the last look."""
     looks = []
-    monkeypatch.setattr(made._members[me], "plain_look", lambda: looks.append(True) or RUNNING)
+    made._members[one].plain_look = lambda: looks.append(True) or RUNNING
     made.look()
     assert not looks
+    made.look(True)
+    assert looks
 
 
 def test_it_may_be_all_there_is(made, me, monkeypatch):

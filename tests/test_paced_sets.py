@@ -9,7 +9,7 @@ import os
 import pytest
 
 from . import pidwait
-from .processes import gone_pid, is_open
+from .processes import become_zombie, exiting, gone_pid, interrupted_by, is_open
 from .test_waitset import is_readable
 
 paced_sets = importlib.import_module(pidwait.__name__ + "._backends.paced_sets")
@@ -161,6 +161,22 @@ def test_when_it_looked(clock):
     assert polled.delay() == pytest.approx(29)
 
 
+def test_looks_that_are_hurried(clock):
+    """The next one is at once, and the intervals are the shortest ones again."""
+    polled = filled(paced_sets.EagerSet, clock, 1)
+    for hurry in polled.hurry, lambda: polled.add_look(Member(1, None), clock.look_at(1)):
+        turns(polled, clock, 11)
+        assert polled.delay() == pytest.approx(0.04)
+        hurry()
+        assert [delay for _, delay in turns(polled, clock, 3)] == [0, 0.0001, 0.0002]
+
+
+def test_last_quiet_one_leaves_before_its_turn(clock):
+    """Another thread has discarded it."""
+    polled = paced_sets.QuietSet()
+    assert polled._turn(False) == []
+
+
 def test_quiet_ones_have_turns(clock):
     """A part has its turn at a time, from the last to the first."""
     polled = filled(paced_sets.QuietSet, clock, 300)
@@ -218,6 +234,25 @@ def test_what_can_not_be_polled(kind):
     assert len(polled) == 0
 
 
+def test_look_reaps_nothing(start):
+    child, polled, found = start(*exiting(3)), polling_set.PolledSet(), []
+    member = Member(0, child.pid)
+    assert polled.add([member]) == []
+    become_zombie(child.pid)
+    polled.look()
+    polled.take(found.append, False)
+    assert found == [(member, 3)] and child.wait() == 3
+    polled.close()
+
+
+def test_error_that_a_signal_handler_raises(monkeypatch):
+    """It says nothing about the member."""
+    with interrupted_by(OSError(errno.EMFILE, "on purpose")) as interrupted:
+        monkeypatch.setattr(polling_set, "open_polled", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            polling_set.PolledSet().add([Member(0, os.getpid())])
+
+
 def test_timer_of_a_polled_set():
     polled = polling_set.PolledSet()
     polled.alarm(0)  # there is no timer that could go off
@@ -235,15 +270,16 @@ def test_timer_of_a_polled_set():
 
 def test_copy_of_a_polled_set(clock):
     """It reports what has been found, too, and looks at the others at once."""
-    polled = filled(polling_set.PolledSet, clock, 2)
-    first, second = polled.members()
+    polled = filled(polling_set.PolledSet, clock, 3)
+    first, second, third = polled.members()
     clock.exited = {0: 7}
     polled.look()
     copy = polled.forked()
-    assert len(polled) == 0 and copy.members() == [second]
+    assert len(polled) == 0 and copy.members() == [second, third]
     assert copy.delay() == 0
     clock.exited = {1: 8}
     copy.look()
     found = []
     copy.take(found.append, False)
     assert found == [(first, 7), (second, 8)]
+    assert copy.delay() == pytest.approx(0.0001)

@@ -3,6 +3,7 @@
 
 import errno
 import importlib
+import io
 import os
 import select
 import signal
@@ -156,6 +157,16 @@ def test_pidfd_in_another_namespace_without_proc(lacking, sleeper, monkeypatch):
     monkeypatch.setattr(exitcodes, "get_info", lambda fd: (0, 0, 0, 0, 0))
     file = pidfd.open_pidfd(sleeper.pid)
     with pidwait.Process.from_fd(os.dup(file.fileno())) as process:
+        assert process.pid is None
+    file.close()
+
+
+def test_pidfd_of_another_user_without_proc(lacking, sleeper, monkeypatch):
+    lacking("/proc", "ioctl")
+    file = pidfd.open_pidfd(sleeper.pid)
+    fd = os.dup(file.fileno())
+    refuse(monkeypatch, "pidfd_send_signal", lambda number, sig: number != fd)
+    with pidwait.Process.from_fd(fd) as process:
         assert process.pid is None
     file.close()
 
@@ -431,6 +442,28 @@ def test_pidfd_that_somebody_else_closes_before_poll(use_variant, monkeypatch, s
 
     monkeypatch.setattr(pidfd_wait, "own", closed)
     assert pidwait.wait(start(*sleeping(0.1)).pid, timeout, True) == 0
+
+
+def test_errors_that_are_not_the_systems(use_variant, monkeypatch, sleeper):
+    """They end the wait; after another one the handle goes on."""
+    use_variant(VARIANT)
+    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    names = {"POLLIN": select.POLLIN, "POLLHUP": select.POLLHUP}
+
+    class Poll:
+        def register(self, fd, events):
+            pass
+
+        def poll(self, timeout):
+            raise MemoryError
+
+    monkeypatch.setattr(pidfd_wait, "select", SimpleNamespace(poll=Poll, **names))
+    with pytest.raises(MemoryError):
+        pidfd_wait.wait_or_open(sleeper.pid, 60, False)
+    with interrupted_by(OSError(errno.ENOMEM, "on purpose")) as interrupted:
+        monkeypatch.setattr(Poll, "poll", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            pidfd_wait.wait_or_open(sleeper.pid, 60, False)
 
 
 def test_what_poll_told_is_not_asked_again(use_variant, monkeypatch, sleeper):
@@ -743,6 +776,38 @@ def test_poll_that_fails_where_only_the_pidfd_is_known(monkeypatch):
     with pytest.raises(OSError) as caught:
         handle.wait(Deadline(0), False)
     assert caught.value is error
+
+
+def test_poll_that_fails(use_variant, start_told, monkeypatch):
+    """From then on the process is polled."""
+    use_variant(VARIANT)
+    child, opened, real = start_told(3), [], pidfd.polling.open_polled
+
+    def open_polled(pid):
+        opened.append(real(pid))
+        return opened[-1]
+
+    def poll(*arguments):
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    handle = pidfd.PidfdHandle(child.pid)
+    try:
+        assert handle.backend == "pidfd" and handle.fileno() == handle.fd
+        monkeypatch.setattr(pidfd.polling, "open_polled", open_polled)
+        with monkeypatch.context() as patched:
+            patched.setattr(pidfd, "poll", poll)
+            assert handle.wait(Deadline(0), False) is RUNNING
+        assert handle.backend == opened[0].backend != "pidfd"
+        with pytest.raises(io.UnsupportedOperation):
+            handle.fileno()
+        assert handle.reaping() is None
+        child.stdin.close()
+        monkeypatch.setattr(pidfd, "poll", None)
+        assert handle.wait(Deadline(60), False) == handle.wait(Deadline(60), True) == 3
+        assert len(opened) == 1 and state(child.pid) is None
+    finally:
+        handle.close()
+    assert handle.fd < 0  # 0 would be stdin
 
 
 def test_poll_that_fails_where_the_process_has_been_reaped(monkeypatch):
