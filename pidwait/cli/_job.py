@@ -127,7 +127,6 @@ class Job:
     def _open_bell(self) -> None:
         """A signal that comes just before the sleep leaves a byte, so that it is not slept over."""
         self._reader, writer = os.pipe()
-        os.set_blocking(self._reader, False)
         os.set_blocking(writer, False)
         try:
             signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # novm

@@ -52,9 +52,8 @@ class Readers:
             if exits:
                 return exits
             for fd, _ in poll.poll(0):
-                if fd in fds:
-                    fds.remove(fd)
-                    poll.unregister(fd)
+                fds.remove(fd)
+                poll.unregister(fd)
             if not fds:
                 raise Lost(OSError(EPIPE, os.strerror(EPIPE)))
             if last:
@@ -74,7 +73,8 @@ def _with_readers(prints: bool) -> "list[int]":
         except (AttributeError, OSError):  # a program that calls main() has replaced it
             return []
         if S_ISFIFO(status.st_mode) or S_ISSOCK(status.st_mode):
-            found.append(number)
+            if number not in found:
+                found.append(number)
         elif not os.path.samestat(status, os.stat(os.devnull)):
             return []
     return found

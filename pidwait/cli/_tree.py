@@ -107,8 +107,7 @@ class _Deputy(Job):
         self.timeout = self.kill_after = None
         self.verbose = False
         self._pid = pid
-        self._came = tree._came
-        self.catch_signals()
+        self._came = tree._came  # the tree's handlers go on filling it
 
     def launch(self) -> "_child.Child":
         return _child.own(self._pid, self.command)
