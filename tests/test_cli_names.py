@@ -117,6 +117,13 @@ def test_group_of_its_own_in_our_session(token, named):
     assert chosen("-g", child.pid, *ours) == chosen("-s", 0, *ours) == [child.pid]
 
 
+def test_command_in_a_group_of_its_own(token, named):
+    child = named(token)
+    for option, shown in ("-g", ""), ("-s", "%d (%s)\n" % (child.pid, token)):
+        done = run("-e", "-l", option, 0, "--name", token, preexec_fn=os.setpgrp)
+        assert (done.returncode, done.stdout) == (0, shown)
+
+
 if ROOT:
 
     def test_other_users(token, named):

@@ -224,7 +224,7 @@ def test_ancestors(monkeypatch, name):
     class Info:
         def __init__(self, pid):
             if pid not in table:
-                raise ProcessLookupError
+                raise ProcessLookupError if pid > 0 else ValueError
             self.pid = pid
             self._parent, self._started = table[pid]
 

@@ -252,9 +252,9 @@ def test_command_line(folder, start):
     assert "exited with 7" in done.stdout
     done = command(folder, path, "-h")
     assert done.returncode == 0 and "--name" not in done.stdout and " run " not in done.stdout
-    for args in ["run", "true"], ["--name", "x"]:
+    for args, message in (["run", "true"], 'no command "run"'), (["--name", "x"], "--name"):
         done = command(folder, path, *args)
-        assert done.returncode == 2 and "Traceback" not in done.stderr
+        assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
     done = command(folder, "-m", "waits", "--version", cwd=str(folder))
     assert done.stdout.endswith("waits.py %s\n" % pidwait.__version__)
 
