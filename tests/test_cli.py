@@ -200,20 +200,21 @@ def test_wait_that_an_error_ends(sleeper):
     assert wiped == [True] and "closed" in repr(process)
 
 
-@not_on_windows("kill(2), which takes thread IDs")
-def test_thread_is_no_process():
-    threads, end = set(os.listdir("/proc/self/task")), threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        (number,) = set(os.listdir("/proc/self/task")) - threads
-        for args in [], ["-l"]:
-            done = run(*args, number)
-            assert (done.returncode, done.stdout) == (1, "")
-            assert "there is no process %s" % number in done.stderr
-    finally:
-        end.set()
-        thread.join()
+if not WINDOWS:
+
+    def test_thread_is_no_process():
+        threads, end = set(os.listdir("/proc/self/task")), threading.Event()
+        thread = threading.Thread(target=end.wait)
+        thread.start()
+        try:
+            (number,) = set(os.listdir("/proc/self/task")) - threads
+            for args in [], ["-l"]:
+                done = run(*args, number)
+                assert (done.returncode, done.stdout) == (1, "")
+                assert "there is no process %s" % number in done.stderr
+        finally:
+            end.set()
+            thread.join()
 
 
 def test_no_such_process(start, start_told):
