@@ -408,7 +408,7 @@ def test_wait_sleeps_while_one_of_two_readers_is_left():
         one._fds = [out.theirs.fileno(), err.theirs.fileno()]
         out.ours.close()
         assert one.wait(waiting, 0.05) == [] and one._fds == [err.theirs.fileno()]
-    assert 2 <= len(waiting.waits) < 10 and set(waiting.waits) == {0}
+    assert len(waiting.waits) < 10 and set(waiting.waits) == {0}
 
 
 def test_wait_without_a_file_descriptor_looks_at_the_readers():
@@ -438,18 +438,20 @@ def test_wait_of_a_program_that_replaces_stdout(sleeper):
     assert subprocess.call([sys.executable, "-c", code]) == 0
 
 
-def test_wait_for_what_has_no_timer(sleeper):
-    """The set has no fileno() then: it looks at the readers now and then."""
+# Its fileno() fails where there is no timer: then it looks at the readers now and then.
+NO_TIMER = "def fileno(self): raise OSError\n    WaitSet.fileno = fileno"
+
+
+@pytest.mark.parametrize("change", ["pass", NO_TIMER, "sys.stderr = sys.stdout"])
+def test_reader_of_a_program_goes(sleeper, change):
     reader, writer = os.pipe()
     code = """if True:
-        import os, sys
-        from {package} import WaitSet, cli
-        def fileno(self):
-            raise OSError
-        WaitSet.fileno = fileno
-        os.write(2, b"x")
-        sys.exit(cli.main([{pid!r}]))
-    """.format(package=pidwait.__name__, pid=str(sleeper.pid))
+    import os, sys
+    from {package} import WaitSet, cli
+    {change}
+    os.write(2, b"x")
+    sys.exit(cli.main([{pid!r}]))
+    """.format(package=pidwait.__name__, change=change, pid=str(sleeper.pid))
     popen = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=writer)
     os.close(writer)
     os.read(reader, 1)

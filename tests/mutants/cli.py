@@ -44,7 +44,7 @@ MUTANTS = [
         "cli/_readers.py",
         "deadline.at_most(_EVERY)",
         "deadline.remaining()",
-        "tests/test_cli_streams.py::test_wait_for_what_has_no_timer",
+        "tests/test_cli_streams.py::test_reader_of_a_program_goes",
     ),
     Mutant(
         "stdout that is closed",
@@ -79,7 +79,7 @@ MUTANTS = [
         "cli/patch.py",
         "_signal.signal(_signal.SIGINT, _signal.default_int_handler)",
         "pass",
-        "tests/test_cli_streams.py::test_patched_script_has_ctrl_c",
+        "tests/test_cli_streams.py::test_patched_program_has_ctrl_c",
     ),
     Mutant(
         "SIGCHLD blocked by the parent of run",
