@@ -5,16 +5,20 @@ tests/matrix/fuzz.py looks for more of them.
 """
 
 import errno
+import gc
 import importlib
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from . import pidwait
+from .processes import eventually, interrupted_by, is_open
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+starting = importlib.import_module(pidwait.__name__ + "._posix_spawn")
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +56,9 @@ class Failing(os.PathLike):
         raise LookupError("on purpose")
 
 
+SHELL = "/bin/sh"
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -63,12 +70,17 @@ class Failing(os.PathLike):
         {"process_group": 1.5},
         {"umask": "x"},
         {"umask": -2},
+        {"args": Path("/bin/true")},
+        {"args": ["nonesuch", SHELL], "executable": SHELL},
+        {"process_group": 1},
+        {"process_group": 0, "start_new_session": True},
         {"stdin": Fileno(-3)},  # not DEVNULL
         {"stdout": Fileno(-7)},
         {"stderr": Fileno(None)},
         {"args": ["true", Failing()]},
         dict(dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE), pass_fds=(-1,)),
         {"pass_fds": (2000,), "args": ["nonesuch"]},
+        {"pass_fds": (2**32 + 1,)},
         {"pass_fds": ([],)},
         {"pass_fds": ([],), "args": bytearray(b"true")},
         {"stdin": 2000, "args": ["nonesuch"]},
@@ -92,10 +104,16 @@ def test_path_is_read_only_to_look_for_a_program():
 
 
 def test_closed_file_descriptor_is_not_the_fault_of_the_program():
-    for options in {"stdin": 2000}, {"pass_fds": [2000]}:
-        with pytest.raises(OSError) as caught:
-            pidwait.spawn("nonesuch", **options)
-        assert (caught.value.errno, caught.value.filename) == (errno.EBADF, None)
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        for options in {"stdin": 2000}, {"pass_fds": [2000]}, {"stdin": 0}:
+            with pytest.raises(OSError) as caught:
+                pidwait.spawn("nonesuch", **options)
+            assert (caught.value.errno, caught.value.filename) == (errno.EBADF, None)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 def test_end_of_a_pipe_is_not_passed():
@@ -121,6 +139,39 @@ def test_end_of_a_pipe_is_no_stream():
         told.append(outcome(Popen, options))
     assert told[0] == told[1]
     assert told[0][0] is OSError
+
+
+def test_end_for_the_child_is_closed_even_if_it_is_0():
+    kept = os.dup(0)
+    try:
+        for Popen in subprocess.Popen, ours.Popen:
+            os.close(0)
+            with Popen(["cat"], stdin=subprocess.PIPE) as child:
+                assert child.stdin.fileno() != 0 and not is_open(0)
+            assert child.returncode == 0
+            os.dup2(kept, 0)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+def test_child_that_is_forgotten_while_it_runs():
+    for Popen in subprocess.Popen, ours.Popen:
+        child = Popen(["sleep", "60"])
+        pid = child.pid
+        with pytest.warns(ResourceWarning, match="is still running"):
+            del child
+            gc.collect()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda pid=pid: subprocess._cleanup() or not pidwait.pid_exists(pid))
+
+
+def test_signal_handler_that_raises_before_there_is_a_child(monkeypatch):
+    """What it raises is not posix_spawn's refusal: the standard code starts nothing."""
+    with interrupted_by(ValueError("on purpose")) as interrupted:
+        monkeypatch.setattr(starting, "start", lambda request: interrupted())
+        with pytest.raises(ValueError, match="on purpose"):
+            ours.Popen(["true"])
 
 
 def test_passed_stream_has_to_be_open():
