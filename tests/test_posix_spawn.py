@@ -16,13 +16,15 @@ import pytest
 
 from . import pidwait
 from .conftest import CHDIR, CLOSEFROM, LIBRARIES, MUSL
-from .processes import PYTHON, exiting, run_python, sleeping
+from .processes import PYTHON, eventually, exiting, run_python, sleeping
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
 actions = importlib.import_module(pidwait.__name__ + "._spawn_actions")
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 _probe = importlib.import_module(pidwait.__name__ + "._probe")
+child_module = importlib.import_module(pidwait.__name__ + "._child")
+popen_start = importlib.import_module(pidwait.__name__ + "._popen_start")
 starting = importlib.import_module(pidwait.__name__ + "._posix_spawn")
 
 # The child prints what it finds.
@@ -451,6 +453,55 @@ def test_error_of_the_program_needs_no_second_start(stdio):
     with pytest.raises(FileNotFoundError) as caught:
         starting.start(request)
     assert caught.value.filename == "nonesuch"
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_start_that_raises_though_there_is_a_child(monkeypatch):
+    """Nothing starts a second one, and the first one is reaped."""
+    start, pids = starting.start, []
+
+    def start_and_raise(request):
+        pids.append(start(request))
+        request.started = {0: pids[-1]}  # with cffi it has no other index, either
+        raise ValueError("on purpose")
+
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+    monkeypatch.setattr(starting, "start", start_and_raise)
+    for use in pidwait.spawn, ours.Popen:
+        try:  # what pytest.raises() returns would keep the Popen
+            use(["true"])
+        except ValueError as error:
+            assert str(error) == "on purpose"
+        else:
+            raise AssertionError("a second one was started")
+    assert len(pids) == 2
+
+    def are_reaped():
+        gc.collect()
+        subprocess._cleanup()
+        child_module.reap_left()
+        return not any(map(pidwait.pid_exists, pids))
+
+    eventually(are_reaped)
+
+
+def test_popen_that_is_interrupted_after_its_pipes_are_closed(monkeypatch):
+    """The standard code does not close them again: others may have got their numbers."""
+    start, taken = popen_start.start, []
+
+    def start_and_be_interrupted(popen, plan, *rest):
+        assert start(popen, plan, *rest)
+        taken.append(plan["c2pwrite"])
+        os.dup2(0, taken[0])
+        popen.kill()
+        popen.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+    monkeypatch.setattr(popen_start, "start", start_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ours.Popen(["sleep", "60"], stdout=subprocess.PIPE)
+    os.close(taken[0])
 
 
 def test_devnull_that_is_not_there(monkeypatch):

@@ -435,6 +435,41 @@ def test_wait_beside_a_hub_of_green_threads(monkeypatch, module):
     assert [timeout for _, timeout in waited[WINDOWS:]] == expected
 
 
+GREEN = """if True:
+    import sys, time
+    sleep = time.sleep
+    time.sleep = lambda seconds: sleep(seconds)
+    from {package} import process, subprocess as ours
+    waited, wait = [], process.wait
+    process.wait = lambda *args: waited.append(args) or wait(*args)
+    print(ours.call([sys.executable, "-S", "-c", "raise SystemExit(3)"]), len(waited))
+"""
+
+
+def test_hub_that_is_there_from_the_start():
+    done = run_python(GREEN.replace("{package}", pidwait.__name__))
+    assert done.stdout.split() == ["3", str(int(ours._WAIT in ours._METHODS))], done
+
+
+def test_ctrl_c_leaves_the_child_some_time(monkeypatch):
+    """As in the original, whose wait() calls ours again."""
+    if ours._WAITS or not hasattr(subprocess.Popen, "_wait"):  # from Python 3.7 to 3.14
+        return
+    wait, timeouts = ours.process.wait, []
+
+    def interrupted(child, timeout):
+        timeouts.append(timeout)
+        if len(timeouts) == 1:
+            raise KeyboardInterrupt
+        return wait(child, 30)
+
+    monkeypatch.setattr(ours.process, "wait", interrupted)
+    child = ours.Popen(exiting(3))
+    with pytest.raises(KeyboardInterrupt):
+        child.wait(60)
+    assert child.returncode == 3 and timeouts[1] < 1
+
+
 @not_on_windows("os.close")
 def test_pipes_are_closed_without_a_hub(monkeypatch):
     """gevent's os.close() closes in its hub, which does not run while a pipe is read."""
@@ -602,6 +637,17 @@ def test_patch_twice(nothing_patched):
     assert methods() == before
 
 
+def test_patch_with_a_wrong_backend(nothing_patched, monkeypatch):
+    """It tells that at once, and not at the first wait."""
+    probe = importlib.import_module(pidwait.__name__ + "._probe")
+    with monkeypatch.context() as patched:
+        patched.setenv("PIDWAIT_BACKEND", "foo")
+        probe.forget()
+        with pytest.raises(ValueError, match="PIDWAIT_BACKEND"):
+            ours.patch()
+    probe.forget()
+
+
 def test_only_what_is_missing_is_patched(nothing_patched):
     with ours.patch():
         changed = [
@@ -619,6 +665,25 @@ def test_subclass_of_the_drop_in():
 
     with Mine(exiting(3)) as child:
         assert child.wait(30) == 3
+
+
+def test_subclass_with_another_base():
+    """Our methods are in line with those of the other base."""
+    called = []
+
+    def method(name):
+        def call(self, *args, **kwargs):
+            called.append(name)
+            return getattr(super(Other, self), name)(*args, **kwargs)
+
+        return call
+
+    names = "_execute_child", ours._WAIT
+    Other = type("Other", (subprocess.Popen,), {name: method(name) for name in names})
+    Mine = type("Mine", (ours.Popen, Other), {})
+    with Mine(exiting(3)) as child:
+        assert child.wait() == 3
+    assert called[:2] == list(names)
 
 
 @not_on_windows("posix_spawn")
