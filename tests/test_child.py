@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,7 @@ from .processes import (
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
 child_module = importlib.import_module(pidwait.__name__ + "._child")
+outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 spawning = importlib.import_module(pidwait.__name__ + ".spawning")
 
 
@@ -58,9 +60,14 @@ def test_code_that_another_thread_is_about_to_have(monkeypatch):
         infos.append(calls.get("waitid")(linux.P_PID, child.pid, linux.WEXITED))
 
     def say_so(look, deadline):
+        assert not look()
+        reaper = child._reaper.pop("is")
+        assert look()  # that thread is not reaping any more
+        child._reaper["is"] = reaper
         child._infos.append(infos.pop())
+        assert look()
         child._reaper.clear()
-        return look()
+        return True
 
     child._guard.resource = Overtaken(handle, reap)
     monkeypatch.setattr(child_module, "poll", say_so)
@@ -70,6 +77,134 @@ def test_code_that_another_thread_is_about_to_have(monkeypatch):
     finally:
         child._guard.resource = handle
         child.close()
+
+
+def test_looking_at_one_that_runs_does_not_wait_for_another_thread(monkeypatch):
+    """That thread may be in a wait that blocks, and reaps at its end."""
+    with pidwait.spawn(sleeping(60)) as child:
+        child._reaper["is"] = (0,)
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(child_module, "poll", None)
+                assert not child.has_exited()
+        finally:
+            child._reaper.clear()
+            child.kill()
+
+
+@pytest.mark.parametrize(
+    "seen, told, code",
+    [(None, 5, 5), (4, None, 4), (4, 5, 4), (None, outcome.RUNNING, None)],
+)
+def test_code_is_that_of_the_exit_or_of_the_reaping(seen, told, code):
+    child = pidwait.spawn(exiting(0))
+    handle = child._guard.resource
+    child._guard.resource = SimpleNamespace(
+        pid=child.pid, backend="none", wait=lambda deadline, reap: told if reap else seen
+    )
+    try:
+        assert child.wait(30) == code
+    finally:
+        child._guard.resource = handle
+        pidwait.wait(child.pid, reap=True)
+        child.close()
+
+
+def test_nothing_is_reaped_twice():
+    """By a pid that would be another process's; nor while another thread is reaping."""
+    reaped = []
+    with pidwait.spawn(exiting(0)) as child:
+        child._reaper["is"] = (0,)
+        child._reap(reaped.append, child)
+        assert child._reaper == {"is": (0,)}
+        child._reaper.clear()
+        child.wait(30)
+        child._reap(reaped.append, child)
+    assert reaped == [] and child._reaper == {}
+
+
+def test_reaping_whose_end_ctrl_c_interrupts():
+    """Nobody else could reap if it left its mark."""
+
+    class Reaper(dict):
+        looks = 0
+
+        def get(self, key):
+            self.looks += 1
+            if self.looks == 1:
+                raise KeyboardInterrupt
+            return dict.get(self, key)
+
+    with pidwait.spawn(exiting(0)) as child:
+        child._reaper = Reaper()
+        with pytest.raises(KeyboardInterrupt):
+            child._reap(lambda: None)
+        assert child._reaper == {}
+
+
+def test_ctrl_c_gives_the_child_a_moment(monkeypatch):
+    """As long as a Popen would."""
+    timeouts = []
+    with pytest.raises(KeyboardInterrupt), pidwait.spawn(exiting(0)) as child:
+        wait = child.wait
+        monkeypatch.setattr(child, "wait", lambda timeout: timeouts.append(timeout) or wait(30))
+        raise KeyboardInterrupt
+    (timeout,) = timeouts
+    assert 0 < timeout < 1
+
+
+def test_one_that_was_started_by_other_means(start):
+    popen = start(*exiting(3))
+    with pidwait.Child(popen.pid) as child:
+        assert child.args is None
+        assert child.wait() == 3 and child.reaped
+    popen.returncode = 3
+
+
+def test_one_that_runs_keeps_no_other_unreaped():
+    first, second = (pidwait.spawn(sleeping(60)) for _ in range(2))
+    with pidwait.Process(first.pid) as one, pidwait.Process(second.pid) as two:
+        first.close()
+        second.close()
+        one.kill()
+        one.wait()
+        child_module.reap_left()
+        assert [handle.pid for handle in child_module.left] == [second.pid]
+        two.kill()
+        two.wait()
+        child_module.reap_left()
+    assert child_module.left == []
+
+
+def test_closed_while_it_runs_without_a_pid():
+    """As in another PID namespace: there is nothing by which to reap it later."""
+    child = pidwait.spawn(sleeping(60))
+    handle = child._guard.resource
+    with pidwait.Process(child.pid) as process:
+        child._guard.resource = SimpleNamespace(
+            pid=None, backend="none", wait=lambda deadline, reap: outcome.RUNNING, close=bool
+        )
+        child.close()
+        assert child_module.left == []
+        process.kill()
+        assert process.wait(reap=True) is not None
+    handle.close()
+
+
+def test_one_whose_tracer_has_not_let_it_go(monkeypatch):
+    closed = []
+
+    class Traced:
+        def wait(self, deadline, reap):
+            raise outcome.NotYet
+
+        def close(self):
+            closed.append(self)
+
+    left = [Traced()]
+    monkeypatch.setattr(child_module, "left", left)
+    child_module.reap_left()
+    assert len(left) == 1 and closed == []
 
 
 @not_on_windows("signals")

@@ -19,6 +19,7 @@ from .processes import (
 )
 from .ways import WAYS, by_wait
 
+_child = importlib.import_module(pidwait.__name__ + "._child")
 _errors = importlib.import_module(pidwait.__name__ + "._errors")
 _targets = importlib.import_module(pidwait.__name__ + "._targets")
 
@@ -195,3 +196,18 @@ def test_popen_of_the_forked_child(either, start):
         assert by_wait(popen) == popen.returncode == 4
 
     assert in_a_fork(wait)
+
+
+def test_copy_of_a_child_that_runs_is_left_to_nobody(either):
+    """It is not the forked child's to reap."""
+    with pidwait.spawn(sleeping(60)) as child:
+
+        def close():
+            child.close()
+            assert _child.left == []
+
+        try:
+            assert in_a_fork(close)
+        finally:
+            child.kill()
+        assert child.wait() == -signal.SIGKILL

@@ -13,6 +13,7 @@ from .faults import at_line
 from .processes import become_zombie, exiting, interrupted_by, not_on_windows
 
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
+child_module = importlib.import_module(pidwait.__name__ + "._child")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
@@ -218,3 +219,12 @@ def test_loading_of_a_binding(monkeypatch, ask):
         with pytest.raises(OSError, match="on purpose"):
             ask("ctypes")
     assert ffi._missing == {}
+
+
+@pytest.mark.parametrize("take", [child_module.leave, lambda pid: child_module.own(pid, None)])
+def test_opening_the_handle_of_a_child(monkeypatch, take):
+    """An error of the handler's does not say that the child is gone."""
+    with interrupted_by(ProcessLookupError(errno.ESRCH, "on purpose")) as interrupted:
+        monkeypatch.setattr(child_module._backends, "open_handle", interrupted)
+        with pytest.raises(ProcessLookupError, match="on purpose"):
+            take(os.getpid())
