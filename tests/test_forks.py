@@ -198,7 +198,7 @@ def test_popen_of_the_forked_child(either, start):
     assert in_a_fork(wait)
 
 
-def test_copy_of_a_child_that_runs_is_left_to_nobody(either):
+def test_copy_of_a_child_that_runs_is_left_to_nobody():
     """It is not the forked child's to reap."""
     with pidwait.spawn(sleeping(60)) as child:
 
