@@ -110,6 +110,28 @@ def test_code_is_that_of_the_exit_or_of_the_reaping(seen, told, code):
         child.close()
 
 
+def test_wait_goes_on_until_a_tracer_lets_it_reap():
+    tries = []
+
+    def wait(deadline, reap):
+        if reap:
+            tries.append(True)
+            if len(tries) < 3:
+                raise outcome.NotYet
+        return 3
+
+    child = pidwait.spawn(exiting(0))
+    handle = child._guard.resource
+    child._guard.resource = SimpleNamespace(pid=child.pid, backend="none", wait=wait)
+    try:
+        assert child.wait(30) == 3 and child.reaped
+        assert len(tries) == 3
+    finally:
+        child._guard.resource = handle
+        pidwait.wait(child.pid, reap=True)
+        child.close()
+
+
 def test_nothing_is_reaped_twice():
     """By a pid that would be another process's; nor while another thread is reaping."""
     reaped = []

@@ -340,10 +340,10 @@ def unloaded(monkeypatch):
 
 
 def raising(error):
-    def Adapter():
+    def call(*arguments):
         raise error
 
-    return Adapter
+    return call
 
 
 def test_reason_is_remembered_until_it_is_forgotten(unloaded, monkeypatch):
@@ -362,7 +362,20 @@ def test_lack_of_file_descriptors_is_no_lack_of_a_binding(unloaded, monkeypatch,
     with monkeypatch.context() as patched:
         patched.setattr(unloaded, "Adapter", raising(lack if told else ImportError("no file")))
         if not told:
-            patched.setattr(os, "open", lambda *arguments: raising(lack)())
+            patched.setattr(os, "open", raising(lack))
         with pytest.raises(OSError, match="on purpose"):
             ffi.load("ctypes")
     assert ffi._missing == {}
+
+
+def test_lack_of_file_descriptors_is_no_lack_of_a_call(monkeypatch):
+    if WINDOWS:
+        return  # nothing tells it there
+    monkeypatch.setitem(calls._CALLS, "nonesuch", (None, raising(ImportError("no file"))))
+    monkeypatch.setattr(calls, "adapter", dict)
+    with pytest.raises(OSError, match="no file") as caught:
+        calls.get("nonesuch")
+    assert caught.value.errno == errno.ENOSYS
+    monkeypatch.setattr(os, "open", raising(OSError(errno.EMFILE, "full")))
+    with pytest.raises(OSError, match="full"):
+        calls.get("nonesuch")

@@ -504,6 +504,13 @@ def test_popen_that_is_interrupted_after_its_pipes_are_closed(monkeypatch):
     os.close(taken[0])
 
 
+def test_highest_number_of_a_file_descriptor():
+    """It is one, though not open."""
+    with pytest.raises(OSError) as caught:
+        pidwait.spawn(["true"], stdin=2**31 - 1)
+    assert caught.value.errno == errno.EBADF
+
+
 def test_devnull_that_is_not_there(monkeypatch):
     """It is not the fault of the program."""
     monkeypatch.setattr(os, "devnull", "/dev/nonesuch")
