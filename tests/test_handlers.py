@@ -17,6 +17,8 @@ child_module = importlib.import_module(pidwait.__name__ + "._child")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
 outcome = importlib.import_module(pidwait.__name__ + "._outcome")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
+spawn_actions = importlib.import_module(pidwait.__name__ + "._spawn_actions")
+starting = importlib.import_module(pidwait.__name__ + "._posix_spawn")
 
 pytestmark = not_on_windows("alarms")
 
@@ -228,3 +230,30 @@ def test_opening_the_handle_of_a_child(monkeypatch, take):
         monkeypatch.setattr(child_module._backends, "open_handle", interrupted)
         with pytest.raises(ProcessLookupError, match="on purpose"):
             take(os.getpid())
+
+
+@pytest.mark.parametrize(
+    "name, ask",
+    [
+        ("stat", lambda: starting._missing(b"/")),
+        ("fstat", lambda: starting._is_open(0)),
+        ("listdir", spawn_actions.fd_limit),
+    ],
+)
+def test_what_a_start_asks(monkeypatch, name, ask):
+    interrupting = interrupted_by(OSError(errno.EIO, "on purpose"))
+    raises = pytest.raises(OSError, match="on purpose")
+    with interrupting as interrupted, monkeypatch.context() as patched, raises:
+        patched.setattr(os, "sysconf", lambda name: 100)
+        patched.setattr(os, name, interrupted)
+        ask()
+
+
+def test_check_before_the_first_start(monkeypatch):
+    inherited = (spawn_actions.INHERIT,) * 3
+    request = starting.Request(["true"], "true", None, None, inherited, True, (), -1, False)
+    with interrupted_by(OSError(errno.EIO, "on purpose")) as interrupted:
+        monkeypatch.setattr(starting, "_starters", [])
+        monkeypatch.setattr(spawn_actions, "check", interrupted)
+        with pytest.raises(OSError, match="on purpose"):
+            starting.start(request)
