@@ -7,6 +7,7 @@ import io
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -29,7 +30,8 @@ from .processes import (
 from .test_engine import refuse
 
 Deadline = importlib.import_module(pidwait.__name__ + "._deadline").Deadline
-RUNNING = importlib.import_module(pidwait.__name__ + "._outcome").RUNNING
+outcome = importlib.import_module(pidwait.__name__ + "._outcome")
+RUNNING = outcome.RUNNING
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 checks = importlib.import_module(pidwait.__name__ + "._checks")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
@@ -489,10 +491,9 @@ def test_what_poll_told_is_not_asked_again(use_variant, monkeypatch, sleeper):
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EPERM])
-def test_child_is_reaped_where_waitid_is_refused(use_variant, monkeypatch, start, code):
+def test_child_is_reaped_where_waitid_is_refused(lacking, monkeypatch, start, code):
     """As on Linux 5.3, whose waitid(2) takes no pidfd, or by a policy."""
-    use_variant(VARIANT)
-    assert pidwait.pid_exists(os.getpid())  # the checks are made
+    lacking("ioctl")
     child = start(*exiting(3))
 
     def refuse(*arguments):
@@ -507,19 +508,223 @@ def test_child_that_can_not_be_reaped_yet(use_variant, monkeypatch, start):
     """Where a tracer prevents it, say, waitid(2) finds nothing."""
     use_variant(VARIANT)
     assert pidwait.pid_exists(os.getpid())  # the checks are made
-    child, waitid, answers = start(*exiting(3)), calls.get("waitid"), [None]
+    child, waitid, answers = start(*exiting(3)), calls.get("waitid"), [None] * 3
 
-    def first_nothing(*arguments):
+    def nothing_at_first(*arguments):
         return answers.pop() if answers else waitid(*arguments)
 
     become_zombie(child.pid)
-    monkeypatch.setitem(calls._resolved, "waitid", first_nothing)
+    monkeypatch.setitem(calls._resolved, "waitid", nothing_at_first)
     handle = pidfd_wait.wait_or_open(child.pid, 60, True)
     try:
+        with pytest.raises(outcome.NotYet):
+            handle.wait(Deadline(0), True)
+        assert handle.wait(Deadline(0), False) == 3  # to look, /proc is enough
         assert not answers and handle.wait(Deadline(0), True) == 3
+        assert state(child.pid) is None
+        assert handle.wait(Deadline(0), True) in (3, None)
     finally:
         handle.close()
-    assert state(child.pid) is None
+
+
+def test_child_that_exits_after_poll_has_told_an_exit(executing, start_told, monkeypatch):
+    """It is left to its owner."""
+    child = start_told(3)
+    handle = pidfd.PidfdHandle(child.pid)
+
+    def seems_exited():
+        child.stdin.close()
+        return False
+
+    monkeypatch.setattr(handle, "seems_exited", seems_exited)
+    executing()
+    try:
+        assert handle.wait(Deadline(60), False) == 3
+    finally:
+        handle.close()
+    assert child.wait() == 3
+
+
+@pytest.fixture
+def handle():
+    """A handle whose answers a test can script."""
+    return pidfd.PidfdHandle(gone_pid(), SimpleNamespace(fileno=lambda: 99, close=lambda: None))
+
+
+@pytest.mark.parametrize(
+    "info, in_proc, is_reaped, code",
+    [
+        (None, None, False, None),
+        (None, 7, False, 7),
+        (None, 7, True, None),  # what /proc shows may be another process
+        (None, 7, None, None),
+        ((True, 9), None, True, 9),
+        ((True, 9), 7, True, 9),
+        ((False, None), 7, False, 7),
+    ],
+)
+def test_code_of_a_stranger(handle, monkeypatch, info, in_proc, is_reaped, code):
+    monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: in_proc)
+    handle.get_info, handle._is_reaped = lambda: info, lambda: is_reaped
+    handle.seems_exited = lambda: True
+    assert handle._code_of_other(False, Deadline(0)) == code
+
+
+@pytest.mark.parametrize("event, code", [(0, None), (select.POLLHUP, 9)])
+def test_code_of_a_stranger_that_is_about_to_be_reaped(handle, monkeypatch, event, code):
+    """Only the reaping ends that last moment: it has been a zombie all the time."""
+    masks, infos = [], [(True, 9), (False, None)]
+
+    def poll(fd, mask, deadline):
+        masks.append(mask)
+        return event
+
+    monkeypatch.setattr(exitcodes, "from_zombie", lambda pid: None)
+    monkeypatch.setattr(pidfd, "poll", poll)
+    handle.get_info, handle.seems_exited = infos.pop, lambda: True
+    assert handle._code_of_other(False, Deadline(60)) == code
+    assert masks == [0]
+
+
+def test_code_that_the_kernel_does_not_keep(handle):
+    handle.get_info = lambda: None
+    assert handle._code_of_other(True, Deadline(0)) is None
+
+
+def test_exit_is_not_doubted_where_poll_fails(handle):
+    assert handle.seems_exited() is True  # 99 is no file descriptor
+
+
+@pytest.mark.parametrize(
+    "info, in_proc, has_no_task",
+    [
+        ((True, None), 5, True),
+        ((False, None), -1, False),
+        (None, 5, False),
+        (None, 1, False),
+        (None, 0, False),  # it is in another namespace
+        (None, -1, True),
+        (None, None, None),
+    ],
+)
+def test_whether_it_has_been_reaped_without_a_signal(
+    handle, monkeypatch, info, in_proc, has_no_task
+):
+    def fd_info(fd):
+        return {} if in_proc is None else {"Pid": str(in_proc)}
+
+    def send(fd, sig):
+        raise OSError(errno.ENOSYS, "on purpose")
+
+    handle.get_info = lambda: info
+    monkeypatch.setattr(procfs, "fd_info", fd_info)
+    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
+    assert handle._is_reaped() is has_no_task
+
+
+@pytest.mark.parametrize("error, is_reaped", [(None, False), (errno.ESRCH, True), (errno.EPERM, 0)])
+def test_whether_it_has_been_reaped(handle, monkeypatch, error, is_reaped):
+    """A signal that can not be sent to another user's process tells it, too."""
+
+    def send(fd, sig):
+        assert (fd, sig) == (99, 0)
+        if error is not None:
+            raise OSError(error, "on purpose")
+
+    monkeypatch.setitem(calls._resolved, "pidfd_send_signal", send)
+    monkeypatch.setattr(checks, "still_works", lambda check: True)
+    handle._has_no_task = lambda: None
+    assert handle._is_reaped() is bool(is_reaped)
+
+
+def test_forbidden_signal_proves_that_a_process_is_there(monkeypatch):
+    """But not where a policy forbids all signals."""
+    for works in True, False:
+        monkeypatch.setattr(checks, "still_works", lambda check, works=works: works)
+        for code in errno.EPERM, errno.EINVAL:
+            forbidden = pidfd.is_forbidden(OSError(code, "on purpose"))
+            assert forbidden is (works and code == errno.EPERM)
+
+
+def test_signal_where_only_the_pidfd_is_known(use_variant, sleeper):
+    use_variant(VARIANT)
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    handle.pid = None  # in another PID namespace
+    handle.send_signal(signal.SIGKILL)
+    handle.close()
+    assert sleeper.wait() == -9
+
+
+def test_pid_that_went_to_another_process_before_it_is_polled(handle, monkeypatch):
+    """The pidfd is asked once the process with the pid is known."""
+    order = []
+
+    def poll(*arguments):
+        raise OSError(errno.ENOMEM, "on purpose")
+
+    monkeypatch.setattr(pidfd, "poll", poll)
+    monkeypatch.setattr(pidfd.polling, "open_polled", lambda pid: order.append("opened"))
+    handle._is_reaped = lambda: order.append("asked") or True
+    handle.get_info = lambda: (True, 9)
+    assert handle.wait(Deadline(0), False) == 9
+    assert order == ["opened", "asked"] and handle.backend == "pidfd"
+
+
+def test_error_without_a_number(monkeypatch):
+    """As an audit hook's."""
+
+    def pidfd_open(pid, flags):
+        raise OSError("on purpose")
+
+    monkeypatch.setitem(calls._resolved, "pidfd_open", pidfd_open)
+    with pytest.raises(OSError) as caught:
+        pidfd.open_pidfd(4711)
+    assert type(caught.value) is OSError and caught.value.errno == 0
+
+
+@pytest.mark.parametrize("level, works", [(30, False), (31, True)])
+def test_android_before_12_kills(use_variant, monkeypatch, level, works):
+    use_variant(VARIANT)
+    opened = []
+    monkeypatch.setattr(sys, "getandroidapilevel", lambda: level, raising=False)
+    monkeypatch.setattr(pidfd, "with_self", opened.append)
+    if works:
+        pidfd.check()
+    else:
+        with pytest.raises(OSError, match="Android before 12"):
+            pidfd.check()
+    assert bool(opened) is works
+
+
+def test_check_loads_what_is_needed_later(use_variant, monkeypatch):
+    """By then there may be no file descriptor left; what is missing is no reason to poll."""
+    use_variant(VARIANT)
+    get, asked = calls.get, []
+
+    def lacking(name):
+        asked.append(name)
+        if name in ("waitid", "pidfd_send_signal", "ioctl"):
+            raise OSError(errno.ENOSYS, "on purpose")
+        return get(name)
+
+    monkeypatch.setattr(calls, "get", lacking)
+    pidfd.check()
+    assert {"waitid", "pidfd_send_signal", "ioctl"} <= set(asked)
+
+
+def test_checks_of_what_works_here(use_variant, monkeypatch):
+    use_variant(VARIANT)
+    assert checks.ask(pidfd.check_send_signal) is None
+    assert checks.ask(pidfd.check_waitid) is None
+    checks.forget()
+
+    def missing(*arguments):
+        raise OSError(errno.ENOSYS, "on purpose")
+
+    for name in "waitid", "pidfd_send_signal":
+        monkeypatch.setitem(calls._resolved, name, missing)
+    assert checks.ask(pidfd.check_send_signal).errno == errno.ENOSYS
+    assert checks.ask(pidfd.check_waitid).errno == errno.ENOSYS
 
 
 def test_identity_before_linux_6_9(lacking, start):
@@ -575,6 +780,27 @@ def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
         reaping = handle.reaping(False)
         assert (reaping if own is None else next(iter(reaping))) is None
         assert sleeper.poll() is None
+        with monkeypatch.context() as patched:
+            patched.setattr(select, "poll", lambda: None)  # as gevent's
+            assert handle.reaping() is None
+            assert (handle.reaping(False) is None) is (own is None)
+        handle._fallback = handle
+        assert handle.reaping(False) is None
+    finally:
+        handle.close()
+
+
+def test_reaping_that_blocks(lacking, monkeypatch, start):
+    lacking()
+    own = getattr(os, "waitid", None)  # PyPy has none
+    if own is not None:
+        monkeypatch.setitem(calls._resolved, "waitid", own)
+    child = start(*sleeping(0.1))
+    handle = pidfd.PidfdHandle(child.pid)
+    try:
+        reaping = handle.reaping()
+        assert reaping is None or [info.si_status for info in reaping] == [0]
+        assert (state(child.pid) is None) is (own is not None)
     finally:
         handle.close()
 
