@@ -167,7 +167,7 @@ def test_pidfd_of_another_user_without_proc(lacking, sleeper, monkeypatch):
     lacking("/proc", "ioctl")
     file = pidfd.open_pidfd(sleeper.pid)
     fd = os.dup(file.fileno())
-    refuse(monkeypatch, "pidfd_send_signal", lambda number, sig: number != fd)
+    refuse(monkeypatch, "pidfd_send_signal", lambda number, sig: number == fd)
     with pidwait.Process.from_fd(fd) as process:
         assert process.pid is None
     file.close()
