@@ -9,6 +9,8 @@ import select
 import pytest
 
 from . import pidwait
+from .conftest import all_fds
+from .processes import is_open
 from .test_waitset import is_readable
 
 epoll_set = importlib.import_module(pidwait.__name__ + "._backends.epoll_set")
@@ -53,6 +55,79 @@ def test_sleep_is_in_a_poll_that_somebody_has_replaced(epoll, monkeypatch):
     assert not used
     epoll.sleep(0.01)
     assert used
+
+
+class Recorder:
+    """In place of an epoll: how long it is asked to sleep."""
+
+    def __init__(self, real):
+        self.close = real.close
+        self.slept = []
+
+    def poll(self, seconds, count):
+        self.slept.append(seconds)
+        return []
+
+
+def slept(epoll, seconds):
+    real = epoll._epoll
+    epoll._epoll = recorder = Recorder(real)
+    try:
+        epoll.sleep(seconds)
+    finally:
+        epoll._epoll = real
+    return recorder.slept
+
+
+def test_time_of_a_sleep(epoll):
+    """It is in one call; the system takes no more than 24 days."""
+    assert slept(epoll, 0) == [0] and slept(epoll, 0.5) == [0.5]
+    (forever,), (ages,) = slept(epoll, None), slept(epoll, 1e9)
+    assert forever < 0 and 1e6 < ages < 2**31 / 1000
+    epoll._fading[7] = 0.0  # a code is waited for that comes soon or never
+    for seconds in None, 1e9:
+        assert slept(epoll, seconds) == [0.01]
+    assert slept(epoll, 0.001) == [0.001]
+    epoll._events.append((7, 1))
+    assert slept(epoll, None) == []
+
+
+def test_time_of_a_sleep_that_nothing_could_end(monkeypatch):
+    def pipe():
+        raise OSError(errno.EMFILE, "on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pipe", pipe)
+        epoll = epoll_set.EpollSet(True)
+    try:
+        assert slept(epoll, None) == slept(epoll, 1e9) == [0.04]
+        assert slept(epoll, 0.001) == [0.001]
+    finally:
+        epoll.close()
+
+
+def test_set_of_one_thread_needs_one_file_descriptor():
+    before = all_fds()
+    epoll = epoll_set.EpollSet(False)
+    try:
+        assert len(all_fds()) == len(before) + 1
+        epoll.alarm(0)  # nobody else could sleep
+        assert not is_readable(epoll)
+    finally:
+        epoll.close()
+    assert all_fds() == before
+
+
+def test_copy_in_a_forked_child(epoll):
+    """Several threads may share it, also where one has made it."""
+    fd = epoll.fileno()
+    copy = epoll.forked()
+    try:
+        assert not is_open(fd)
+        copy.alarm(0)
+        assert is_readable(copy, 60)
+    finally:
+        copy.close()
 
 
 def test_alarms(epoll):
