@@ -8,14 +8,17 @@ import os
 import resource
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from . import pidwait
 from .conftest import all_fds, targets_of
-from .events import executed, inotify, listening, module, read
-from .processes import FACTORS, PYTHON, eventually, exiting, sleeping
+from .events import executed, inotify, linux, listening, module, read
+from .processes import FACTORS, PYTHON, eventually, exiting, gone_pid, sleeping
 from .test_forks import in_a_fork
+
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 
 
 @pytest.fixture
@@ -243,3 +246,128 @@ def test_watch_ends_with_its_last_member(watching, start):
         assert again != key
     finally:
         watches.close()
+
+
+@pytest.fixture
+def watches(use_variant):
+    use_variant("polling")
+    watches = inotify.ExecutableWatches()
+    yield watches
+    watches.close()
+
+
+def test_process_that_is_gone_has_no_events(watches):
+    assert watches.add(gone_pid()) is None and watches._watches == {}
+
+
+def test_watch_that_is_made_again(watches, start):
+    """The earlier one ends with it."""
+    child = executed(start(*exiting(3, 60)))
+    key, status = watches.add(child.pid)
+    assert status is None and watches.add_again(key, child.pid) == key
+    assert watches._watches == {key: 1}
+    watches.discard(key)
+    assert watches._watches == {}
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EPERM])
+def test_watch_that_can_not_be_removed(watches, monkeypatch, code):
+    """It is gone if its file system is; anything else is an error."""
+
+    def remove(fd, watch):
+        raise OSError(code, "on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(calls._resolved, "inotify_rm_watch", remove)
+        if code == errno.EINVAL:
+            watches.discard(7)
+        else:
+            with pytest.raises(PermissionError):
+                watches.discard(7)
+
+
+def test_events_in_one_read(watches, monkeypatch):
+    """Some were lost, and one tells the name of a file."""
+
+    def event(watch, mask, name=b""):
+        return linux.INOTIFY_EVENT.pack(watch, mask, 0, len(name)) + name
+
+    parts = [
+        event(3, linux.IN_CLOSE_NOWRITE),
+        event(4, linux.IN_CLOSE_NOWRITE, b"name" + bytes(12)),
+        event(-1, linux.IN_Q_OVERFLOW),
+        event(3, linux.IN_CLOSE_NOWRITE),
+    ]
+    monkeypatch.setattr(watches, "_read", lambda fd, size: b"".join(parts))
+    assert list(watches.read()) == [(3, ()), (4, ()), (None, ())]
+
+
+@pytest.mark.parametrize("found, may_have_exited, discarded", [(5, False, []), (6, True, [])])
+def test_executable_is_still_there(watches, monkeypatch, found, may_have_exited, discarded):
+    """It runs on, or runs another program by now, for which there is a watch, too."""
+    monkeypatch.setattr(watches, "_watch", lambda path: found)
+    monkeypatch.setattr(watches, "discard", discarded.append)
+    watches._watches = {5: 1, 6: 1}
+    assert watches.may_have_exited(5, 4711) is may_have_exited and discarded == []
+    del watches._watches[found]  # to ask has made one that nobody needs
+    assert watches.may_have_exited(5, 4711) is may_have_exited and discarded == [found]
+    watches._watches = {}
+
+
+def test_next_wait_sees_no_events_of_this_one(watching, own_sleeper):
+    first = inotify.ExecutableWatches()
+    file = first.file
+    first.add(executed(own_sleeper).pid)
+    read_executable(own_sleeper)
+    first.close()
+    second = inotify.ExecutableWatches()
+    try:
+        assert second.file is file and list(second.read()) == []
+    finally:
+        second.close()
+
+
+def test_new_members_are_looked_at(watching, own_sleeper):
+    """There may have been no event for an exit before, nor will there be one for each."""
+    with pidwait.WaitSet([own_sleeper]) as waiting:
+        assert looked_at(waiting._engine.sets.polled) == [own_sleeper.pid]
+
+
+def test_event_that_does_not_come_costs_a_second(use_variant, own_sleeper, monkeypatch):
+    use_variant("polling")
+    for name in "listening_set", "paced_sets", "polling_set":
+        monkeypatch.setattr(module(name), "monotonic", lambda: 1000.0)
+    polled = module("listening_set").ListeningSet(SimpleNamespace(include=lambda fd: None))
+    monkeypatch.setattr(module("listening_set"), "open_events", inotify.ExecutableWatches)
+    try:
+        assert polled.add([executed(own_sleeper)]) == []
+        assert polled.delay() == 0
+        (one,) = polled._members.values()
+        polled._move(one, polled._eager, polled._quiet)
+        assert polled.delay() == 1
+    finally:
+        polled.close()
+
+
+def test_what_can_not_be_told(monkeypatch):
+    """A file that is not there is no inotify; an executable may be the same as any other's."""
+    assert not inotify._is_inotify(SimpleNamespace(fileno=lambda: 2**20))
+    assert inotify._same_executable(os.getpid(), gone_pid()) is True
+    assert inotify._same_executable(os.getpid(), os.getpid()) is True
+
+
+def test_inotify_that_tells_nothing(use_variant, monkeypatch):
+    """As in some sandboxes. The check leaves nothing open."""
+    use_variant("polling")
+    files, read = [], inotify.ExecutableWatches.read
+
+    def nothing(self):
+        files.append(self.file)
+        return list(read(self)) if len(files) == 1 else []
+
+    monkeypatch.setattr(inotify.ExecutableWatches, "read", nothing)
+    inotify.check()
+    with pytest.raises(OSError, match="does not tell") as caught:
+        inotify.check()
+    assert caught.value.errno == errno.ENOSYS
+    assert all(file.closed for file in files) and not inotify._spare

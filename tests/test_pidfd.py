@@ -545,6 +545,37 @@ def test_child_that_exits_after_poll_has_told_an_exit(executing, start_told, mon
     assert child.wait() == 3
 
 
+@pytest.mark.parametrize("is_child", [False, True])
+@pytest.mark.parametrize("code", [0, 3, -9])
+def test_child_by_its_handle(use_variant, start_told, is_child, code):
+    use_variant(VARIANT)
+    child = start_told(code)
+    handle = pidfd.PidfdHandle(child.pid)
+    handle.is_child = is_child
+    try:
+        for reap in False, True:
+            assert handle.wait(Deadline(0.001), reap) is RUNNING
+        child.stdin.close()
+        assert handle.wait(Deadline(60), False) == code and state(child.pid) == "Z"
+        assert handle.wait(Deadline(60), True) == code and state(child.pid) is None
+    finally:
+        handle.close()
+
+
+def test_error_of_a_signal_handler_is_no_reason_to_poll(use_variant, sleeper, monkeypatch):
+    use_variant(VARIANT)
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    try:
+        with interrupted_by(OSError(errno.ENOMEM, "on purpose")) as interrupted:
+            with monkeypatch.context() as patched:
+                patched.setattr(pidfd, "poll", interrupted)
+                with pytest.raises(OSError, match="on purpose"):
+                    handle.wait(Deadline(60), False)
+        assert handle.backend == "pidfd"
+    finally:
+        handle.close()
+
+
 @pytest.fixture
 def handle():
     """A handle whose answers a test can script."""
