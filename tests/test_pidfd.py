@@ -567,10 +567,9 @@ def test_error_of_a_signal_handler_is_no_reason_to_poll(use_variant, sleeper, mo
     handle = pidfd.PidfdHandle(sleeper.pid)
     try:
         with interrupted_by(OSError(errno.ENOMEM, "on purpose")) as interrupted:
-            with monkeypatch.context() as patched:
-                patched.setattr(pidfd, "poll", interrupted)
-                with pytest.raises(OSError, match="on purpose"):
-                    handle.wait(Deadline(60), False)
+            monkeypatch.setattr(pidfd, "poll", interrupted)
+            with pytest.raises(OSError, match="on purpose"):
+                handle.wait(Deadline(60), False)
         assert handle.backend == "pidfd"
     finally:
         handle.close()
