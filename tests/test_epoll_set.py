@@ -10,10 +10,16 @@ import pytest
 
 from . import pidwait
 from .conftest import all_fds
+from .events import VARIANT
 from .processes import is_open
 from .test_waitset import is_readable
 
-epoll_set = importlib.import_module(pidwait.__name__ + "._backends.epoll_set")
+calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
+checks = importlib.import_module(pidwait.__name__ + "._checks")
+epoll_set, polling_set, sets, timers = (
+    importlib.import_module(pidwait.__name__ + "._backends." + name)
+    for name in ("epoll_set", "polling_set", "sets", "timers")
+)
 
 
 @pytest.fixture(params=["one thread's", "shared"])
@@ -181,3 +187,53 @@ def test_it_takes_no_members(epoll):
     assert one is member and isinstance(error, OSError)
     assert member not in epoll and not epoll.has_exited(member)
     epoll.discard(member)
+
+
+@pytest.mark.parametrize("variant", [VARIANT, "polling"])
+def test_no_epoll_is_to_be_had(use_variant, monkeypatch, variant):
+    """All members are polled then."""
+    use_variant(variant)
+
+    def refuse():
+        raise OSError(errno.EMFILE, "on purpose")
+
+    monkeypatch.setitem(calls._resolved, "epoll", refuse)
+    for shared in False, True:
+        assert type(sets.open_set(shared)) is polling_set.PolledSet
+
+
+@pytest.mark.parametrize(
+    "seconds, least, most",
+    [(0, 1e-9, 1e-6), (-1, 1e-9, 1e-6), (0.001, 0.001, 0.001), (5, 5, 5), (None, 0, 0)],
+)
+def test_time_of_a_timer(monkeypatch, seconds, least, most):
+    """timerfd_settime(2) takes 0 for never."""
+    timer, told = timers.TimerFd(), []
+    timer._settime = lambda fd, initial: told.append((fd, initial))
+    try:
+        timer.set(seconds)
+        ((fd, initial),) = told
+        assert fd == timer.fileno() and least <= initial <= most
+    finally:
+        timer.close()
+
+
+def test_timer_that_does_not_go_off(monkeypatch):
+    """It is given a while, as the machine may be busy."""
+    waited, told = [], []
+
+    def poll(fd, mask, deadline):
+        waited.append(deadline.timeout)
+        return 0
+
+    def set_(self, seconds):
+        told.append(seconds)
+
+    monkeypatch.setattr(timers, "poll", poll)
+    monkeypatch.setattr(timers.TimerFd, "set", set_)
+    with pytest.raises(OSError, match="does not go off") as caught:
+        timers.check()
+    assert caught.value.errno == errno.ENOSYS and waited[0] > 0.5 and told[0] <= 0
+    monkeypatch.setitem(checks._answers, timers.check, caught.value)
+    with pytest.raises(OSError, match="does not go off"):
+        timers.open_timer()
