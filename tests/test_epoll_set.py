@@ -189,6 +189,20 @@ def test_it_takes_no_members(epoll):
     epoll.discard(member)
 
 
+@pytest.mark.parametrize(
+    "variant, name", [(VARIANT, "PidfdSet"), ("polling", "EpollSet"), ("none", "PolledSet")]
+)
+@pytest.mark.parametrize("wake", [None, lambda: None], ids=["threads", "event loop"])
+def test_best_set(request, use_variant, variant, name, wake):
+    """An event loop's, too, which on Windows would be another one."""
+    if variant == "none":
+        request.getfixturevalue("no_events")
+    use_variant("polling" if variant == "none" else variant)
+    made = sets.open_set(False, wake)
+    made.close()
+    assert type(made).__name__ == name
+
+
 @pytest.mark.parametrize("variant", [VARIANT, "polling"])
 def test_no_epoll_is_to_be_had(use_variant, monkeypatch, variant):
     """All members are polled then."""
