@@ -48,26 +48,11 @@ def test_event_is_there_until_it_is_taken(epoll):
         os.close(writer)
 
 
-def test_sleep_is_in_a_poll_that_somebody_has_replaced(epoll, monkeypatch):
-    """gevent's lets other greenlets run; a look needs none."""
-    real, used = select.poll, []
-
-    def poll():
-        used.append(True)
-        return real()
-
-    monkeypatch.setattr(select, "poll", poll)
-    epoll.sleep(0)
-    assert not used
-    epoll.sleep(0.01)
-    assert used
-
-
 class Recorder:
     """In place of an epoll: how long it is asked to sleep."""
 
     def __init__(self, real):
-        self.close = real.close
+        self.fileno, self.close = real.fileno, real.close
         self.slept = []
 
     def poll(self, seconds, count):
@@ -83,6 +68,21 @@ def slept(epoll, seconds):
     finally:
         epoll._epoll = real
     return recorder.slept
+
+
+def test_sleep_is_in_a_poll_that_somebody_has_replaced(epoll, monkeypatch):
+    """gevent's lets other greenlets run; a look needs none."""
+    real, used = select.poll, []
+
+    def poll():
+        used.append(True)
+        return real()
+
+    monkeypatch.setattr(select, "poll", poll)
+    epoll.sleep(0)
+    assert not used
+    assert slept(epoll, 0.01) == [0]
+    assert used
 
 
 def test_time_of_a_sleep(epoll):
@@ -146,6 +146,47 @@ def test_alarms(epoll):
         for other in 1000, None:
             epoll.alarm(other)
             assert not is_readable(epoll, 0)
+
+
+def test_bell_does_not_ring_before_its_time(monkeypatch):
+    monkeypatch.setattr(epoll_set.EpollSet, "_set_timer", lambda self, seconds: None)
+    epoll = epoll_set.EpollSet(True)
+    try:
+        epoll.alarm(0.5)
+        assert not is_readable(epoll)
+        epoll.alarm(0)
+        assert is_readable(epoll)
+    finally:
+        epoll.close()
+
+
+def test_timer_is_there_once_it_is_needed(epoll):
+    """Later there may be no file descriptor left for it."""
+    before = len(all_fds())
+    epoll.alarm(None)
+    assert epoll.fileno(False) == epoll._epoll.fileno() and len(all_fds()) == before
+    assert epoll.fileno() == epoll._epoll.fileno() and len(all_fds()) == before + 1
+    epoll.alarm(0.001)
+    assert is_readable(epoll, 60) and len(all_fds()) == before + 1
+
+
+def test_timer_is_set_again_after_a_signal_handler_has_raised(epoll, monkeypatch):
+    """It may have been set."""
+    told = []
+
+    def set_(self, seconds):
+        told.append(seconds)
+        if seconds == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(timers.TimerFd, "set", set_)
+    with pytest.raises(KeyboardInterrupt):
+        epoll.alarm(5)
+    epoll.alarm(None)
+    epoll.alarm(None)
+    epoll.alarm(6)
+    epoll.alarm(None)
+    assert told == [5, None, 6, None]
 
 
 def test_bell_rings_until_it_is_stopped():
