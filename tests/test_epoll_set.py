@@ -11,7 +11,7 @@ import pytest
 from . import pidwait
 from .conftest import all_fds
 from .events import VARIANT
-from .processes import is_open
+from .processes import is_open, run_python
 from .test_waitset import is_readable
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
@@ -242,6 +242,18 @@ def test_best_set(request, use_variant, variant, name, wake):
     made = sets.open_set(False, wake)
     made.close()
     assert type(made).__name__ == name
+
+
+LOADED = """
+import importlib, sys
+importlib.import_module("{package}._backends.sets")
+print("{package}._backends.pidfd_set" in sys.modules)
+"""
+
+
+def test_best_set_is_loaded_before_it_is_needed():
+    """By then there may be no file descriptor left to load it with."""
+    assert run_python(LOADED.format(package=pidwait.__name__)).stdout == "True\n"
 
 
 @pytest.mark.parametrize("variant", [VARIANT, "polling"])

@@ -24,6 +24,11 @@ backends = importlib.import_module(pidwait.__name__ + "._backends")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 
 
+def test_first_check_of_a_backend_tells_whether_it_works():
+    rows = ("first", None, "its check"), ("other", None, "another check")
+    assert backends.Backend("any", None, rows).check == "its check"
+
+
 def test_what_it_tells(variant, backend):
     answer = pidwait.probe()
     assert answer["backend"] == backend
