@@ -40,6 +40,8 @@ process_module = importlib.import_module(pidwait.__name__ + ".process")
 pidfd = importlib.import_module(pidwait.__name__ + "._backends.pidfd")
 pidfd_set = importlib.import_module(pidwait.__name__ + "._backends.pidfd_set")
 pidfd_wait = importlib.import_module(pidwait.__name__ + "._backends.pidfd_wait")
+polled_procfs = importlib.import_module(pidwait.__name__ + "._backends.polled_procfs")
+polling = importlib.import_module(pidwait.__name__ + "._backends.polling")
 procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
 
 pytestmark = [not_on_windows("pidfds"), not_on_kqueue]
@@ -693,7 +695,7 @@ def test_pid_that_went_to_another_process_before_it_is_polled(handle, monkeypatc
         raise OSError(errno.ENOMEM, "on purpose")
 
     monkeypatch.setattr(pidfd, "poll", poll)
-    monkeypatch.setattr(pidfd.polling, "open_polled", lambda pid: order.append("opened"))
+    monkeypatch.setattr(polling, "open_polled", lambda pid: order.append("opened"))
     handle._is_reaped = lambda: order.append("asked") or True
     handle.get_info = lambda: (True, 9)
     assert handle.wait(Deadline(0), False) == 9
@@ -712,11 +714,13 @@ def test_error_without_a_number(monkeypatch):
     assert type(caught.value) is OSError and caught.value.errno == 0
 
 
-@pytest.mark.parametrize("level, works", [(30, False), (31, True)])
-def test_android_before_12_kills(use_variant, monkeypatch, level, works):
-    use_variant(VARIANT)
+@pytest.mark.parametrize("level, works", [(30, False), (31, True), (None, True)])
+def test_android_before_12_kills(monkeypatch, level, works):
     opened = []
-    monkeypatch.setattr(sys, "getandroidapilevel", lambda: level, raising=False)
+    if level is None:
+        monkeypatch.delattr(sys, "getandroidapilevel", raising=False)
+    else:
+        monkeypatch.setattr(sys, "getandroidapilevel", lambda: level, raising=False)
     monkeypatch.setattr(pidfd, "with_self", opened.append)
     if works:
         pidfd.check()
@@ -724,6 +728,45 @@ def test_android_before_12_kills(use_variant, monkeypatch, level, works):
         with pytest.raises(OSError, match="Android before 12"):
             pidfd.check()
     assert bool(opened) is works
+
+
+def test_checks_of_a_pidfd_that_is_right(monkeypatch):
+    own = SimpleNamespace(fd=99)
+    monkeypatch.setattr(pidfd, "poll", lambda fd, mask, deadline: 0)
+    pidfd._check_poll(own)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", lambda fd: SimpleNamespace(st_dev=fd))
+        pidfd._check_inode(own)
+
+
+def test_signal_after_a_policy(lacking, sleeper, monkeypatch):
+    """It goes by the pid then."""
+    lacking()
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    handle.send_signal(0)
+    refuse(monkeypatch, "pidfd_send_signal")
+    handle.send_signal(signal.SIGKILL)
+    handle.close()
+    assert sleeper.wait() == -9
+
+
+def test_identity_is_the_inode_where_there_is_one(lacking, sleeper):
+    """Also where it was not known whether there is."""
+    lacking()
+    handle = pidfd.PidfdHandle(sleeper.pid)
+    checks._answers.pop(pidfd.check_pidfs, None)
+    kinds = [handle.identify()[0] for _ in range(2)]
+    handle.close()
+    assert kinds == ["pidfd" if checks.works(pidfd.check_pidfs) else "start"] * 2
+
+
+@pytest.mark.parametrize("is_reaped", [False, True, None])
+def test_identity_of_a_pid_that_may_be_another_ones(handle, monkeypatch, is_reaped):
+    answer = OSError(errno.EINVAL, "no inodes of their own")
+    monkeypatch.setitem(checks._answers, pidfd.check_pidfs, answer)
+    monkeypatch.setattr(polled_procfs, "identify", lambda pid: ("start", pid, 5))
+    handle._is_reaped = lambda: is_reaped
+    assert handle.identify() == (("start", handle.pid, 5) if is_reaped is False else None)
 
 
 def test_check_loads_what_is_needed_later(use_variant, monkeypatch):
@@ -746,7 +789,8 @@ def test_checks_of_what_works_here(use_variant, monkeypatch):
     use_variant(VARIANT)
     assert checks.ask(pidfd.check_send_signal) is None
     assert checks.ask(pidfd.check_waitid) is None
-    checks.forget()
+    for check in pidfd.check_send_signal, pidfd.check_waitid:
+        monkeypatch.delitem(checks._answers, check)
 
     def missing(*arguments):
         raise OSError(errno.ENOSYS, "on purpose")
@@ -1037,7 +1081,7 @@ def test_poll_that_fails_where_only_the_pidfd_is_known(monkeypatch):
 def test_poll_that_fails(use_variant, start_told, monkeypatch):
     """From then on the process is polled."""
     use_variant(VARIANT)
-    child, opened, real = start_told(3), [], pidfd.polling.open_polled
+    child, opened, real = start_told(3), [], polling.open_polled
 
     def open_polled(pid):
         opened.append(real(pid))
@@ -1049,7 +1093,7 @@ def test_poll_that_fails(use_variant, start_told, monkeypatch):
     handle = pidfd.PidfdHandle(child.pid)
     try:
         assert handle.backend == "pidfd" and handle.fileno() == handle.fd
-        monkeypatch.setattr(pidfd.polling, "open_polled", open_polled)
+        monkeypatch.setattr(polling, "open_polled", open_polled)
         with monkeypatch.context() as patched:
             patched.setattr(pidfd, "poll", poll)
             assert handle.wait(Deadline(0), False) is RUNNING

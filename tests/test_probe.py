@@ -40,6 +40,8 @@ def test_what_it_tells(variant, backend):
         linux = {"pidfd_open", "pidfd_send_signal", "waitid", "PIDFD_GET_INFO"}
         linux.add("inotify_add_watch")
         assert linux <= set(answer["calls"])
+        for name in "/proc", "/proc exit status", "pidfd inodes":  # no calls
+            assert answer["calls"][name]["via"] is None
     for section in ("backends", "bindings", "calls"):
         for row in answer[section].values():
             assert row["available"] is (row["reason"] is None)
