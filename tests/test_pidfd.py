@@ -137,7 +137,7 @@ def test_pidfd_without_a_pid(use_variant, sleeper, monkeypatch, pid):
 def test_pidfd_of_a_thread(use_variant, sleeper, monkeypatch):
     """It says nothing about the process, and stays open."""
     use_variant(VARIANT)
-    monkeypatch.setattr(procfs, "fd_info", lambda fd: {"Pid": "7", "flags": "02000202"})
+    monkeypatch.setattr(procfs, "fd_info", lambda fd: {"Pid": "7", "flags": "0202"})
     file = pidfd.open_pidfd(sleeper.pid)
     with pytest.raises(ValueError, match="fd %d is the pidfd of a thread" % file.fileno()):
         pidwait.Process.from_fd(file.fileno())

@@ -337,10 +337,14 @@ def test_stranger_is_asked_once_whether_it_is_ours(pidfds, zombie, monkeypatch):
 @pytest.fixture
 def fading(pidfds, zombie, monkeypatch):
     """The member of a zombie whose code only the reaping will tell; [now] of its clock."""
+
+    def wait(self, deadline, reap):
+        assert not reap, "it is its owner's"
+
     _, member = zombie(3)
     now = [1000.0]
     monkeypatch.setattr(pidfd_set, "monotonic", lambda: now[0])
-    monkeypatch.setattr(pidfd_set._Borrowed, "wait", lambda *arguments: None)
+    monkeypatch.setattr(pidfd_set._Borrowed, "wait", wait)
     monkeypatch.setattr(pidfd_set._Borrowed, "get_info", lambda self: (False, None))
     pidfds._are_ours = pidfds._tells = False
     tell(pidfds, member)
