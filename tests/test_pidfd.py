@@ -709,7 +709,7 @@ def test_error_without_a_number(monkeypatch):
         raise OSError("on purpose")
 
     monkeypatch.setitem(calls._resolved, "pidfd_open", pidfd_open)
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match="on purpose") as caught:
         pidfd.open_pidfd(4711)
     assert type(caught.value) is OSError and caught.value.errno == 0
 

@@ -277,7 +277,7 @@ def _why_not_opened(error: OSError, pid: int) -> OSError:
         return no_such_process(pid, "a thread's ID, not a process's")
     # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
     # (psutil#2715): polling finds out which.
-    return os_error(error.errno or 0, "pidfd_open", pid, error.strerror)
+    return os_error(error.errno or 0, "pidfd_open", pid, error.strerror or str(error))
 
 
 def check() -> None:
