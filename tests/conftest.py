@@ -60,7 +60,7 @@ NOT_ON_WINDOWS = (
     "aio_completed aio_fds aio_forks aio_interrupted aio_loops aio_owners aio_spawn "
     "listing_linux listing_peers subinterpreters events connector inotify listening_set "
     "epoll_set netlink connector_messages listening_members paced_sets "
-    "events_wait polled_procfs exitcodes settling pidfd_set"
+    "events_wait polled_procfs exitcodes settling pidfd_set listed"
 ).split()
 collect_ignore = (
     ["test_%s.py" % name for name in NOT_ON_WINDOWS]
