@@ -216,3 +216,69 @@ def test_code_by_a_pidfd(system, answers, found):
     system["ioctl"] = ioctl
     assert exitcodes.from_pidfd(5) == found
     assert answers == []
+
+
+# What the links in /proc tell, where no file descriptor is left
+
+
+GONE, DENIED = FileNotFoundError(errno.ENOENT, "gone"), PermissionError(errno.EACCES, "denied")
+
+
+@pytest.mark.parametrize(
+    "works, folders, space, links, has_exited",
+    [
+        (True, [GONE, GONE], "user", 3, True),
+        (False, [GONE, GONE], "user", 3, False),
+        (True, ["/", GONE], "user", 3, False),
+        (True, [DENIED, GONE], "user", 3, False),
+        (True, [GONE, "/"], "user", 3, False),
+        (True, [GONE, DENIED], "user", 3, False),
+        (True, [GONE, GONE], GONE, 3, False),
+        (True, [GONE, GONE], DENIED, 3, False),
+        (True, [GONE, GONE], "user", 4, False),
+        (True, [GONE, GONE], "user", GONE, False),
+    ],
+)
+def test_exit_by_links(monkeypatch, works, folders, space, links, has_exited):
+    folders = list(folders)
+
+    def answer(value):
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    procfs = exitcodes.procfs
+    fake = SimpleNamespace(
+        readlink=lambda path: answer(folders.pop(0) if path.endswith("/cwd") else space),
+        stat=lambda path: SimpleNamespace(st_nlink=answer(links)),
+    )
+    monkeypatch.setattr(procfs, "os", fake)
+    monkeypatch.setattr(procfs, "_checks", SimpleNamespace(works=lambda check: works))
+    assert procfs.links_tell_exit(PID) is has_exited
+
+
+def test_threads_of_a_zombie_that_is_just_reaped(monkeypatch):
+    """One of the two files is gone: that does not prove that it had one thread."""
+    procfs = exitcodes.procfs
+    stat = b"77 (x) Z 1 1 1 0 -1 0 5 0 6 0 0"
+    for gone in (["stat"], ["task/77/stat"], ["stat", "task/77/stat"], []):
+        monkeypatch.setattr(
+            procfs, "_read_entry", lambda pid, name, gone=gone: None if name in gone else stat
+        )
+        assert procfs.had_one_thread(PID) is (not gone)
+
+
+def test_proc_whose_link_shows_another_pid(monkeypatch):
+    procfs = exitcodes.procfs
+    monkeypatch.setattr(procfs, "read", lambda path: b"Name:\ta\n")
+    procfs.check()
+    monkeypatch.setattr(os, "readlink", lambda path: str(os.getpid() + 1))
+    with pytest.raises(OSError, match="another PID namespace"):
+        procfs.check()
+
+
+def test_fields_that_are_cut_off():
+    """The first ones, and the rest in one piece."""
+    name, fields = exitcodes.procfs.split_stat(b"1 (a (b)) S 2 3 4 5\n", 2)
+    assert (name, fields) == (b"a (b)", [b"S", b"2", b"3 4 5\n"])
+    assert exitcodes.procfs.split_stat(b"1 (a) S 2 3\n") == (b"a", [b"S", b"2", b"3"])

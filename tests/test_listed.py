@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from . import pidwait
-from .processes import gone_pid
+from .processes import gone_pid, is_open
 
 _facts = importlib.import_module(pidwait.__name__ + "._facts")
 _family = importlib.import_module(pidwait.__name__ + "._family")
@@ -25,9 +25,10 @@ FIELDS = b" ".join(b"%d" % (100 + number) for number in range(4, 53))
 @pytest.fixture
 def entries(monkeypatch):
     """What the files of a process in /proc have, by their names; or the error of reading them."""
-    entries = {"stat": b"77 (a name) S " + FIELDS}
+    entries = {"stat": b"77 (a name) S " + FIELDS, "paths": []}
 
     def read(path, open_=None, is_long=False):
+        entries["paths"].append(path)
         text = entries[os.path.basename(path)]
         if isinstance(text, Exception):
             raise text
@@ -51,6 +52,26 @@ def test_fields(entries):
     device = 107
     entries["stat"] = entries["stat"].replace(b" 107 ", b" %d " % (0x8800 + device))
     assert facts().terminal() == "/dev/pts/107"
+
+
+def test_users(entries):
+    entries["status"] = b"Name:\ta\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n"
+    found = listed.Facts(os.getpid(), False, {1: "one"})
+    assert found.username() == "one" and found.uids() == (1, 2, 3)
+    uids = _facts.fact(found, "uids")
+    assert (uids.real, uids.effective, uids.saved) == (1, 2, 3)
+    assert _facts.fact(found, "cpu_times").children_system == found.cpu_times()[3]
+    assert _facts.fact(found, "pid") == os.getpid()
+
+
+def test_folder_is_closed(entries):
+    found = facts(True)
+    folder = found._directory
+    fd = folder.fileno()
+    assert is_open(fd)
+    found.close()
+    assert not is_open(fd) and folder.closed
+    found.close()
 
 
 @pytest.mark.parametrize(
@@ -123,6 +144,7 @@ def test_pid_that_is_given_away_while_the_name_is_read(entries, full):
         entries["stat"] = entries["stat"].replace(b" 122 ", b" 123 ")
         if full:
             assert found.name() == "a-quite-long-name"
+            assert entries["paths"] == ["stat", "cmdline"]
         else:
             with pytest.raises(ProcessLookupError):
                 found.name()
@@ -223,7 +245,8 @@ class Source:
     NEED_FULL = frozenset(["cmdline"])
 
     def __init__(self, *started):
-        self.started, self.reads, self.open, self.closed = list(started), [], [], []
+        self.started, self.made = list(started), []
+        self.reads, self.open, self.closed = [], [], []
 
     def now(self):
         return 100
@@ -255,9 +278,15 @@ class Source:
                 raise ProcessLookupError
             return ["word"]
 
-        return Facts(
+        def hidden():
+            raise PermissionError
+
+        facts = Facts(
             pid=pid, started=tell, close=close, cmdline=vanishing, ppid=lambda: vanishing() and 1
         )
+        facts.name = hidden
+        self.made.append(facts)  # so that only a close() ends their use
+        return facts
 
 
 @pytest.fixture
@@ -325,6 +354,16 @@ def test_listing_leaves_out_what_is_gone(source):
     used = source(5, ProcessLookupError(), -1, 7)
     assert [info.pid for info in pidwait.process_iter()] == [1, 3, 4]
     assert used.closed == [1, 2, 3, 4] and used.reads == [False]
+
+
+def test_what_is_hidden_is_none(source):
+    source(5, 5)
+    (first, _) = pidwait.process_iter(["name"])
+    assert first.info == {"name": None}
+    assert first.as_dict(["name"]) == {"name": None}
+    assert first.as_dict(["name", "cmdline"], 0) == {"name": 0, "cmdline": ["word"]}
+    source(5)
+    assert [info.info for info in pidwait.process_iter(["name"], "?")] == [{"name": "?"}]
 
 
 def test_oneshots_of_two_threads(source):

@@ -388,6 +388,19 @@ def test_child_that_a_tracer_keeps(monkeypatch):
         process.wait(0, reap=True)
 
 
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_copy_in_a_forked_child_closes_without_a_warning(is_copy):
+    handle = Scripted()
+    process = process_with(handle)
+    process._guard.pid += is_copy
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        process.__del__()
+    assert len(caught) == (not is_copy) and handle.closed == 1
+    process.__del__()
+    assert handle.closed == 1
+
+
 # wait(), with a scripted handle, and a shorter way where there is one
 
 
@@ -438,6 +451,12 @@ def test_wait_for_an_object_whose_process_is_gone(opens):
     job = SimpleNamespace(pid=PID, create_time=lambda: 1.0, is_running=lambda: False)
     assert pidwait.wait(job) is None
     assert (handle.closed, handle.asked) == (1, [])
+
+
+def test_code_that_is_known_needs_no_handle(opens):
+    opens(OSError(errno.EMFILE, "no fds"))
+    popen = SimpleNamespace(pid=PID, returncode=3, poll=lambda: 3)
+    assert pidwait.wait(popen) == 3
 
 
 def test_no_process_to_open(opens):

@@ -359,6 +359,29 @@ def test_child(system, clock):
     assert [target.settle(3, True) for _ in range(4)] == [3, 3, 0, 4]
 
 
+def test_loops_have_a_returncode():
+    """Only with that a coroutine means that a loop reaps; and it is no method."""
+
+    class Job:
+        pid = PID
+        exitcode = None
+
+        def join(self, timeout):
+            raise AssertionError
+
+        async def wait(self):
+            raise AssertionError
+
+    class Invoked:
+        pid = PID
+
+        def returncode(self):
+            raise AssertionError
+
+    assert type(_kinds.find(Job())) is _kinds.MultiprocessingTarget
+    assert type(_kinds.find(Invoked())) is _kinds.Target
+
+
 def test_process_of_an_event_loop(clock):
     proc = SimpleNamespace(pid=PID, returncode=None)
     target = _kinds.find(proc)

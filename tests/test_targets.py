@@ -348,6 +348,7 @@ def test_process_that_is_another_one_by_now_leaves_nothing_open(either, sleeper)
             lambda popen: pidwait.Process(popen),
             r"pid must be an int, not Popen: wait\(\) takes obj",
         ),
+        (lambda popen: pidwait.Process(str(popen.pid)), r"pid must be an int, not str$"),
         (lambda popen: pidwait.wait([popen.pid]), r"for several there is wait_procs\(\)"),
         (lambda popen: pidwait.wait((popen,), 0), r"not tuple: for several there is wait_procs"),
         (lambda popen: pidwait.watch([popen], print), r"not list: for several"),
