@@ -54,6 +54,14 @@ def test_fields(entries):
     assert facts().terminal() == "/dev/pts/107"
 
 
+def test_fields_for_waiting(entries):
+    stat = procfs.Stat(entries["stat"])
+    assert (stat.parent, stat.flags, stat.threads) == (104, 109, 120)
+    assert (stat.started, stat.status, stat.name, stat.state) == (122, 152, "a name", b"S")
+    assert procfs.has_executable(os.getpid()) is True
+    assert procfs.has_executable(gone_pid()) is False
+
+
 def test_users(entries):
     entries["status"] = b"Name:\ta\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n"
     found = listed.Facts(os.getpid(), False, {1: "one"})
