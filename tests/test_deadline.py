@@ -51,6 +51,25 @@ def test_no_time(clock, timeout):
     assert end.milliseconds() == 0
 
 
+def test_time_that_began_before(clock):
+    end = deadline.Deadline(10, clock.now - 4)
+    assert end.remaining() == 6 and end.milliseconds() == 6000 and end.timeout == 10
+    assert end.at_most(7) == 6 and end.at_most(5) == 5
+    assert deadline.Deadline(10, 0.0).expired()
+    assert deadline.Deadline(10, None).remaining() == 10
+
+
+def test_one_look_and_no_end():
+    """Whenever they are used after the import."""
+    assert polling.NOW.timeout <= 0 and polling.NOW.expired()
+    assert not polling.FOREVER.expired() and polling.FOREVER.remaining() is None
+
+
+@pytest.mark.parametrize("cost", [0.001, 1.0])
+def test_looking_takes_a_small_share(cost):
+    assert 0.02 < cost / (cost + polling.share(cost)) < 0.05
+
+
 @pytest.mark.parametrize(
     "seconds, milliseconds",
     [(0.001, 1), (0.0005, 1), (5e-7, 1), (0.0015, 2), (0.25, 250), (0.2500001, 251), (2, 2000)],
