@@ -50,6 +50,8 @@ def test_answer_that_is_remembered(check, code):
     call.error = OSError(errno.ENOSYS, "no") if works else None  # a policy has been set, or ended
     assert checks.works(call) is works and checks.still_works(call) is not works
     assert checks.ask(call) is call.error and call.calls == 3
+    checks.forget()
+    assert not checks.is_known(call)
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
