@@ -245,3 +245,25 @@ def test_shorter_way_that_fails(opens):
     error = OSError(errno.EMFILE, "no fds")
     opens(Scripted(3), shorter)
     assert pidwait.wait(PID) == 3
+
+
+def test_first_wait_chooses(opens, monkeypatch):
+    opens(None)
+    monkeypatch.setattr(module, "chosen", [])
+    backend = SimpleNamespace(wait_or_open=lambda *arguments: 3)
+    monkeypatch.setattr(module._backends, "backend", lambda: backend)
+    assert pidwait.wait(PID) == 3
+
+
+def test_process_is_waited_for_by_its_own_handle(opens):
+    opens(OSError(errno.EMFILE, "no fds"))
+    handle = Scripted(7, 7)
+    with process_with(handle) as process:
+        assert pidwait.wait(process, 0, reap=True) == process.exitcode == 7
+        assert (handle.asked, handle.closed) == ([False, True], 0)
+
+
+def test_process_of_another_copy_without_a_pid():
+    process = SimpleNamespace(pid=None, backend="other", has_exited=lambda: False, exitcode=None)
+    with pytest.raises(ValueError, match="proc has no pid: it has been reaped"):
+        pidwait.wait(process)
