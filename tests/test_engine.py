@@ -185,6 +185,35 @@ def test_wait_interrupted_at_any_line(either, locks, start, kind):
     assert number > 20
 
 
+def is_free(lock):
+    taken = []
+
+    def take():
+        if lock.acquire(False):
+            taken.append(lock)
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return taken != []
+
+
+def test_turn_is_given_whenever_a_wait_is_interrupted(either, sleeper):
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        number, reached = 0, True
+        while reached:
+            number += 1
+            try:
+                with at_line(number, faults.interrupt, ["_turn.py"]) as line:
+                    waiting.wait(0)
+            except KeyboardInterrupt:
+                pass
+            reached = line.reached
+            assert is_free(waiting._turn.lock), line.where
+        assert number > 5
+
+
 # Exit codes that only the reaping tells
 
 
