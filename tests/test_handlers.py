@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Signal handlers that raise what a system call could raise, such as an alarm's TimeoutError."""
 
+import asyncio
 import errno
 import importlib
 import os
@@ -143,6 +144,29 @@ def test_part_of_a_set_that_a_handler_interrupts(sleeper, monkeypatch, method):
         assert raised.value is error
         if method == "add":
             assert len(waiting) == 0 and waiting._engine.sets.best is best
+
+
+@pytest.mark.parametrize("kind", [OSError, NotImplementedError])
+def test_loop_that_a_handler_interrupts(monkeypatch, sleeper, kind):
+    """Its error does not say that the loop can't watch a file descriptor."""
+    loops = importlib.import_module(pidwait.__name__ + "._loops")
+    loop, error = asyncio.new_event_loop(), kind("on purpose")
+    try:
+        with interrupted_by(error) as interrupted:
+            monkeypatch.setattr(loop, "add_reader", interrupted)
+            with pytest.raises(kind) as raised:
+                loops.add_reader(loop, 0, print)
+            assert raised.value is error
+            if kind is OSError:
+                engine = loops.LoopEngine(loop)
+                monkeypatch.setattr(engine._engine, "fileno", interrupted)
+                with pytest.raises(OSError, match="on purpose") as raised:
+                    engine._watch()
+                assert raised.value is error
+                engine._fd = None
+                engine.close()
+    finally:
+        loop.close()
 
 
 @pytest.mark.timeout(300)  # a new set for each line
