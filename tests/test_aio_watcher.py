@@ -184,6 +184,154 @@ def test_lost_child_that_a_signal_handler_raises(monkeypatch, start, look, metho
             target.confirm() if method == "confirm" else target.settle(None)
 
 
+class StandIn:
+    """A handle; ``items`` are what reaps, ``outcome`` is what its wait returns, or raises."""
+
+    def __init__(self, items=None, outcome=None):
+        self.items, self.outcome, self.calls = items, outcome, []
+
+    def reaping(self, block):
+        self.calls.append(("reaping", block))
+        return self.items
+
+    def wait(self, deadline, reap):
+        self.calls.append(("wait", reap))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def close(self):
+        self.calls.append(("close",))
+
+
+@pytest.fixture
+def event(monkeypatch):
+    """event(handle) has a handler get its event; returns the handler, and what has been told."""
+    added = []
+    monkeypatch.setattr(child_watcher, "add", lambda loop, targets: added.extend(targets))
+
+    def event(handle, callback=None, **attributes):
+        told, handlers = [], {}
+        callback = callback or (lambda *args: told.append(args))
+        loop = SimpleNamespace(remove_reader=lambda fd: told.append(fd))
+        handler = child_watcher._Handler(handlers, loop, 5, callback, ("more",))
+        handler._handle, handler._fd = handle, 7
+        vars(handler).update(attributes)
+        handler._on_event()
+        assert handlers == {}
+        return handler, told
+
+    event.added = added
+    return event
+
+
+def failing(error):
+    raise error
+    yield
+
+
+def test_event_of_a_child_that_is_reaped_in_one_step(event, caplog):
+    caplog.set_level(logging.INFO, pidwait.__name__)
+    handle = StandIn([SimpleNamespace(si_status=3, si_code=1)])
+    handler, told = event(handle)
+    assert told == [(5, 3, "more"), 7] and handle.calls == [("reaping", False), ("close",)]
+    assert handler._handle is None and not handler.is_wanted
+    handler._on_event()  # the loop had it already
+    handler._end()
+    assert len(told) == 2 and len(handle.calls) == 2 and caplog.text == "" and not event.added
+
+
+def test_event_that_comes_again_once_the_child_is_reaped(event):
+    """A signal handler has raised before the exit was told."""
+    handle = StandIn()
+    _, told = event(handle, _infos=[SimpleNamespace(si_status=9, si_code=2)])
+    assert told == [(5, -9, "more"), 7] and handle.calls == [("close",)]
+
+
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_event_of_a_child_that_waitid_does_not_reap(event, is_tried):
+    handle = StandIn(failing(OSError(errno.ECHILD, "on purpose")) if is_tried else None, 4)
+    _, told = event(handle)
+    assert told == [(5, 4, "more"), 7]
+    assert handle.calls == [("reaping", False), ("wait", True), ("close",)]
+
+
+@pytest.mark.parametrize("items", [None, [None]])
+def test_event_of_a_child_that_a_tracer_keeps(event, items):
+    handle = StandIn(items, child_watcher.NotYet())
+    _, told = event(handle)
+    waits = [("wait", True)] if items is None else []
+    assert handle.calls == [("reaping", False), *waits, ("close",)]
+    assert told == [7] and [target.pid for target in event.added] == [5]
+
+
+@pytest.mark.parametrize("attributes", [{"creator": -1}, {"is_wanted": False}])
+def test_event_that_is_not_told(event, attributes):
+    """In a forked child it is the parent's; and the handler may have been removed."""
+    handle = StandIn([SimpleNamespace(si_status=3, si_code=1)])
+    _, told = event(handle, **attributes)
+    assert told == ([] if "creator" in attributes else [7])
+    assert handle.calls == ([] if "creator" in attributes else [("close",)])
+
+
+@pytest.mark.parametrize("step", ["open_handle", "reaping"])
+def test_error_of_a_signal_handler_is_not_the_systems(event, monkeypatch, step):
+    error = OSError("on purpose")
+    with interrupted_by(error) as interrupted:
+        monkeypatch.setattr(child_watcher, "open_handle", interrupted)
+        with pytest.raises(OSError, match="on purpose") as raised:
+            if step == "reaping":
+                event(StandIn(map(interrupted, [1])))
+            else:
+                child_watcher._Handler({}, None, 5, print, ()).start()
+    assert raised.value is error and not event.added
+
+
+def test_handler_that_is_stopped_leaves_nothing_in_the_loop(event, monkeypatch):
+    discarded, handle = [], StandIn()
+    monkeypatch.setattr(child_watcher, "discard", lambda loop, keys: discarded.extend(keys))
+    handler, told = event(handle, creator=-1)
+    handler.stop()
+    assert discarded == [handler] and told == [7] and handle.calls == [("close",)]
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_child_that_can_not_be_reaped_yet(monkeypatch, is_ours):
+    """It is asked for again, for as long as it is our zombie."""
+    reaped = [child_watcher.RUNNING, child_watcher.RUNNING, 5]
+    monkeypatch.setattr(exitcodes, "reap_child", lambda pid: reaped.pop(0))
+    monkeypatch.setattr(exitcodes, "is_our_child", lambda pid: is_ours)
+    target = child_watcher._WatchedTarget(5, 5, 5)
+    assert target.settle(3) is child_watcher.RUNNING
+    assert target.settle(3, True) == (child_watcher.RUNNING if is_ours else 3)
+    assert target.settle(3) == 5
+
+
+def test_handlers_that_are_freed_while_the_watcher_is_closed():
+    watcher = aio.ChildWatcher.__new__(aio.ChildWatcher)
+    watcher._handlers = SimpleNamespace(valuerefs=lambda: [lambda: None])
+    watcher.close()
+
+
+def test_call_in_the_loop_is_made_at_once_but_in_another_threads_loop():
+    called, soon = [], []
+    loop = asyncio.new_event_loop()
+
+    async def main():
+        child_watcher._call(loop, called.append, 1)
+        assert called == [1]
+
+    loop.run_until_complete(main())
+    child_watcher._call(loop, called.append, 2)
+    assert called == [1, 2]
+    loop.close()
+    other = SimpleNamespace(
+        is_running=lambda: True, call_soon_threadsafe=lambda *args: soon.append(args)
+    )
+    child_watcher._call(other, print, 3)
+    assert soon == [(print, 3)]
+
+
 class Callbacks:
     """Notes what a child handler is called with; done() returns once all have been told."""
 
