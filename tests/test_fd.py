@@ -2,6 +2,7 @@
 """File descriptors that have an owner from the moment they are opened."""
 
 import ast
+import errno
 import functools
 import importlib
 import itertools
@@ -18,6 +19,7 @@ from .test_waitset import is_readable
 
 timers = importlib.import_module(pidwait.__name__ + "._backends.timers")
 fd = importlib.import_module(pidwait.__name__ + "._fd")
+deadlines = importlib.import_module(pidwait.__name__ + "._deadline")
 
 
 @not_on_windows("timers")
@@ -104,3 +106,74 @@ def test_owner():
 def test_error_of_the_function(tmp_path):
     with pytest.raises(FileNotFoundError):
         fd.opened(os.open, str(tmp_path / "none"), os.O_RDONLY)
+
+
+# poll(2) on one
+
+
+NVAL = 0x020
+
+
+class Polls:
+    """The select module, with a poll() that gives these answers in turn."""
+
+    POLLNVAL = NVAL
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    def register(self, number, mask):
+        self.asked.append((number, mask))
+
+    def poll(self, *milliseconds):
+        if not milliseconds:
+            return self
+        self.asked.append(*milliseconds)
+        return self.answers.pop(0)
+
+
+def polled(monkeypatch, polls, mask, deadline):
+    monkeypatch.setattr(fd, "select", polls)
+    return fd.poll(7, mask, deadline)
+
+
+def test_poll_tells_the_event(monkeypatch):
+    polls = Polls([], [(7, 17)])
+    assert polled(monkeypatch, polls, 1, deadlines.FOREVER) == 17
+    assert polls.asked == [(7, 1), None, None]
+
+
+def test_poll_looks_once_where_the_time_is_up(monkeypatch):
+    polls = Polls([])
+    assert polled(monkeypatch, polls, 1, deadlines.NOW) == 0
+    assert polls.asked == [(7, 1), 0] and polls.answers == []
+
+
+def test_poll_of_what_is_not_open(monkeypatch):
+    with pytest.raises(OSError, match="fd 7") as raised:
+        polled(monkeypatch, Polls([(7, NVAL)]), 1, deadlines.NOW)
+    assert raised.value.errno == errno.EBADF
+    assert polled(monkeypatch, Polls([(7, NVAL)]), NVAL, deadlines.NOW) == NVAL  # if asked for
+
+
+def test_poll_that_was_removed(monkeypatch):
+    with pytest.raises(OSError, match="no poll") as raised:
+        polled(monkeypatch, object(), 1, deadlines.NOW)
+    assert raised.value.errno == errno.ENOSYS
+
+
+class File:
+    def __init__(self, error=None):
+        self.error, self.closes = error, 0
+
+    def close(self):
+        self.closes += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_close_of_what_somebody_else_has_closed():
+    for error in None, OSError(errno.EBADF, "on purpose"):
+        file = File(error)
+        fd.close(file)
+        assert file.closes == 1

@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from . import faults, pidwait
 from .faults import at_line
 from .processes import become_zombie, exiting, interrupted_by, not_on_windows
 
+fd = importlib.import_module(pidwait.__name__ + "._fd")
 exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
 child_module = importlib.import_module(pidwait.__name__ + "._child")
 ffi = importlib.import_module(pidwait.__name__ + "._ffi")
@@ -167,6 +169,14 @@ def test_loop_that_a_handler_interrupts(monkeypatch, sleeper, kind):
                 engine.close()
     finally:
         loop.close()
+
+
+def test_close_that_a_handler_interrupts():
+    error = OSError("on purpose")
+    with interrupted_by(error) as interrupted:
+        with pytest.raises(OSError, match="on purpose") as raised:
+            fd.close(SimpleNamespace(close=interrupted))
+        assert raised.value is error
 
 
 @pytest.mark.timeout(300)  # a new set for each line
