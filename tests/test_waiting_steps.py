@@ -10,6 +10,7 @@ import pytest
 
 from . import pidwait
 from .loops import engine_of
+from .processes import held_by_a_thread_that_is_not_here
 from .test_combined import Part
 from .test_engine_steps import engine_with, plain
 
@@ -172,3 +173,59 @@ def test_thread_that_is_coming_is_not_started_again(monkeypatch):
     assert watcher._turn == [True] and not watcher._sets and not watcher._coming
     started[0].run()  # a second one
     assert watcher._turn == [True]
+
+
+class Watches:
+    """A set of watches whose wait is interrupted."""
+
+    is_closed = False
+
+    def close(self):
+        self.is_closed = True
+
+    def wait(self):
+        raise KeyboardInterrupt
+
+
+def test_set_that_a_signal_handler_makes_meanwhile_counts(monkeypatch):
+    watcher, made, other = watching._Watcher(os.getpid()), Watches(), Watches()
+
+    def make():
+        watcher._sets[None] = other
+        return made
+
+    monkeypatch.setattr(watching, "_Watches", make)
+    assert watcher._set() is other is watcher._set()
+    assert made.is_closed and not other.is_closed
+
+
+def test_thread_that_an_exception_ends_frees_the_turn(monkeypatch):
+    watcher = watching._Watcher(os.getpid())
+    watcher._sets[None] = Watches()
+    monkeypatch.setattr(watcher, "_is_needed", lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        watcher._run()
+    assert watcher._turn == [True]
+
+
+@pytest.mark.parametrize("kind, expected", [(KeyboardInterrupt, ""), (RuntimeError, "daemon")])
+def test_thread_that_can_not_be_started(monkeypatch, kind, expected):
+    def start(thread):
+        raise kind("on purpose")
+
+    watcher = watching._Watcher(os.getpid())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(kind, match=expected + ".*on purpose"):
+            watcher._start()
+    assert not watcher._coming
+
+
+def test_watches_of_the_parent(monkeypatch):
+    """Their lock may be held for ever."""
+    watcher = watching._Watcher(-1)
+    watcher._lock = held_by_a_thread_that_is_not_here()
+    watching.Watch(watcher, os.getpid(), print).cancel()
+    monkeypatch.setattr(watching, "_watchers", {-1: watcher})
+    own = watching._watcher()
+    assert watching._watchers == {os.getpid(): own} and watching._watcher() is own
