@@ -157,7 +157,7 @@ def test_questions_that_are_decided(systems):
 def test_what_is_not_asked_for_is_left_out():
     text = text_of(("linux",), ())
     others = "EV_ONESHOT NOTE_EXITSTATUS WaitForMultipleObjects"  # only other systems have these
-    for absent in (others + " posix_spawn asyncio. TYPE_CHECKING").split():
+    for absent in (others + " posix_spawn asyncio. TYPE_CHECKING SimpleNamespace").split():
         assert absent not in text.replace("asyncio.Process", ""), absent
     assert "OpenProcess" in text_of(("windows",), ())
     assert "EV_ONESHOT" in text_of(("bsd",), ())
@@ -313,7 +313,25 @@ def test_docstrings_that_are_left_out():
     """Those of modules, and of what is private."""
     text = (
         '"""Module."""\n\n\ndef shown():\n    """Public."""\n\n\n'
-        'def hidden():\n    """Private."""\n    return 1\n'
+        'def hidden():\n    """Private."""\n    return 1\n\n\n'
+        "def without():\n    hidden()\n"
     )
     left = single_file._without_docstrings("m", text, [("m", "shown"), ("other", "hidden")])
     assert [word for word in ("Module", "Public", "Private") if word in left] == ["Public"]
+    assert left.endswith("def without():\n    hidden()\n")
+
+
+def test_headings():
+    """What a module is for, in lines that a narrow window shows."""
+    about = "%s\n%s %s %s\n\nAnd what is not shown." % ("a" * 70, "b" * 6, "c" * 70, "d" * 7)
+    one = object.__new__(single_file.SingleFile)
+    one._about = {"_ffi.calls": single_file._first_words('"""%s"""\nx = 1\n' % about)}
+    assert list(one._heading("_ffi.calls")) == [
+        "",
+        "",
+        "# " + "=" * 33 + " _ffi/calls " + "=" * 32,
+        "# " + "a" * 70 + " " + "b" * 6,  # 79 columns
+        "# " + "c" * 70,  # there would be 80
+        "# " + "d" * 7,
+    ]
+    assert single_file._first_words("x = 1\n") == ""
