@@ -120,6 +120,15 @@ def test_copies_are_the_same_wherever_they_come_from(tmp_path, copy):
     assert status == 0, err
     assert files(zipped) == files(copy)
     assert vendor_from("zipped.inside", "--check", zipped, env=on_path(archive))[0] == 0
+    # Also where the cache that pkgutil looks into is empty. That of PyPy can't be cleared.
+    code = """if True:
+        import importlib, zipimport
+        sources = importlib.import_module("zipped.inside._vendoring.sources")
+        found = sources.read()
+        getattr(zipimport._zip_directory_cache, "clear", importlib.invalidate_caches)()
+        assert sources.read() == found and len(found) > 50
+    """
+    subprocess.check_call([sys.executable, "-c", code], env=on_path(archive))
 
 
 def test_compiled_files_alone_are_no_source(tmp_path, copy):
@@ -168,6 +177,7 @@ def test_compiled_files_alone_are_no_source(tmp_path, copy):
         ([], ".", "one", "import one"),
         ([], "another", "../one", "import one"),
         (["outer"], "outer/scripts", "one", "import one"),
+        (["outer", "outer/src/another"], "outer", "src/another/one", "from another import one"),
     ],
 )
 def test_says_how_to_import_it(tmp_path, packages, where, dest, line):
@@ -225,6 +235,12 @@ def test_nothing_to_do(copy):
     assert {path: path.stat().st_mtime_ns for path in copy.rglob("*")} == before
 
 
+def test_remarks_in_the_record(copy):
+    with open(str(copy / RECORD), "ab") as file:
+        file.write(b"\nours\n# a remark  of ours\n")
+    assert vendor("--check", copy) == (0, "%s: %s, current\n" % (copy, VERSION), "")
+
+
 def change(copy):
     with open(str(copy / "aio.py"), "ab") as file:
         file.write(b"# changed\n")
@@ -250,6 +266,8 @@ def test_what_was_changed_by_hand_is_kept(copy, hand, said):
     status, out, err = vendor(copy)
     assert (status, out) == (1, "")
     assert err.endswith("%s: changed by hand: %s\n" % (copy, said.split()[1]))
+    with pytest.raises(folder.Refused, match=said.split()[1]):
+        folder.write(copy)
     assert files(copy) == before
     assert vendor("--force", copy)[0] == 0
     assert vendor("--check", copy)[0] == 0
@@ -376,8 +394,9 @@ def test_a_record_cannot_have_other_files_removed(tmp_path, copy, path):
         file.write(line)
     status, _, err = vendor(copy)
     assert status == 1 and "VENDORED is damaged" in err
-    copy.joinpath(RECORD).write_bytes(b"")
-    assert vendor("--check", copy)[0] == 1
+    for head in "", "# pidwait\n", "# pidwait 1 2\n", "# another 1\n":
+        copy.joinpath(RECORD).write_bytes(head.encode())
+        assert vendor("--check", copy)[0] == 1
     assert own.exists()
 
 

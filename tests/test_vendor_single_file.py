@@ -290,6 +290,27 @@ def test_wrong_arguments(args, text):
     assert text in done.stderr
 
 
+@pytest.mark.parametrize(
+    "args, systems, parts",
+    [
+        ([], ALL, []),
+        (["--systems", "bsd,"], ["bsd"], []),
+        (["--systems", "linux,bsd", "--with", "watch,aio"], ["linux", "bsd"], ["watch", "aio"]),
+    ],
+)
+def test_what_is_asked_for(monkeypatch, capsys, args, systems, parts):
+    class Asked:
+        def __init__(self, systems, extras):
+            self.asked = [*systems, "with", *extras]
+
+        def text(self):
+            return " ".join(self.asked)
+
+    monkeypatch.setattr(single_file, "SingleFile", Asked)
+    assert vendor(*args) == 0
+    assert capsys.readouterr().out == " ".join([*systems, "with", *parts])
+
+
 def test_caches_that_have_been_emptied():
     """pkgutil needs that of zipimport."""
     importlib.invalidate_caches()
