@@ -163,6 +163,8 @@ class Finder(ast.NodeVisitor):
         self.visit_all(node.body)
         self.in_handler, self.is_predicate = outer
 
+    visit_AsyncFunctionDef = visit_FunctionDef
+
     def visit_ClassDef(self, node):
         if not is_others(node.name):
             self.visit_all(node.body)

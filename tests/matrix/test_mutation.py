@@ -155,6 +155,7 @@ def test_only_the_raise_of_an_except_body_is_dropped():
         "errors.log('%d', not a)",
         "raise ValueError('%d' % 1)",
         "a: 'int | None'",
+        "async def f() -> 'None': pass",
         "if TYPE_CHECKING:\n    a = 1",
         "if os.name == 'nt':\n    a = 1",
         "if not _WINDOWS:\n    pass\nelse:\n    a = 1",
