@@ -100,6 +100,8 @@ def test_fold(before, after):
         ("f(\n    1,\n)\n", "f(1)\n"),
         ("f(\n    1,\n    2,\n)\n", "f(1, 2)\n"),
         ("f(\n    1, )\n", "f(1, )\n"),
+        ("def f():\n    return (\n        1,\n    )\n", "def f():\n    return (1,)\n"),
+        ("for x in (\n    1,\n):\n    pass\n", "for x in (1,):\n    pass\n"),
         ("x = (\n    1,\n)\n", "x = (1,)\n"),
         ("(\n    1,\n)\n", "(1,)\n"),
         ("x = (\n    -1,\n)\n", "x = (-1,)\n"),

@@ -2,6 +2,7 @@
 """Leave out what only a type checker reads, and put on one line what then fits on one."""
 
 import ast
+import keyword
 import re
 import tokenize
 
@@ -134,5 +135,12 @@ def _is_tuple_of_one(line: "list[tokenize.TokenInfo]", comma: int) -> bool:
         depth -= line[at].string in tuple("([{")
         if depth == 0 and line[at].string == ",":
             return False
-    is_call = at > 0 and (line[at - 1].type == tokenize.NAME or line[at - 1].string in tuple(")]"))
+    is_call = at > 0 and _can_be_called(line[at - 1])
     return line[at].string == "(" and not is_call
+
+
+def _can_be_called(token: "tokenize.TokenInfo") -> bool:
+    """Whether a bracket behind it holds arguments."""
+    if token.type == tokenize.NAME:
+        return not keyword.iskeyword(token.string)
+    return token.string in tuple(")]")
