@@ -39,6 +39,8 @@ def start(command: "Sequence[str]", process_group: "int | None" = None) -> "Chil
 
 
 def _script(name: str) -> "str | None":
+    if "/" in name:
+        return name
     from shutil import which
 
     return which(name)
