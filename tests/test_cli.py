@@ -434,7 +434,7 @@ def test_status_of_control_c_on_windows():
         (2**31 - 1, "exited with 2147483647"),
         (2**31, "exited with 0x80000000"),
         (0xC0000005, "exited with 0xC0000005"),  # STATUS_ACCESS_VIOLATION
-        (-1, "killed by signal 1" if WINDOWS else "killed by SIGHUP"),
+        (-1, "killed by CTRL_BREAK_EVENT" if WINDOWS else "killed by SIGHUP"),
         (-signal.SIGTERM, "killed by SIGTERM"),
         (-99, "killed by signal 99"),
     ],
