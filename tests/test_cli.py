@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import types
+from errno import ENOSPC, EPIPE
 
 import pytest
 
@@ -198,6 +199,24 @@ def test_wait_that_an_error_ends(sleeper):
         one.run([waited.Waited(sleeper.pid)], 1)
     (process,) = handles
     assert wiped == [True] and "closed" in repr(process)
+
+
+@pytest.mark.parametrize("options", [{"json": ""}, {"verbose": ""}])
+def test_report_that_stdout_does_not_take(monkeypatch, options):
+    """A wait ends where its reader has gone, and goes on, but reports no more, on a full disk."""
+    written, errors = [], [OSError(number, "on purpose") for number in (EPIPE, ENOSPC)]
+
+    def write(text):
+        written.append(text)
+        raise waiting.Lost(errors.pop(0))
+
+    monkeypatch.setattr(waiting, "write", write)
+    one, this = waiting.Wait(options, deadline.Deadline(None)), waited.Waited(os.getpid())
+    with pytest.raises(waiting.Lost):
+        one._report(this)
+    one._report(this)
+    one._report(this)
+    assert len(written) == 2 and errors == []
 
 
 if not WINDOWS:
