@@ -199,7 +199,7 @@ def is_free(lock):
     return taken != []
 
 
-def test_turn_is_given_whenever_a_wait_is_interrupted(either, sleeper):
+def test_turn_is_given_by_a_wait_interrupted_at_any_line(either, sleeper):
     with pidwait.WaitSet([sleeper.pid]) as waiting:
         number, reached = 0, True
         while reached:
