@@ -15,7 +15,8 @@ import pytest
 from . import pidwait
 from .conftest import all_fds, targets_of
 from .events import executed, inotify, linux, listening, module, read
-from .processes import FACTORS, PYTHON, eventually, exiting, gone_pid, sleeping
+from .faults import at_line
+from .processes import FACTORS, PYTHON, drop_spare, eventually, exiting, gone_pid, sleeping
 from .test_forks import in_a_fork
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
@@ -170,6 +171,43 @@ def test_two_waits_leave_one_spare(watching, start_own):
     child.wait()
     assert len(all_fds()) == len(before)
     assert links(all_fds()).count(INOTIFY) == 1
+
+
+@pytest.mark.parametrize("in_between", ["leaves one", "takes one"])
+@pytest.mark.parametrize("step", ["close", "take"])
+def test_another_thread_at_any_line_of_the_use_of_a_spare(watching, step, in_between):
+    """There is one spare at most, and each inotify is used by one wait."""
+    number, reached = 0, True
+    while reached:
+        number += 1
+        drop_spare()
+        one, other = inotify.ExecutableWatches(), inotify.ExecutableWatches()
+        taken = []
+        if step == "take":
+            one.close()
+
+        def meanwhile(other=other, taken=taken):
+            if in_between == "leaves one":
+                other.close()
+            else:
+                taken.append(inotify._take_spare())
+
+        with at_line(number, meanwhile, ["inotify.py"]) as line:
+            if step == "close":
+                one.close()
+            else:
+                taken.append(inotify._take_spare())
+        reached = line.reached
+        taken = [file for file in taken if file is not None]
+        assert len(set(taken)) == len(taken), line.where
+        assert len(inotify._spare) <= 1, line.where
+        for file in taken:
+            file.close()
+        if in_between == "takes one" or not reached:
+            other.close()
+        left = [fd for fd, link in targets_of(all_fds()).items() if link == INOTIFY]
+        assert left == [file.fileno() for _, file in inotify._spare.values()], line.where
+    assert number > 2
 
 
 def read_executable(child):

@@ -34,7 +34,8 @@ _SIZE = 4096 * _EVENT.size  # of files only, events have all the same size
 
 # An inotify without watches, kept for the next wait: to close(2) one that had a watch takes 20 ms,
 # as the kernel waits until nobody can use what was watched (measured on Linux 6.18).
-_spare: "list[tuple[Creator, Any]]" = []
+_spare: "dict[str, tuple[Creator, Any]]" = {}
+_KEY = "inotify"  # of the only one in it
 # File descriptors that are not ours any more. They stay open, whoever has them now.
 _lost: "list[Any]" = []
 
@@ -135,9 +136,9 @@ class ExecutableWatches:
 
     def close(self) -> None:
         # The watches of a forked child's copy are the parent's.
-        if self._creator.is_me() and self._clear() and not _spare:
-            _spare.append((self._creator, self.file))
-        else:
+        mine = self._creator, self.file
+        # One step, as another thread may be leaving or taking one.
+        if not (self._creator.is_me() and self._clear() and _spare.setdefault(_KEY, mine) is mine):
             close(self.file)
 
     def _clear(self) -> bool:
@@ -158,15 +159,16 @@ def _open(move: "Callable[[Any], Any]") -> "Any":
 
 
 def _take_spare() -> "Any":
-    while _spare:
-        creator, file = _spare.pop()
-        if not _is_inotify(file):
-            # A daemon closes all there is, without asking. Another file may have this number now.
-            _lost.append(file)
-        elif not creator.is_me():  # a forked child shares it with the parent
-            close(file)
-        else:
-            return file
+    creator, file = _spare.pop(_KEY, (None, None))
+    if creator is None:
+        return None
+    if not _is_inotify(file):
+        # A daemon closes all there is, without asking. Another file may have this number now.
+        _lost.append(file)
+    elif not creator.is_me():  # a forked child shares it with the parent
+        close(file)
+    else:
+        return file
     return None
 
 

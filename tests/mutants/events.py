@@ -109,23 +109,39 @@ MUTANTS = [
     Mutant(
         "spare that somebody has closed",
         "_backends/inotify.py",
-        "        if not _is_inotify(file):\n",
-        "        if False:\n",
+        "    if not _is_inotify(file):\n",
+        "    if False:\n",
         "tests/test_inotify.py::test_spare_that_somebody_has_closed",
     ),
     Mutant(
         "spare of the parent",
         "_backends/inotify.py",
-        "        elif not creator.is_me():  # a forked child shares it with the parent\n",
-        "        elif False:\n",
+        "    elif not creator.is_me():  # a forked child shares it with the parent\n",
+        "    elif False:\n",
         "tests/test_inotify.py::test_spare_of_the_parent",
     ),
     Mutant(
         "two spares",
         "_backends/inotify.py",
-        "if self._creator.is_me() and self._clear() and not _spare:\n",
-        "if self._creator.is_me() and self._clear():\n",
+        "_spare.setdefault(_KEY, mine) is mine",
+        "_spare.setdefault(id(mine), mine) is mine",
         "tests/test_inotify.py::test_two_waits_leave_one_spare",
+    ),
+    Mutant(
+        "spare that another thread leaves at the same time",
+        "_backends/inotify.py",
+        "_spare.setdefault(_KEY, mine) is mine):\n            close(self.file)\n",
+        "not _spare):\n            close(self.file)\n"
+        "        else:\n            _spare[_KEY] = mine\n",
+        "tests/test_inotify.py::test_another_thread_at_any_line_of_the_use_of_a_spare",
+    ),
+    Mutant(
+        "spare that another thread takes at the same time",
+        "_backends/inotify.py",
+        "    creator, file = _spare.pop(_KEY, (None, None))\n    if creator is None:\n",
+        "    creator, file = _spare.get(_KEY, (None, None))\n    _spare.clear()\n"
+        "    if creator is None:\n",
+        "tests/test_inotify.py::test_another_thread_at_any_line_of_the_use_of_a_spare",
     ),
     Mutant(
         "watches of a spare",
