@@ -448,8 +448,8 @@ def test_what_is_built_is_kept_for_later_starts():
 @pytest.mark.parametrize("stdio", [NOTHING, (actions.DEVNULL, 1, 2)])
 def test_error_of_the_program_needs_no_second_start(stdio):
     """It was not for want of a file descriptor or of /dev/null."""
-    args = ["nonesuch"]
-    request = starting.Request(args, args[0], None, "/", stdio, True, (0,), -1, False)
+    args, env = ["nonesuch"], {"PATH": "/"}  # not a folder that we may not search
+    request = starting.Request(args, args[0], env, "/", stdio, True, (0,), -1, False)
     with pytest.raises(FileNotFoundError) as caught:
         starting.start(request)
     assert caught.value.filename == "nonesuch"
