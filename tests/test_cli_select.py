@@ -203,7 +203,7 @@ def test_family_is_more_than_its_pids():
 
 
 # Each ancestor's parent, or the error of the look at it, and when it was started: this process
-# is 30. And whether they are all, and who.
+# is 30. And whether these are all, and which they are.
 ANCESTORS = {
     "in order": ({30: (20, 5), 20: (1, 3), 1: (0, 0)}, True, [1, 20, 30]),
     "at the same time": ({30: (20, 5), 20: (1, 5), 1: (0, 5)}, True, [1, 20, 30]),

@@ -459,6 +459,6 @@ def test_pid_that_another_process_has_now():
     ],
 )
 def test_child_by_its_start(parent, child, runs, is_child):
-    """Who is older is no child; who is younger than the look needs a parent that still runs."""
+    """An older process is no child; one younger than the look needs a parent that still runs."""
     top, other = Info(5, parent, runs), Info(6, child)
     assert family(top, [(top, 1), (other, 5)]) == ([6] if is_child else [])

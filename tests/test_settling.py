@@ -182,7 +182,7 @@ def test_popen_whose_child_is_there(system):
     ],
 )
 def test_popen_whose_child_is_not_ours(system, clock, error, imported, sibling, outcome):
-    """Somebody else has reaped it, unless it is the Popen of our parent, who reaps."""
+    """Somebody else has reaped it, unless it is the Popen of our parent, which reaps."""
     system.child, system.imported, system.sibling = error, imported, sibling
     target = popen(None)
     assert target.confirm() is outcome and target.is_child is False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which tests run a line of the package? A pytest plugin that records it, and who reads the record.
+"""Which tests run a line of the package? A pytest plugin records it, and Lines reads the record.
 
 sys.monitoring tells each line once in a test, which costs little. A Python before 3.12 has none:
 there the record is empty.
