@@ -137,7 +137,7 @@ class ExecutableWatches:
     def close(self) -> None:
         # The watches of a forked child's copy are the parent's.
         mine = self._creator, self.file
-        # One step, as another thread may be leaving or taking one.
+        # In one step: two waits that ended together both saw none, and left two (under load, once).
         if not (self._creator.is_me() and self._clear() and _spare.setdefault(_KEY, mine) is mine):
             close(self.file)
 

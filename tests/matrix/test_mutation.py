@@ -246,7 +246,7 @@ def test_tests_that_run_a_line(toy, tmp_path):
     assert lines.tests("elsewhere.py", 1) == []
 
 
-def test_order(tmp_path):
+def test_order():
     tests = ["a test", "another"]
     assert stages(tests, ["tests"]) == [
         [*trees_module.HANGS, *tests],
