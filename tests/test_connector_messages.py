@@ -387,7 +387,7 @@ class Member:
 
 
 def test_message_that_is_lost_costs_five_seconds(kernel, monkeypatch):
-    """Then there is a look; before, a message tells of each exit."""
+    """After these the set looks at its members; until then it relies on messages."""
     listening_set = module("listening_set")
     monkeypatch.setattr(listening_set, "open_events", connector.Connector)
     for name in "polling_set", "paced_sets":

@@ -844,11 +844,17 @@ def test_identity_is_kept_by_the_pidfd(lacking, sleeper):
         handle.close()
 
 
-def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
-    lacking()
-    own = getattr(os, "waitid", None)  # PyPy has none
+def use_own_waitid(monkeypatch):
+    """Use Python's waitid, and return it; PyPy has none."""
+    own = getattr(os, "waitid", None)
     if own is not None:
         monkeypatch.setitem(calls._resolved, "waitid", own)
+    return own
+
+
+def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
+    lacking()
+    own = use_own_waitid(monkeypatch)
     handle = pidfd.PidfdHandle(sleeper.pid)
     try:
         reaping = handle.reaping(False)
@@ -866,9 +872,7 @@ def test_reaping_that_does_not_block(lacking, monkeypatch, sleeper):
 
 def test_reaping_that_blocks(lacking, monkeypatch, start):
     lacking()
-    own = getattr(os, "waitid", None)  # PyPy has none
-    if own is not None:
-        monkeypatch.setitem(calls._resolved, "waitid", own)
+    own = use_own_waitid(monkeypatch)
     child = start(*sleeping(0.1))
     handle = pidfd.PidfdHandle(child.pid)
     try:

@@ -22,7 +22,7 @@ def shown(started=5, exited=False, status=0):
 
 
 class System:
-    """What the system tells of the pid; ``asked`` has the questions about its exit code."""
+    """Answers of the system about one pid; ``asked`` lists the questions about its exit code."""
 
     stat = None
     found = True  # by kill(2)
@@ -210,7 +210,7 @@ def test_pid_that_is_given_away_while_the_code_is_looked_for(system):
     vars(system).update(child=3, stat=shown(started=6))
     assert handle.collect(False) is None
     handle = opened(system, stat=shown(exited=True))
-    system.stat = None  # nothing tells of another process
+    system.stat = None  # nothing shows that another process has the pid
     assert handle.collect(False) == 3
 
 
