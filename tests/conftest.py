@@ -1,35 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
-import errno
 import gc
-import importlib.util
+import importlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import uuid
 
 import pytest
 
 try:
-    # Some builds of libffi keep a file open from the first import on. That is
-    # not our leak.
+    # Some builds of libffi keep a file open from the first import on. That is not our leak.
     import ctypes  # noqa: F401
 except ImportError:
     pass
 
 # With -O, too, what they assert counts.
-for name in "events", "loops", "ways":
+for name in "asyncio.loops", "waiting.ways":
     pytest.register_assert_rewrite("%s.%s" % (__package__, name))
 
-from . import pidwait
-from .loops import loop, run  # noqa: F401
+from . import pidwait, seam
+from .asyncio.loops import loop, run  # noqa: F401
 from .processes import (
     PYTHON,
     WINDOWS,
     Herd,
     Keeper,
-    drop_spare,
     eventually,
     exiting_when_told,
     is_open,
@@ -37,12 +33,11 @@ from .processes import (
     with_own_program,
 )
 
-if os.environ.get("KQUEUE_STANDIN"):
-    from . import kqueue
-
-_probe = importlib.import_module(pidwait.__name__ + "._probe")
-calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-ffi = importlib.import_module(pidwait.__name__ + "._ffi")
+# Names of systems: the tests marked kqueue run on the stand-in for their kqueues, see
+# systems/kqueue.
+STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
+if STANDIN:
+    from .systems import kqueue
 
 # A shell has its background jobs ignore SIGINT and SIGQUIT, nohup SIGHUP; children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -50,38 +45,35 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if not WINDOWS:
     for number in signal.SIGQUIT, signal.SIGHUP:
         signal.signal(number, signal.SIG_DFL)  # PyPy would not say that it is ignored
-if WINDOWS:
-    kernel32 = ctypes.WinDLL("kernel32")
-NOT_ON_WINDOWS = (
-    "posix_spawn spawn_failures popen_differences engine later_policies targets raising_owners "
-    "forks highfds handlers green interpreter_end watching_interrupted hooks hubs tracers "
-    "bytes_warnings polling_set pidfd kinds recipes recipes_shell cli_streams cli_terminal "
-    "cli_family cli_names run_as_gnu run_signals run_tree aio_watcher aio aio_cancel "
-    "aio_completed aio_fds aio_forks aio_interrupted aio_loops aio_owners aio_spawn "
-    "listing_linux listing_peers subinterpreters events connector inotify listening_set "
-    "epoll_set netlink connector_messages listening_members paced_sets "
-    "events_wait polled_procfs exitcodes settling pidfd_set listed"
-).split()
-collect_ignore = (
-    ["test_%s.py" % name for name in NOT_ON_WINDOWS]
-    if WINDOWS
-    else [
-        "test_windows.py",
-        "test_win32_set.py",
-        "test_win32_pool_set.py",
-        "test_aio_windows.py",
-        "test_listing_windows.py",
-    ]
-)
 
-if not any(map(importlib.util.find_spec, ("_interpreters", "_xxsubinterpreters"))):
-    collect_ignore.append("test_subinterpreters.py")
+# Files named for a system hold what is peculiar to it.
+collect_ignore_glob = [] if WINDOWS else ["*/test_windows*"]
+if not STANDIN:
+    collect_ignore_glob.append("systems/test_kqueue*")
+
+
+def pytest_ignore_collect(collection_path):
+    """On Windows: what has no test marked for it may import what is not there."""
+    is_test = WINDOWS and collection_path.name.startswith("test_")
+    return True if is_test and b"mark.windows" not in collection_path.read_bytes() else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if WINDOWS:
+        left_out = [item for item in items if item.get_closest_marker("windows") is None]
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("root") and os.getuid() != 0:
+        pytest.skip("it needs root's rights")
+
 
 # This system's event backend, the call it needs, and the module in which Python may have it.
 EVENT, CALL, OWN = (
     ("win32", "WaitForMultipleObjects", "winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
 )
-
 # id: (PIDWAIT_BACKEND, PIDWAIT_FFI)
 VARIANTS = {
     EVENT + "-own": (EVENT, "auto"),
@@ -89,29 +81,8 @@ VARIANTS = {
     EVENT + "-cffi": (EVENT, "cffi"),
     "polling": ("polling", "auto"),
 }
-
-
-CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
-CHDIR = "posix_spawn_file_actions_addchdir_np"
-# It has no closefrom.
-MUSL = getattr(sys.implementation, "_multiarch", "").endswith("-musl")
-# C libraries: id: (functions that the library lacks, flags of posix_spawn that it refuses)
-LIBRARIES = {
-    "new": ((), 0),
-    "before closefrom": ((CLOSEFROM,), 0),
-    "before chdir": ((CLOSEFROM, CHDIR), 0),
-    "before setsid": ((CLOSEFROM, CHDIR), 0x80),
-    "without posix_spawn": (("posix_spawn",), 0),
-    "as on macOS": ((CLOSEFROM,), 0),
-}
-
-# How to wait where pidfd_open(2) is refused: see tests/matrix/without_pidfd.py.
-if "WITHOUT_PIDFD" in os.environ:
-    VARIANTS = {os.environ["WITHOUT_PIDFD"]: ("auto", "auto")}
-
-# Names of systems: the suite then runs on the stand-in for their kqueue, see tests/kqueue.
-STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
-not_on_kqueue = pytest.mark.skipif(bool(STANDIN), reason="kqueue has no fd for each process")
+if "WITHOUT_PIDFD" in os.environ:  # pidfd_open(2) is refused: see matrix/without_pidfd.py
+    EVENT, VARIANTS = "polling", {os.environ["WITHOUT_PIDFD"]: ("auto", "auto")}
 if STANDIN:
     EVENT, CALL, OWN = "kqueue", "kqueue", "select"
     VARIANTS = {
@@ -122,14 +93,8 @@ if STANDIN:
     }
 
 
-# Bindings are tried on a few interpreters each: see tox.ini.
-CHOSEN = os.environ.get("TEST_VARIANTS", "").split() or list(VARIANTS)
-
-
 def why_not(variant):
     """The probe's reason why a variant can't run here, or None."""
-    if variant not in VARIANTS:
-        return "there is no pidfd"
     backend, ffi = VARIANTS[variant]
     answer = pidwait.probe()
     if backend == "auto":
@@ -142,6 +107,19 @@ def why_not(variant):
     if backend == EVENT and via != OWN:
         return "this interpreter's %s has no %s: it goes through %s" % (OWN, CALL, via)
     return None
+
+
+def chosen_variants():
+    """By default the first binding that works, and polling; tox.ini names others."""
+    named = os.environ.get("TEST_VARIANTS", "").split()
+    if named or STANDIN or len(VARIANTS) == 1:
+        return [one for one in VARIANTS if not named or one in named]
+    working = [one for one in VARIANTS if one != "polling" and why_not(one) is None]
+    return working[:1] + ["polling"]
+
+
+CHOSEN = chosen_variants()
+seam.forget()
 
 
 @pytest.fixture
@@ -159,65 +137,46 @@ def use_variant(monkeypatch):
         backend, ffi = VARIANTS[variant]
         monkeypatch.setenv("PIDWAIT_BACKEND", backend)
         monkeypatch.setenv("PIDWAIT_FFI", ffi)
-        _probe.forget()
+        seam.forget()
 
     yield use
     monkeypatch.undo()
-    _probe.forget()
+    seam.forget()
     for kernel in kernels:
         kernel.close()
 
 
 @pytest.fixture(params=CHOSEN)
 def variant(request, use_variant):
-    """Every way to wait that this machine offers; the test runs once for each."""
+    """The ways to wait that this run tries; the test runs once for each."""
     use_variant(request.param)
     return request.param
 
 
-@pytest.fixture(params=["pidfd-ctypes", "polling"])
-def either(request, use_variant):
-    """On Linux: the test runs once with pidfds and once with polling."""
-    use_variant(request.param)
-    return request.param.partition("-")[0]
-
-
 @pytest.fixture
-def no_events(monkeypatch):
-    """Neither the proc connector nor inotify: polling as on other systems."""
-    events = importlib.import_module(pidwait.__name__ + "._backends.events")
-
-    def refused():
-        raise OSError(errno.ENOSYS, "refused")
-
-    for name in "check_connector", "check_inotify":
-        monkeypatch.setattr(events, name, refused)
+def backend(variant):
+    return variant.partition("-")[0]
 
 
-@pytest.fixture
-def executing(monkeypatch):
-    """Another thread calls execve() as we look: at first /proc shows the old main thread."""
-    procfs = importlib.import_module(pidwait.__name__ + "._sources.procfs")
-    read, readlink, seen = procfs.read, os.readlink, []
+@pytest.fixture(name="seam")
+def the_seam():
+    """The table of system calls: put(), refuse(), hide(), until the test ends."""
+    it = seam.Seam()
+    yield it
+    it.undo()
 
-    def read_removed(path, *arguments):
-        text = read(path, *arguments)
-        seen.append(path)
-        if not path.endswith("stat") or seen.count(path) > 2:
-            return text
-        head, _, tail = text.rpartition(b")")
-        fields = tail.split()
-        fields[0], fields[1], fields[17] = b"X", b"0", b"0"
-        return b"%s) %s\n" % (head, b" ".join(fields))
 
-    def readlink_removed(path, **where):
-        seen.append(path)
-        if path.endswith("/cwd") and seen.count(path) == 1:
-            raise FileNotFoundError(errno.ENOENT, "on purpose")
-        return readlink(path, **where)
-
-    monkeypatch.setattr(procfs, "read", read_removed)
-    monkeypatch.setattr(os, "readlink", readlink_removed)
+@pytest.fixture(params=["ctypes", "cffi"])
+def binding(request, monkeypatch):
+    """Each binding: the calls that the interpreter has, too, go through it."""
+    reason = pidwait.probe()["bindings"][request.param]["reason"]
+    if reason:
+        pytest.skip(reason)
+    monkeypatch.setenv("PIDWAIT_FFI", request.param)
+    seam.forget()
+    yield request.param
+    monkeypatch.undo()
+    seam.forget()
 
 
 @pytest.fixture
@@ -229,20 +188,11 @@ def no_garbage():
     gc.enable()
 
 
-@pytest.fixture
-def backend(variant):
-    return variant.partition("-")[0]
-
-
-def all_fds():
+def open_fds():
+    """The open file descriptors."""
+    seam.drop_spare()
     # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
-
-
-def open_fds():
-    """The open file descriptors, without the inotify that one wait leaves to the next."""
-    drop_spare()
-    return all_fds()
 
 
 def targets_of(fds):
@@ -254,29 +204,6 @@ def targets_of(fds):
         except OSError as error:  # closed meanwhile
             targets[fd] = str(error)
     return targets
-
-
-def open_handles():
-    """The open handles of processes, tokens and events; Python's locks are handles, too.
-
-    Every number is tried, as Wine's GetProcessHandleCount says 0.
-    """
-    found, last, handle = [], 0, 0
-    while handle - last < 4 * 256:
-        handle += 4
-        if kernel32.GetHandleInformation(ctypes.c_void_p(handle), ctypes.byref(ctypes.c_uint())):
-            last = handle
-            if kind_of(handle) in ("Process", "Token", "Event"):
-                found.append(handle)
-    return found
-
-
-def kind_of(handle):
-    buffer = (ctypes.c_size_t * 64)()  # a UNICODE_STRING, and more
-    ctypes.WinDLL("ntdll").NtQueryObject(
-        ctypes.c_void_p(handle), 2, buffer, ctypes.sizeof(buffer), None
-    )
-    return ctypes.wstring_at(buffer[1], (buffer[0] & 0xFFFF) // 2)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -384,99 +311,7 @@ def keeper():
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What each try to use posix_spawn gave: a pid, None if it can't do it, or an error's class."""
-    answers = []
-    core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
-    start = core.start
-
-    def noted(request):
-        try:
-            answers.append(start(request))
-        except Exception as error:
-            answers.append(type(error))
-            raise
-        return answers[-1]
-
-    monkeypatch.setattr(core, "start", noted)
-    return answers
-
-
-@pytest.fixture
-def starts(asked):
-    """starts() is the number of processes that posix_spawn has started."""
-    return lambda: sum(isinstance(answer, int) for answer in asked)
-
-
-@pytest.fixture
 def herd():
     herd = Herd()
     yield herd
     herd.close()
-
-
-@pytest.fixture(params=["ctypes", "cffi"])
-def binding(request, monkeypatch):
-    reason = ffi.missing(request.param)
-    if reason:
-        pytest.skip(str(reason))
-    monkeypatch.setenv("PIDWAIT_FFI", request.param)
-    _probe.forget()
-    yield request.param
-    monkeypatch.undo()
-    _probe.forget()
-
-
-@pytest.fixture
-def hide(monkeypatch):
-    """hide(names, flags) makes the C library look as if it lacked functions and flags.
-
-    The limit of file descriptors becomes the usual one of systems with such a library.
-    """
-    import resource
-
-    importlib.import_module(pidwait.__name__ + "._spawn_actions")  # its calls are known then
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def hide(names, flags=0):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
-
-        def missing(binding, name):
-            raise ImportError("the system's library has no " + name)
-
-        for name in names:
-            monkeypatch.setitem(calls._CALLS, name, (None, missing))
-        _probe.forget()
-        name = "posix_spawnattr_setflags"
-        if flags:
-            own = calls.get(name)
-
-            def setflags(attributes, wanted):
-                return errno.EINVAL if wanted & flags else own(attributes, wanted)
-
-            calls._resolved[name] = setflags
-
-    yield hide
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    monkeypatch.undo()
-    _probe.forget()
-
-
-@pytest.fixture(params=sorted(LIBRARIES))
-def library(request, binding, hide):
-    hide(*LIBRARIES[request.param])
-    if request.param == "as on macOS":  # hides the same
-        request.getfixturevalue("cloexec_default")
-    return request.param
-
-
-@pytest.fixture
-def cloexec_default(hide, monkeypatch):
-    from .cloexec_default import FLAG, StandIn
-
-    libc_spawn = importlib.import_module(pidwait.__name__ + "._ffi.libc_spawn")
-    hide([CLOSEFROM])
-    monkeypatch.setattr(libc_spawn, "CLOEXEC_DEFAULT", FLAG)
-    functions = StandIn(calls.get).functions()
-    calls._resolved.update(functions)
-    calls._origins.update(dict.fromkeys(functions, "a stand-in"))

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from . import hangs, pidwait
+from . import hangs
 
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
@@ -28,11 +28,23 @@ def not_on_windows(reason):
     return pytest.mark.skipif(WINDOWS, reason="Windows has no " + reason)
 
 
-def skip_module_without(*names):
+def lacking(what):
+    """Skip the test, or the module that calls this; in CI, where nobody would see it, fail."""
+    if os.environ.get("CI"):
+        pytest.fail("CI needs " + what)
+    pytest.skip("there is no " + what, allow_module_level=True)
+
+
+def need_packages(*names):
     """Look for the packages without importing them: once imported, eventlet warns of forks."""
     for name in names:
         if importlib.util.find_spec(name) is None:
-            pytest.skip(name + " is not installed", allow_module_level=True)
+            lacking("package " + name)
+
+
+def need_program(name):
+    """The path of a program."""
+    return shutil.which(name) or lacking("program " + name)
 
 
 # A command on a busy machine may not be ready when its time is up: it is tried again with the
@@ -196,15 +208,6 @@ def is_open(fd):
     except OSError:
         return False
     return True
-
-
-def drop_spare():
-    """Close the inotify that one wait leaves to the next."""
-    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify")
-    file = inotify and inotify._take_spare()
-    while file:
-        file.close()
-        file = inotify._take_spare()
 
 
 def held_by_a_thread_that_is_not_here():

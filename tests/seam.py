@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The one way into the package for tests: its table of system calls.
+
+A test puts a function there that fails, or that waits, and sees what a caller sees. Only this
+module knows where the table is; the stand-in for kqueue and the tests of the bindings aside, no
+test imports a private name.
+"""
+
+import errno
+import importlib
+import os
+import sys
+
+from . import pidwait
+
+
+def _module(name):
+    try:
+        return importlib.import_module(pidwait.__name__ + "." + name)
+    except ImportError:  # a single file: it has all names itself
+        if hasattr(pidwait, "__path__"):
+            raise
+        return pidwait
+
+
+calls = _module("_ffi.calls")
+
+
+def forget():
+    """Have the package ask the system anew, as after a change of PIDWAIT_BACKEND or a policy."""
+    if hasattr(pidwait, "__path__"):
+        _module("_probe").forget()
+    else:
+        for name in "_answers", "_known", "chosen", "_missing", "_resolved":
+            getattr(pidwait, name).clear()
+
+
+def get(name):
+    """The function by which the package makes a system call; OSError if there is none."""
+    return calls.get(name)
+
+
+def refusing(code):
+    """A function that fails as the system does."""
+
+    def refuse(*args, **kwargs):
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+class Seam:
+    """Within a test: put functions in place of system calls."""
+
+    def __init__(self):
+        self._rows = {}
+
+    def put(self, name, function):
+        """From now on, this is the call. What has been asked of the system stays as it is."""
+        get(name)
+        calls._resolved[name] = function
+
+    def refuse(self, name, code=errno.EPERM):
+        """From now on the call fails; the package finds out when it makes it."""
+        self.put(name, refusing(code))
+
+    def hide(self, *names):
+        """As if the system's library had never had these functions: asked anew."""
+
+        def missing(binding, name):
+            raise ImportError("the system's library has no " + name)
+
+        for name in names:
+            self._rows.setdefault(name, calls._CALLS[name])
+            calls._CALLS[name] = (None, missing)
+        forget()
+
+    def without_hints(self):
+        """As where neither the proc connector nor inotify is allowed: polled by looks alone."""
+        events = _module("_backends.events")
+        checks = _module("_checks")
+        for check in events.check_connector, events.check_inotify:
+            checks._answers[check] = OSError(errno.ENOSYS, "refused")
+
+    def undo(self):
+        calls._CALLS.update(self._rows)
+        forget()
+
+
+def drop_spare():
+    """Close the inotify that one wait leaves to the next: it is no leak."""
+    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify")
+    file = inotify and inotify._take_spare()
+    while file:
+        file.close()
+        file = inotify._take_spare()

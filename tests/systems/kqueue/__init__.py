@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A stand-in for the kqueues of macOS and the BSDs, over pidfd and epoll, on Linux.
+
+It has each system's struct kevent, siginfo_t and numbers as in its headers, and its quirks.
+The tests show that pidwait agrees with what is written here; whether the systems do, too,
+only they can show. tests/matrix/headers.py compares the layouts with the real headers.
+"""
+
+import ctypes
+import errno
+import importlib
+import os
+import select
+import sys
+
+from ... import pidwait
+from .kernel import Event, Kernel, has_exited, pidfd_open
+from .systems import (
+    EV_ADD,
+    EV_DELETE,
+    EV_ENABLE,
+    EV_ERROR,
+    EV_ONESHOT,
+    NOTE_EXIT,
+)
+
+
+class Library:
+    """The library from which an adapter loads functions: the C library with the Kernel's calls."""
+
+    def __init__(self, adapter, kernel):
+        self._adapter = adapter
+        self._real = adapter._libraries[None]
+        self._kernel = kernel
+
+    def __getitem__(self, name):
+        if name not in self._kernel.symbols:
+            return self._real[name]
+        return self._real._FuncPtr(self._address(name))
+
+    def load_function(self, kind, name):
+        if name not in self._kernel.symbols:
+            return self._real.load_function(kind, name)
+        return self._adapter._ffi.cast(kind, self._address(name))
+
+    def _address(self, name):
+        if self._kernel.symbols[name] is None:
+            raise AttributeError(name)
+        return ctypes.cast(self._kernel.symbols[name], ctypes.c_void_p).value
+
+
+def select_types(kernel):
+    """select.kqueue and select.kevent."""
+
+    class kqueue:
+        _fd = -1
+
+        def __init__(self):
+            self._fd = kernel.kqueue()
+            os.set_inheritable(self._fd, False)
+
+        def fileno(self):
+            if self._fd < 0:
+                raise ValueError("I/O operation on closed kqueue object")
+            return self._fd
+
+        def control(self, changelist, max_events, timeout=None):
+            assert timeout == 0, "it would block"
+            if max_events < 0:
+                raise ValueError("Length of eventlist must be 0 or positive")
+            for change in changelist or ():
+                assert isinstance(change, Event)
+            return kernel.kevent(self.fileno(), list(changelist or ()), max_events)
+
+        def close(self):
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+        def __del__(self):
+            # Before Python 3.13 this runs in a forked child, too, which has no such kqueue.
+            self.close()
+
+    return kqueue, Event
+
+
+real_close = os.close
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
+_package = pidwait.__name__
+_modules = {
+    name: importlib.import_module(_package + "." + name)
+    for name in (
+        "_ffi _probe _facts _backends.polling _backends.polled_ps _sources.ps _sources.listed_ps"
+    ).split()
+}
+
+
+def install(name, patch):
+    """Make this process look like one on that system; ``patch(object, name, value)`` sets names.
+
+    A value of None deletes the name. Return the Kernel, which has to be closed.
+    """
+    kernel = Kernel(name)
+    system = kernel.system
+    ffi, ps = _modules["_ffi"], _modules["_sources.ps"]
+    patch(ffi, "PLATFORM", system.platform)
+    patch(_modules["_backends.polling"], "_Handle", _modules["_backends.polled_ps"].PsHandle)
+    for binding in ("ctypes", "cffi"):
+        if ffi.missing(binding) is None:
+            adapter = ffi.load(binding)
+            patch(adapter, "_libraries", {None: Library(adapter, kernel)})
+    _install_select(kernel, patch)
+    _install_os(kernel, patch)
+    patch(ps, "PS", os.path.join(_FOLDER, "ps"))
+    more = {"STANDIN_PLATFORM": system.platform, "STANDIN_PYTHON": sys.executable}
+    patch(ps, "ENVIRONMENT", dict(ps.ENVIRONMENT, **more))
+    # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
+    patch(_modules["_sources.listed_ps"], "_TIME_LIMIT", 100.0)
+    patch(_modules["_facts"], "_sources", [])
+    _modules["_probe"].forget()
+    return kernel
+
+
+def is_found(pid, zombies):
+    """Whether kill() finds it; Linux's own also finds threads."""
+    try:
+        fd = pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # no file descriptor left
+        return True
+    try:
+        return zombies or not has_exited(fd)
+    finally:
+        real_close(fd)
+
+
+def _install_select(kernel, patch):
+    system = kernel.system
+    kqueue, kevent = select_types(kernel)
+    for name, value in (
+        ("kqueue", kqueue),
+        ("kevent", kevent),
+        ("KQ_FILTER_PROC", system.filter_proc),
+        ("KQ_FILTER_TIMER", system.filter_timer),
+        ("KQ_FILTER_READ", system.filter_read),
+        ("KQ_EV_ADD", EV_ADD),
+        ("KQ_EV_DELETE", EV_DELETE),
+        ("KQ_EV_ENABLE", EV_ENABLE),
+        ("KQ_EV_ONESHOT", EV_ONESHOT),
+        ("KQ_EV_ERROR", EV_ERROR),
+        ("KQ_NOTE_EXIT", NOTE_EXIT),
+    ):
+        patch(select, name, value)
+
+
+def _install_os(kernel, patch):
+    system = kernel.system
+    real_fork, real_kill = os.fork, os.kill
+
+    def close(fd):
+        if not kernel.close_fd(fd):
+            real_close(fd)
+
+    def fork():
+        pid = real_fork()
+        if pid == 0:
+            # The child inherits no kqueue, and their fd numbers are free.
+            for queue in kernel.queues.values():
+                queue.close()
+            kernel.queues.clear()
+        return pid
+
+    def kill(pid, sig):
+        if pid > 0 and not is_found(pid, kernel.kill_finds_zombies):
+            raise ProcessLookupError(errno.ESRCH, "kill")
+        real_kill(pid, sig)
+
+    patch(os, "close", close)
+    patch(os, "kill", kill)
+    patch(os, "fork", fork)
+    if system.has_waitid and hasattr(os, "waitid"):
+
+        def waitid(idtype, id_, options):
+            info = kernel.waitid(idtype, id_, options)
+            return info if info.si_pid else None
+
+        patch(os, "waitid", waitid)
+        patch(os, "P_PID", system.p_pid)
+        patch(os, "WEXITED", system.wexited)
+        patch(os, "WNOWAIT", system.wnowait)
+    elif hasattr(os, "waitid"):
+        for name in ("waitid", "P_PID", "WEXITED", "WNOWAIT"):
+            patch(os, name, None)
+
+
+def use(name, monkeypatch):
+    """install(), for child processes, too, until the monkeypatch undoes it."""
+
+    def patch(object_, name, value):
+        if value is None:
+            monkeypatch.delattr(object_, name)
+        else:
+            monkeypatch.setattr(object_, name, value, raising=False)
+
+    kernel = install(name, patch)
+    monkeypatch.setenv(VARIABLE, name)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([_FOLDER] + sys.path))
+    monkeypatch.syspath_prepend(_FOLDER)
+    return kernel
+
+
+VARIABLE = "KQUEUE_STANDIN_CHILD"
+
+
+def install_in_child():
+    """Called by standin/sitecustomize.py."""
+
+    def patch(object_, name, value):
+        if value is None:
+            delattr(object_, name)
+        else:
+            setattr(object_, name, value)
+
+    import selectors  # noqa: F401  # it would use a select.kqueue that is already there
+
+    install(os.environ[VARIABLE], patch)

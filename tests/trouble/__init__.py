@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real faults: what the tests of this folder share.
+
+Most of them run in a fresh interpreter, see run(): a policy can't be taken back, and only a
+new process enters a namespace. So this module does not use pytest.
+"""
+
+import ast
+import gc
+import importlib
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import traceback
+import types
+
+from .. import pidwait, seam
+from ..processes import eventually, is_open, state
+from . import system
+
+# Load the names first, as `from pidwait import ...` does in a program that may run out of fds.
+for _name in pidwait.__all__:
+    getattr(pidwait, _name)
+
+LONG = 30  # seconds to wait for what should come at once
+BACKENDS = ("pidfd", "polling")
+
+
+# Running a test's function in an interpreter of its own
+
+
+def run(function, *args, within=()):
+    """Run a function of a test module in a fresh interpreter; fail with what it prints."""
+    _run_there("_run", function, args, within)
+
+
+def run_on_each_backend(function, *args, within=()):
+    """Like run(), but call function(backend, ...) in a fork for each backend that works here."""
+    _run_there("_run_on_each_backend", function, args, within)
+
+
+def _run_there(runner, function, args, within):
+    code = "import sys, {0}; {0}.{1}(*sys.argv[1:])".format(__name__, runner)
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    done = subprocess.run(
+        tuple(within)
+        + (sys.executable, "-S", "-W", "always::ResourceWarning", "-c", code)
+        + (function.__module__, function.__name__, repr(args)),
+        env=dict(os.environ, PYTHONPATH=path, PIDWAIT_BACKEND=""),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    if (done.returncode, done.stdout, done.stderr) != (0, "", ""):
+        raise AssertionError("exit code %d\n%s%s" % (done.returncode, done.stdout, done.stderr))
+
+
+def _find(module, name):
+    sys.modules["pytest"] = _NoPytest("pytest")
+    return getattr(importlib.import_module(module), name)
+
+
+def _run(module, name, args):
+    with nothing_left():
+        _find(module, name)(*ast.literal_eval(args))
+
+
+def _run_on_each_backend(module, name, args):
+    for backend in BACKENDS:
+        if pidwait.probe()["backends"][backend]["available"]:
+            forked(_on_backend, backend, _find(module, name), *ast.literal_eval(args))
+
+
+def _on_backend(backend, function, *args):
+    os.environ["PIDWAIT_BACKEND"] = backend
+    seam.forget()
+    try:
+        function(backend, *args)
+    except AssertionError:
+        sys.stderr.write("With the backend %s:\n" % backend)
+        raise
+
+
+class _NoPytest(types.ModuleType):
+    """A stand-in for pytest, which takes ten times as long to import as all the rest."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return args[0] if len(args) == 1 and callable(args[0]) else self
+
+
+class nothing_left:
+    """Check that the block leaves no open file descriptor and no child. It needs no /proc."""
+
+    def __enter__(self):
+        self._before = open_fds()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            return
+        for _ in range(3):  # PyPy collects some of them only in the second round
+            if open_fds() != self._before:
+                gc.collect()
+        assert open_fds() == self._before, (self._before, open_fds())
+        raises(ChildProcessError, os.waitpid, -1, os.WNOHANG)
+
+
+def open_fds():
+    seam.drop_spare()
+    return [fd for fd in range(200) if is_open(fd)]
+
+
+def raises(kind, function, *args, **kwargs):
+    try:
+        answer = function(*args, **kwargs)
+    except kind as error:
+        return error
+    raise AssertionError("no %s, but %r" % (kind.__name__, answer))
+
+
+def times_out(function, timeout):
+    """Check that the function raises TimeoutExpired, and not too early."""
+    start = time.monotonic()
+    error = raises(pidwait.TimeoutExpired, function, timeout)
+    assert time.monotonic() - start >= timeout
+    assert error.timeout == timeout
+
+
+# Processes
+
+
+def fork(function, *args):
+    """Run a function in a forked child, which dies with us; return its pid.
+
+    The function returns the child's exit code, or -n to have signal n kill it.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        if system.libc is not None:
+            system.libc.prctl(system.PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() in (parent, 0):  # 0: the parent is in another PID namespace
+            _end(function(*args) or 0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(99)
+
+
+def forked(function, *args):
+    """Run a function in a forked child; check that it raises nothing and leaves nothing open."""
+
+    def run():
+        with nothing_left():
+            function(*args)
+
+    code = exit_code(os.waitpid(fork(run), 0)[1])
+    assert code == 0, "%s%r: exit code %d" % (function.__name__, args, code)
+
+
+def _end(code):
+    if code >= 0:
+        os._exit(code)
+    if code != -signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+
+
+def exit_code(status):
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+class Child:
+    """A forked child that lives until end() says how it has to exit."""
+
+    def __init__(self, prepare=None):
+        orders, self._orders = os.pipe()
+        is_ready, ready = os.pipe()
+        self.pid = fork(self._live, prepare, orders, ready)
+        os.close(orders)
+        os.close(ready)
+        if prepare is not None:
+            os.read(is_ready, 1)
+        os.close(is_ready)
+
+    def _live(self, prepare, orders, ready):
+        os.close(self._orders)
+        if prepare is not None:
+            prepare()
+            os.write(ready, b".")
+        return struct.unpack("=h", os.read(orders, 2))[0]
+
+    def end(self, code):
+        """Have it exit with a code, or die of signal -code."""
+        os.write(self._orders, struct.pack("=h", code))
+
+    def become_zombie(self, code):
+        self.end(code)
+        self.stand()
+
+    def stand(self):
+        """Wait until it is a zombie."""
+        try:
+            info = system.ctypes.create_string_buffer(128)
+            system.call("waitid", os.P_PID, self.pid, info, os.WEXITED | os.WNOWAIT)
+        except OSError:  # a policy
+            eventually(lambda: state(self.pid) == "Z")
+
+    def reap(self):
+        """Wait until it exits, and reap it; return the exit code."""
+        code = exit_code(os.waitpid(self.pid, 0)[1])
+        self.forget()
+        return code
+
+    def forget(self):
+        """Call this if somebody else has reaped it."""
+        os.close(self._orders)
+
+
+class Stranger:
+    """A process like Child, but its parent is another child of ours."""
+
+    def __init__(self, prepare=None, make=Child):
+        orders, self._orders = os.pipe()
+        self._answers, answers = os.pipe()
+        self._parent = fork(self._serve, prepare, make, orders, answers)
+        os.close(orders)
+        os.close(answers)
+        self.pid = self._answer()
+
+    def _serve(self, prepare, make, orders, answers):
+        os.close(self._orders)
+        child = make(prepare)
+        os.write(answers, struct.pack("=i", child.pid))
+        while True:
+            verb, code = struct.unpack("=ch", os.read(orders, 3))
+            answer = 0
+            if verb == b"e":
+                child.end(code)
+            elif verb == b"s":
+                child.stand()
+            elif verb == b"r":
+                answer = exit_code(os.waitpid(child.pid, 0)[1])
+            else:
+                return 0
+            os.write(answers, struct.pack("=i", answer))
+
+    def _answer(self):
+        return struct.unpack("=i", os.read(self._answers, 4))[0]
+
+    def _tell(self, verb, code=0):
+        os.write(self._orders, struct.pack("=ch", verb, code))
+        return self._answer()
+
+    def end(self, code):
+        self._tell(b"e", code)
+
+    def become_zombie(self, code):
+        self._tell(b"e", code)
+        self._tell(b"s")
+
+    def leave(self):
+        """Have its parent reap it; return the exit code."""
+        return self._tell(b"r")
+
+    def reap(self):
+        """Like leave(), but its parent exits, too."""
+        code = self._tell(b"r")
+        self.forget()
+        return code
+
+    def forget(self):
+        """Call this once it has been reaped: its parent exits, too."""
+        os.write(self._orders, struct.pack("=ch", b"q", 0))
+        os.close(self._orders)
+        os.close(self._answers)
+        assert os.waitpid(self._parent, 0)[1] == 0
+
+
+# What this kernel can do
+
+
+def why_no_pidfd():
+    return pidwait.probe()["backends"]["pidfd"]["reason"]
+
+
+def kernel_tells():
+    """Whether the kernel tells the exit code of a process that has been reaped: Linux 6.15."""
+    child = Child()
+    fd = system.pidfd_open(child.pid)
+    try:
+        child.end(3)
+        child.reap()
+        mask, status = system.pidfd_info(fd)
+        return bool(mask & system.PIDFD_INFO_EXIT) and status == 3 << 8
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+# Acting between two lines of pidwait
+
+
+class at_line:
+    """In the block, do something right before the n-th line that runs of pidwait's code.
+
+    ``reached`` tells whether there was such a line, ``where`` which it was.
+    """
+
+    _FOLDER = os.path.dirname(pidwait.__file__) + os.sep
+
+    def __init__(self, number, action):
+        self._left = number
+        self._action = action
+        self.reached = False
+        self.where = None
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *exc_info):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, argument):
+        code = frame.f_code
+        if not code.co_filename.startswith(self._FOLDER):
+            return None
+        if event == "call" and in_del(frame):  # an exception there is only printed
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left == 0:
+                self.reached = True
+                self.where = "%s:%d %s" % (code.co_filename, frame.f_lineno, code.co_name)
+                sys.settrace(None)
+                self._action()
+        return self._trace
+
+
+def in_del(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def interrupt():
+    raise KeyboardInterrupt

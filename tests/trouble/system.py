@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What makes the system fail: system calls, policies, limits, namespaces, capabilities."""
+
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+
+try:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+except ImportError:  # tests that need it are skipped
+    ctypes = libc = None
+
+# Of asm-generic/unistd.h, which all processors have since Linux 5.1 but Alpha: the same numbers.
+NUMBERS = {"pidfd_send_signal": 424, "pidfd_open": 434}
+PIDFD_GET_INFO = 0xC040FF0B  # linux/pidfd.h
+PIDFD_INFO_EXIT = 1 << 3
+
+# System calls for which not every Python has a function
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+PR_SET_SECCOMP = 22
+PR_SET_PTRACER = 0x59616D61
+
+
+def call(name, *args):
+    """Call a function of the C library; raise OSError if it fails."""
+    result = getattr(libc, name)(*args)
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, "%s: %s" % (name, os.strerror(code)))
+    return result
+
+
+def prctl(option, *args):
+    return call("prctl", option, *map(ctypes.c_ulong, (args + (0, 0, 0, 0))[:4]))
+
+
+def pidfd_open(pid, flags=0):
+    return call("syscall", *map(ctypes.c_long, (NUMBERS["pidfd_open"], pid, flags)))
+
+
+def pidfd_info(fd):
+    """The mask and the wait status of PIDFD_GET_INFO, without pidwait."""
+    import fcntl
+
+    info = bytearray(64)
+    struct.pack_into("=Q", info, 0, 8)
+    fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
+    return struct.unpack_from("=Q", info, 0)[0], struct.unpack_from("=i", info, 60)[0]
+
+
+# A policy
+
+# machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
+_ARCHITECTURES = {
+    "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16, "netlink": 41, "inotify_init1": 294}),
+    "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29, "netlink": 198, "inotify_init1": 26}),
+}
+_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # in struct seccomp_data
+# Of some calls only those with this argument: PIDFD_GET_INFO; the family AF_NETLINK.
+_ONLY = {"ioctl": (_SECOND_ARGUMENT, PIDFD_GET_INFO), "netlink": (_FIRST_ARGUMENT, 16)}
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+
+
+def why_no_policy():
+    machine = os.uname().machine
+    if machine not in _ARCHITECTURES or sys.maxsize < 2**32:
+        return "the test has no system call numbers for %s" % machine
+    if libc is None:
+        return "this interpreter has no ctypes"
+    return None
+
+
+def forbid(rules):
+    """Have system calls fail from now on: {"pidfd_open": errno.EPERM}.
+
+    Of ioctl only PIDFD_GET_INFO fails; "netlink" are sockets of that family. This is for good,
+    and for children, too: seccomp(2).
+    """
+    arch, numbers = _ARCHITECTURES[os.uname().machine]
+    program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]
+    program.append((_LOAD, 0, 0, _NUMBER))
+    for name, code in rules.items():
+        number = numbers.get(name) or NUMBERS[name]
+        answer = (_RETURN, 0, 0, _ERRNO | code)
+        if name in _ONLY:
+            place, argument = _ONLY[name]
+            program.append((_JUMP_IF_EQUAL, 0, 4, number))
+            program.append((_LOAD, 0, 0, place))
+            program.append((_JUMP_IF_EQUAL, 0, 1, argument))
+            program.append(answer)
+            program.append((_LOAD, 0, 0, _NUMBER))
+        else:
+            program.append((_JUMP_IF_EQUAL, 0, 1, number))
+            program.append(answer)
+    program.append((_RETURN, 0, 0, _ALLOW))
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code)
+    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    header = ctypes.create_string_buffer(header)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_SECCOMP, 2, ctypes.addressof(header))
+
+
+# No file descriptors
+
+
+class limit_is_zero:
+    """In the block no file descriptor can be opened, and poll(2) fails with EINVAL."""
+
+    def __enter__(self):
+        self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.start()
+
+    def start(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, self._limits[1]))
+
+    def __exit__(self, *exc_info):
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+
+
+class limit_becomes_zero(limit_is_zero):
+    """The limit is zero from the call of start() to the end of the block."""
+
+    def __enter__(self):
+        self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return self
+
+
+# Namespaces
+
+
+def namespaces():
+    """The command that runs another as root of its own user, PID and mount namespaces.
+
+    Raise OSError with the reason if that is not allowed.
+    """
+    if not _namespaces:
+        _namespaces.append(_find_namespaces())
+    if isinstance(_namespaces[0], str):
+        raise OSError(_namespaces[0])
+    return _namespaces[0]
+
+
+NAMESPACES = "--pid", "--fork", "--kill-child", "--mount-proc"
+_namespaces = []
+
+
+def _find_namespaces():
+    reasons = []
+    for user in (("--user", "--map-root-user"), ()):
+        command = ("unshare", *user, *NAMESPACES)
+        try:
+            done = subprocess.run(
+                command + ("true",),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+            )
+        except OSError as error:
+            return str(error)
+        if done.returncode == 0:
+            return command
+        reasons.append(done.stderr.strip())
+    return "no namespaces of our own: " + "; ".join(reasons)
+
+
+def command_fails(within):
+    return subprocess.call(within + ("true",), stderr=subprocess.DEVNULL) != 0
+
+
+def mount(kind, target, options=""):
+    call("mount", b"none", target.encode(), kind.encode(), ctypes.c_ulong(0), options.encode())
+
+
+def become(uid):
+    """If we are root, become that user for good; else do nothing."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
+
+
+def not_dumpable():
+    """From now on nobody may look into this process, not even the same user."""
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities():
+    """Give up root's capabilities; it still owns its files and processes."""
+    version_3 = 0x20080522
+    call("capset", struct.pack("=Ii", version_3, 0), bytes(24))
+
+
+def next_pid(pid):
+    """Have the next process in this PID namespace get that pid."""
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(pid - 1))
