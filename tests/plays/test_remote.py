@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from .. import sshd
+from ..cli import sshd
+from ..cli.remote import single_file
 from ..processes import become_zombie, eventually, exiting, gone_pid, state
 from ..recipes import SHELL
-from ..remote import single_file
 from ..test_recipes_shell import Folder
 
 CI = "CI" in os.environ

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ..bench.core import find
+from ..cli.remote import single_file
 from ..processes import exiting, state
 from ..recipes import RECIPES, SHELL
-from ..remote import single_file
 from ..test_recipes_shell import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
