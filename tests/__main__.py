@@ -1,32 +1,38 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run the tests. Both say first what they will do, and at the end what passed and was skipped.
+"""Run the tests.
 
 python3 -m tests [pytest arguments]
-    The suite for the interpreter that runs it, in three processes for each core. Makes itself a
-    virtual environment in .tox; needs the module venv and a package registry.
+    The suite for the interpreter that runs it, in about a minute. Makes itself a virtual
+    environment in .tox; needs the module venv and a package registry.
 
-python3 -m tests all [--large] [--limit MINUTES] [tox arguments] [-- pytest arguments]
-    Each environment of tox.ini that this machine has an interpreter for, by tox, in parallel. What
-    needs large downloads runs only with --large, if it is named (-e), or in CI. Other commands of
-    tox can be given, too: `all list`, `all run -e py38,lint`. A command that takes longer than
-    --limit is stopped, and prints where it was (on Linux).
+python3 -m tests landing [ENVIRONMENT...]
+    What guards each change: the landing run, on every kind of system that this machine can show.
+
+python3 -m tests deep [ENVIRONMENT...]
+    All else: other interpreters, kernels, processors, peers. README.md in this folder has a list.
 """
 
+import configparser
+import os
 import sys
 
 
 def main(args):
-    first = args[1:2] if args[:1] == ["all"] else args[:1]
-    if first in (["-h"], ["--help"]):
+    if args[:1] in (["-h"], ["--help"]):
         print(__doc__.strip())
         return 0
-    if args[:1] == ["all"]:
-        from .matrix import everything
+    if args[:1] not in (["landing"], ["deep"]):
+        from . import runner
 
-        return everything.main(args[1:])
-    from . import runner
+        return runner.main(args)
+    from . import venvs
 
-    return runner.main(args)
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(str(venvs.ROOT / "tox.ini"))
+    venv = venvs.Venv(".runner", tox["tox"]["requires"].split() + ["psutil"])
+    venv.make()
+    env = dict(os.environ, UV_PYTHON_DOWNLOADS="never")
+    return venvs.call([venv.python, "-m", "tests.matrix.environments", *args], env)
 
 
 if __name__ == "__main__":

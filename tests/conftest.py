@@ -20,7 +20,6 @@ for name in "asyncio.loops", "waiting.ways":
     pytest.register_assert_rewrite("%s.%s" % (__package__, name))
 
 from . import pidwait, seam
-from .asyncio.loops import loop, run  # noqa: F401
 from .processes import (
     PYTHON,
     WINDOWS,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Virtual environments for the tests, each made once for one interpreter and a list of packages."""
 
-import contextlib
 import os
 import platform
 import shutil
@@ -97,11 +96,10 @@ def last_words(output):
     return (errors or lines or ["nothing"])[-1]
 
 
-def call(command, env, watching=lambda pid: contextlib.ExitStack()):
+def call(command, env):
     """Its exit status. Ctrl-C reaches it without us, and it ends in its own way."""
     process = subprocess.Popen(command, env=env, cwd=str(ROOT))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    with watching(process.pid):
-        code = process.wait()
+    code = process.wait()
     return 128 - code if code < 0 else code

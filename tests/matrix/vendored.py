@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Run the suite on copies of the package, under other names and in other places.
 
-python tests/matrix/vendored.py WAY,... [pytest arguments]: one after the other
+python tests/matrix/vendored.py WAY [pytest arguments]
 
 folder         what the command vendor copies, three folders deep and under another name
 bare           the same, by an interpreter with -S -E -s -OO; its children have -s alone: many of
@@ -31,14 +31,8 @@ WORKERS = 3  # the tests mostly wait
 # "-S -E" would hide from children what they have to import.
 BARE = ["-S", "-E", "-s", "-OO"]
 BARE_CHILDREN = {"PYTHONNOUSERSITE": "1"}
-# Of docstrings, which -OO takes away; and asserts outside of tests are no news.
-WITHOUT_ASSERTS = ["--ignore", "tests/test_docstrings.py", "-W", "ignore:assertions not in test"]
-# Before Python 3.8, inspect takes the file of a class's __module__ for that of its methods, where
-# there is no folder: an IndexError.
-PYDOC_IN_A_ZIP = [
-    "--deselect=tests/test_docstrings.py::test_pydoc_" + name
-    for name in ("shows_public_names_only", "of_each_name")
-]
+# That asserts outside of tests do nothing is no news.
+WITHOUT_ASSERTS = ["-W", "ignore:assertions not in test"]
 BOOT = """if True:
     import sys
     sys.path[:0] = {path!r}
@@ -132,9 +126,7 @@ def put_in_zip(top):
 
 def command(way, top, path):
     if way != "bare":
-        pytest = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", str(WORKERS)]
-        looks_for_lines = sys.version_info < (3, 8) and way.endswith("zip")
-        return pytest + PYDOC_IN_A_ZIP * looks_for_lines
+        return [sys.executable, "-m", "pytest"]
     boot = top / "boot.py"
     boot.write_text(BOOT.format(path=path + [one for one in sys.path[1:] if one]))
     bare = [sys.executable] + BARE + [str(boot)]
@@ -169,11 +161,9 @@ def run(way, args):
 
 
 def main():
-    ways = sys.argv[1].split(",") if sys.argv[1:] else []
-    if not ways or not set(ways) <= WAYS:
+    if sys.argv[1:2] == [] or sys.argv[1] not in WAYS:
         sys.exit(__doc__.strip())
-    # Each to its end.
-    return max([run(way, sys.argv[2:]) for way in ways])
+    return run(sys.argv[1], sys.argv[2:])
 
 
 if __name__ == "__main__":

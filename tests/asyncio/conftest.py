@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from .loops import loop, run  # noqa: F401
