@@ -3,13 +3,14 @@
 
 import importlib.util
 import os
+import signal
 import sys
-import time
+import traceback
 
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually
+from ..processes import become_zombie, eventually, is_open
 
 
 def module(name):
@@ -74,44 +75,22 @@ def read(path):
         return file.read()
 
 
-class Script:
-    """The events of a connector: what tell() was told, once a message can be read."""
+def in_a_fork(function):
+    """Call the function in a forked child; return whether it ended without an exception."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(40)  # ends what would hang
+            function()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitpid(pid, 0)[1] == 0
 
-    longest = 3600.0
-    hears_all = True
 
-    def __init__(self):
-        self.fds = self.reader, self.writer = list(os.pipe())
-        self.messages = []
-        self.heard = []  # the keys of those that have been added, and not discarded
-
-    def fileno(self):
-        return self.reader
-
-    def add(self, pid):
-        self.heard.append(pid)
-        return pid, connector.Status()
-
-    def add_again(self, key, pid):
-        return key
-
-    def discard(self, key):
-        self.heard.remove(key)
-
-    def may_have_exited(self, key, pid):
-        return True
-
-    def tell(self, pid, *message):
-        """The process is told of with ``(is_main, status)``; of all with None, and no message."""
-        self.messages.append((pid, message and (*message, time.monotonic())))
-        os.write(self.writer, b".")
-
-    def read(self):
-        messages, self.messages = self.messages, []
-        if messages:
-            os.read(self.reader, len(messages))
-        return messages
-
-    def close(self):
-        while self.fds:
-            os.close(self.fds.pop())
+def all_fds():
+    return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from .. import pidwait
-from .events import after_the_look, connector, end, listening, module, netlink, read, use
 from ..processes import FORK, PYTHON, become_zombie, eventually, run_python
+from .events import after_the_look, connector, end, listening, module, netlink, read, use
 
 Status = connector.Status
 

@@ -8,9 +8,8 @@ import threading
 import pytest
 
 from .. import pidwait
-from .events import KINDS, listening, module, use
 from ..processes import eventually
-from .test_forks import in_a_fork
+from .events import KINDS, in_a_fork, listening, module, use
 
 
 @pytest.fixture(params=list(KINDS))

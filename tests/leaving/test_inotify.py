@@ -12,12 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from .. import pidwait
-from ..conftest import all_fds, targets_of
-from .events import executed, inotify, linux, listening, module, read
+from .. import pidwait, seam
+from ..conftest import targets_of
+from ..processes import FACTORS, PYTHON, eventually, exiting, gone_pid, sleeping
 from ..trouble import at_line
-from ..processes import FACTORS, PYTHON, drop_spare, eventually, exiting, gone_pid, sleeping
-from .test_forks import in_a_fork
+from .events import all_fds, executed, in_a_fork, inotify, linux, listening, module, read
 
 calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 
@@ -180,7 +179,7 @@ def test_another_thread_at_any_line_of_the_use_of_a_spare(watching, step, in_bet
     number, reached = 0, True
     while reached:
         number += 1
-        drop_spare()
+        seam.drop_spare()
         one, other = inotify.ExecutableWatches(), inotify.ExecutableWatches()
         taken = []
         if step == "take":
@@ -192,7 +191,7 @@ def test_another_thread_at_any_line_of_the_use_of_a_spare(watching, step, in_bet
             else:
                 taken.append(inotify._take_spare())
 
-        with at_line(number, meanwhile, ["inotify.py"]) as line:
+        with at_line(number, meanwhile) as line:
             if step == "close":
                 one.close()
             else:
