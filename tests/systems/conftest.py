@@ -1,34 +1,83 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import contextlib
 import gc
-import importlib
+import os
+import stat
 
 import pytest
 
-from .. import kqueue as kqueues
-from .. import pidwait
+from .. import pidwait, seam
 
-ffi = importlib.import_module(pidwait.__name__ + "._ffi")
-probe = importlib.import_module(pidwait.__name__ + "._probe")
+
+class On:
+    """on(system, binding) makes this process look like one on that system; return its Kernel."""
+
+    def __init__(self, folder):
+        from . import kqueue  # not on Windows
+
+        self._standin = kqueue
+        self._folder = folder
+        self._kernels = []
+        self.patch = pytest.MonkeyPatch()
+
+    def __call__(self, system, binding="own"):
+        reason = None if binding == "own" else pidwait.probe()["bindings"][binding]["reason"]
+        if reason:
+            pytest.skip(reason)
+        self._kernels.append(self._standin.use(system, self.patch))
+        self.patch.setenv("PIDWAIT_BACKEND", "kqueue")
+        self.patch.setenv("PIDWAIT_FFI", "auto" if binding == "own" else binding)
+        return self._kernels[-1]
+
+    def ps(self, script, time_limit=None):
+        """Have this script of sh run for ps; {ps} in it is the system's own."""
+        path = os.path.join(str(self._folder), "ps-script")
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\n%s\n" % script.replace("{ps}", self._standin.PS))
+        os.chmod(path, stat.S_IRWXU)
+        self._standin.set_ps(path, self.patch.setattr)
+        if time_limit is not None:
+            self._standin.set_time_limit_of_ps(time_limit, self.patch.setattr)
+
+    def no_ps(self):
+        self._standin.set_ps("/nonexistent/ps", self.patch.setattr)
+
+    def leave(self):
+        gc.collect()
+        self.patch.undo()
+        seam.forget()
+        for kernel in self._kernels:
+            kernel.close()
 
 
 @pytest.fixture
-def on():
-    """on(system, binding) makes this process look like one on that system; return its Kernel."""
-    patches, kernels = pytest.MonkeyPatch(), []
+def on(tmp_path):
+    """On a BSD, or on macOS: see On."""
+    it = On(tmp_path)
+    yield it
+    it.leave()
 
-    def on(system, binding="own"):
-        reason = None if binding == "own" else ffi.missing(binding)
-        if reason:
-            pytest.skip(str(reason))
-        kernels.append(kqueues.use(system, patches))
-        patches.setenv("PIDWAIT_BACKEND", "kqueue")
-        patches.setenv("PIDWAIT_FFI", "auto" if binding == "own" else binding)
-        on.patch = patches
-        return kernels[-1]
 
-    yield on
-    gc.collect()
-    patches.undo()
-    probe.forget()
-    for kernel in kernels:
-        kernel.close()
+@pytest.fixture
+def fds_left():
+    """fds_left(number): in this block only so many more file descriptors can be opened."""
+    resource = pytest.importorskip("resource")
+
+    @contextlib.contextmanager
+    def fds_left(number):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 100), limits[1]))
+        fds = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    fds.append(os.dup(1))
+            for _ in range(number):
+                os.close(fds.pop())
+            yield
+        finally:
+            for fd in fds:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    return fds_left

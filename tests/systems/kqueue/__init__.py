@@ -2,18 +2,19 @@
 """A stand-in for the kqueues of macOS and the BSDs, over pidfd and epoll, on Linux.
 
 It has each system's struct kevent, siginfo_t and numbers as in its headers, and its quirks.
-The tests show that pidwait agrees with what is written here; whether the systems do, too,
-only they can show. tests/matrix/headers.py compares the layouts with the real headers.
+The tests show that pidwait agrees with what is written here; only the systems themselves can
+show whether they do, too. tests/matrix/headers.py compares the layouts with the real headers.
+
+The environment variable KQUEUE_STANDIN names the systems: those of SYSTEMS, separated by spaces.
 """
 
-import ctypes
 import errno
 import importlib
 import os
 import select
 import sys
 
-from ... import pidwait
+from ... import pidwait, seam
 from .kernel import Event, Kernel, has_exited, pidfd_open
 from .systems import (
     EV_ADD,
@@ -22,6 +23,16 @@ from .systems import (
     EV_ERROR,
     EV_ONESHOT,
     NOTE_EXIT,
+)
+
+# All that reaches into the package: what it takes for the system, its bindings, its ps.
+
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
+_ffi, _polling, _polled_ps, _ps, _listed_ps, _facts = (
+    importlib.import_module(pidwait.__name__ + "." + name)
+    for name in (
+        "_ffi _backends.polling _backends.polled_ps _sources.ps _sources.listed_ps _facts"
+    ).split()
 )
 
 
@@ -33,20 +44,53 @@ class Library:
         self._real = adapter._libraries[None]
         self._kernel = kernel
 
-    def __getitem__(self, name):
-        if name not in self._kernel.symbols:
-            return self._real[name]
-        return self._real._FuncPtr(self._address(name))
+    def __getitem__(self, name):  # for ctypes
+        return self._kernel.find(
+            name, lambda address: self._real._FuncPtr(address) if address else self._real[name]
+        )
 
-    def load_function(self, kind, name):
-        if name not in self._kernel.symbols:
-            return self._real.load_function(kind, name)
-        return self._adapter._ffi.cast(kind, self._address(name))
+    def load_function(self, kind, name):  # for cffi
+        return self._kernel.find(
+            name,
+            lambda address: (
+                self._adapter._ffi.cast(kind, address)
+                if address
+                else self._real.load_function(kind, name)
+            ),
+        )
 
-    def _address(self, name):
-        if self._kernel.symbols[name] is None:
-            raise AttributeError(name)
-        return ctypes.cast(self._kernel.symbols[name], ctypes.c_void_p).value
+
+def _install_inside(kernel, patch):
+    patch(_ffi, "PLATFORM", kernel.system.platform)
+    patch(_polling, "_Handle", _polled_ps.PsHandle)
+    for binding in ("ctypes", "cffi"):
+        if _ffi.missing(binding) is None:
+            adapter = _ffi.load(binding)
+            patch(adapter, "_libraries", {None: Library(adapter, kernel)})
+    more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
+    patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
+    patch(_facts, "_sources", [])
+    set_ps(PS, patch)
+    # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
+    set_time_limit_of_ps(100.0, patch)
+    seam.forget()
+
+
+PS = os.path.join(_FOLDER, "ps")
+
+
+def set_ps(path, patch):
+    """Have the package run that program for ps."""
+    patch(_ps, "PS", path)
+
+
+def set_time_limit_of_ps(seconds, patch):
+    """Have a ps that takes longer be ended."""
+    for module in _ps, _listed_ps:
+        patch(module, "_TIME_LIMIT", seconds)
+
+
+# The rest replaces public functions of Python.
 
 
 def select_types(kernel):
@@ -65,12 +109,11 @@ def select_types(kernel):
             return self._fd
 
         def control(self, changelist, max_events, timeout=None):
-            assert timeout == 0, "it would block"
             if max_events < 0:
                 raise ValueError("Length of eventlist must be 0 or positive")
             for change in changelist or ():
                 assert isinstance(change, Event)
-            return kernel.kevent(self.fileno(), list(changelist or ()), max_events)
+            return kernel.kevent(self.fileno(), list(changelist or ()), max_events, timeout)
 
         def close(self):
             fd, self._fd = self._fd, -1
@@ -85,14 +128,6 @@ def select_types(kernel):
 
 
 real_close = os.close
-_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
-_package = pidwait.__name__
-_modules = {
-    name: importlib.import_module(_package + "." + name)
-    for name in (
-        "_ffi _probe _facts _backends.polling _backends.polled_ps _sources.ps _sources.listed_ps"
-    ).split()
-}
 
 
 def install(name, patch):
@@ -101,23 +136,9 @@ def install(name, patch):
     A value of None deletes the name. Return the Kernel, which has to be closed.
     """
     kernel = Kernel(name)
-    system = kernel.system
-    ffi, ps = _modules["_ffi"], _modules["_sources.ps"]
-    patch(ffi, "PLATFORM", system.platform)
-    patch(_modules["_backends.polling"], "_Handle", _modules["_backends.polled_ps"].PsHandle)
-    for binding in ("ctypes", "cffi"):
-        if ffi.missing(binding) is None:
-            adapter = ffi.load(binding)
-            patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     _install_select(kernel, patch)
     _install_os(kernel, patch)
-    patch(ps, "PS", os.path.join(_FOLDER, "ps"))
-    more = {"STANDIN_PLATFORM": system.platform, "STANDIN_PYTHON": sys.executable}
-    patch(ps, "ENVIRONMENT", dict(ps.ENVIRONMENT, **more))
-    # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
-    patch(_modules["_sources.listed_ps"], "_TIME_LIMIT", 100.0)
-    patch(_modules["_facts"], "_sources", [])
-    _modules["_probe"].forget()
+    _install_inside(kernel, patch)
     return kernel
 
 
@@ -156,7 +177,7 @@ def _install_select(kernel, patch):
 
 def _install_os(kernel, patch):
     system = kernel.system
-    real_fork, real_kill = os.fork, os.kill
+    real_fork, real_kill, real_waitpid = os.fork, os.kill, os.waitpid
 
     def close(fd):
         if not kernel.close_fd(fd):
@@ -172,11 +193,16 @@ def _install_os(kernel, patch):
         return pid
 
     def kill(pid, sig):
+        pid = kernel.passed_on.get(pid, pid)
         if pid > 0 and not is_found(pid, kernel.kill_finds_zombies):
             raise ProcessLookupError(errno.ESRCH, "kill")
         real_kill(pid, sig)
 
+    def waitpid(pid, options):
+        return kernel.waitpid(pid, options, real_waitpid)
+
     patch(os, "close", close)
+    patch(os, "waitpid", waitpid)
     patch(os, "kill", kill)
     patch(os, "fork", fork)
     if system.has_waitid and hasattr(os, "waitid"):

@@ -9,6 +9,8 @@ import os
 import resource
 import select
 import struct
+import threading
+import time
 
 from .systems import (
     EV_ADD,
@@ -26,6 +28,7 @@ c = ctypes
 PIDFD_OPEN = 434
 PIDFD_GET_INFO = 0xC040FF0B
 F_DUPFD_CLOEXEC = 1030
+WEXITED, WNOWAIT = 0x4, 0x01000000
 
 
 class Event:
@@ -41,6 +44,7 @@ class Queue:
 
     def __init__(self, kernel):
         self._kernel = kernel
+        self._lock = threading.RLock()
         self._epoll = select.epoll()
         self.fd = self._epoll.fileno()
         os.set_inheritable(self.fd, kernel.system.platform != "darwin")
@@ -53,6 +57,10 @@ class Queue:
 
     def change(self, change):
         """EV_ADD of an existing event only changes it, as does a change without EV_ADD."""
+        with self._lock:
+            self._change(change)
+
+    def _change(self, change):
         key = change.filter, change.ident
         note = self._notes.get(key)
         if note is None and not change.flags & EV_ADD:
@@ -72,15 +80,29 @@ class Queue:
         self._epoll.unregister(note.fd)
         note.close()
 
-    def take(self, room):
-        ready = [fd for fd, _ in self._epoll.poll(0)]
-        found = [note for note in self._notes.values() if note.fd in ready][:room]
-        # Before the notes are dropped: they find the code, perhaps in the zombie.
-        events = [note.event() for note in found]
-        for note, event in zip(found, events):
-            if event.flags & EV_ONESHOT:
-                self._drop((note.filter, note.ident))
-        return events
+    def take(self, room, timeout):
+        """Each one-shot event goes to one thread, though all of them wake up."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            events = self._take(room)
+            left = None if end is None else end - time.monotonic()
+            if events or not room or (left is not None and left <= 0):
+                return events
+            try:
+                self._epoll.poll(left)
+            except ValueError:  # another thread has closed it
+                raise OSError(errno.EBADF, "kevent") from None
+
+    def _take(self, room):
+        with self._lock:
+            ready = [fd for fd, _ in self._epoll.poll(0)]
+            found = [note for note in self._notes.values() if note.fd in ready][:room]
+            # Before the notes are dropped: they find the code, perhaps in the zombie.
+            events = [note.event() for note in found]
+            for note, event in zip(found, events):
+                if event.flags & EV_ONESHOT:
+                    self._drop((note.filter, note.ident))
+            return events
 
 
 class Note:
@@ -150,17 +172,13 @@ class Process(Note):
 
     def event(self):
         system = self._kernel.system
-        told = self._kernel.tells_status and not system.status_flag
-        told = told or self.fflags & system.status_flag
+        fflags = self.fflags & (NOTE_EXIT | system.status_flag)
+        if not self._kernel.tells_status:  # an old macOS ignores the flag
+            fflags &= ~system.status_flag
+        told = fflags & system.status_flag if system.status_flag else self._kernel.tells_status
+        status = wait_status(self.fd, self._pid) if told else 0
         flags = EV_ONESHOT | EV_EOF | system.more_flags
-        return Event(
-            self.ident,
-            self.filter,
-            flags,
-            self.fflags & (NOTE_EXIT | system.status_flag),
-            wait_status(self.fd, self._pid) if told else 0,
-            self.udata,
-        )
+        return Event(self.ident, self.filter, flags, fflags, status, self.udata)
 
     def close(self):
         os.close(self.fd)
@@ -225,7 +243,7 @@ def wait_status(fd, pid):
 
 def is_child(pid):
     try:
-        _waitid(pid, os.WNOHANG | 0x01000004)  # WEXITED | WNOWAIT
+        _waitid(pid, os.WNOHANG | WEXITED | WNOWAIT)
     except ChildProcessError:
         return False
     return True
@@ -252,22 +270,23 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Kernel:
-    """The calls of a system. Each has a form for C and one for Python."""
+    """The calls of a system, each in a form for C and in one for Python; and what tests set."""
 
     def __init__(self, name):
-        self.system = SYSTEMS[name]
+        self.system = system = SYSTEMS[name]
         self.queues = {}
         self.denied = {}  # pid, or "read" for that filter: errno
         self.passed_on = {}  # pid: the pid of the process that has it now
         self.tells_status = True
+        self.has_waitid = True
         self.kill_finds_zombies = True  # not on older OpenBSDs
+        self.late = 0  # so many looks come before our child that has exited is a zombie
+        self.interrupt = None  # what a signal handler raises right after events have been taken
         self.timers, self.max_timers = 0, 64
-        self.failures = []
-        self.calls = []
-        system = self.system
+        self._raised = {}  # thread: the exception in a call from C
         waitid_id = c.c_int64 if system.platform in ("freebsd", "dragonfly") else c.c_uint32
         pointer = c.c_void_p
-        self.symbols = {
+        self._symbols = {
             "kqueue": self._c(self._c_kqueue),
             system.symbol: self._c(
                 self._c_kevent, c.c_int, pointer, system.counts, pointer, system.counts, pointer
@@ -281,16 +300,21 @@ class Kernel:
                 return function(*args)
             except OSError as error:
                 ctypes.set_errno(error.errno)
-                return -1
             except BaseException as error:
-                self.failures.append(error)
-                raise
+                self._raised[threading.get_ident()] = error
+            return -1
 
         return c.CFUNCTYPE(c.c_int, *types, use_errno=True)(call)
 
+    def find(self, name, load):
+        """The function of C by that name; load(address) makes what a binding calls."""
+        if name not in self._symbols:
+            return load(None)
+        if name == "waitid" and not self.has_waitid:
+            raise AttributeError(name)
+        return Function(load(c.cast(self._symbols[name], c.c_void_p).value), self._raised)
+
     def close(self):
-        if self.failures:
-            raise self.failures[0]
         assert not self.queues
 
     def close_fd(self, fd):
@@ -306,8 +330,7 @@ class Kernel:
         self.queues[queue.fd] = queue
         return queue.fd
 
-    def kevent(self, fd, changes, room):
-        self.calls.append((fd, len(changes), room))
+    def kevent(self, fd, changes, room, timeout):
         try:
             queue = self.queues[fd]
         except KeyError:
@@ -321,7 +344,11 @@ class Kernel:
                     raise
                 flags = change.flags | EV_ERROR | self.system.more_flags
                 errors.append(Event(change.ident, change.filter, flags, change.fflags, error.errno))
-        return errors or queue.take(room)
+        events = errors or queue.take(room, timeout)
+        if events and not errors and self.interrupt is not None:
+            error, self.interrupt = self.interrupt, None
+            raise error
+        return events
 
     def note(self, change):
         if change.filter == self.system.filter_proc:
@@ -335,17 +362,35 @@ class Kernel:
     def waitid(self, idtype, id_, options):
         """struct siginfo_t; si_pid is 0 if there is nothing to report."""
         system = self.system
-        assert idtype == system.p_pid
-        assert options == system.wexited | system.wnowait | os.WNOHANG
-        info = _waitid(id_, os.WNOHANG | 0x01000004)
+        assert idtype == system.p_pid and options & system.wexited
+        assert not options & ~(system.wexited | system.wnowait | os.WNOHANG)
+        linux = WEXITED | options & os.WNOHANG | (WNOWAIT if options & system.wnowait else 0)
+        info = _waitid(self.passed_on.get(id_, id_), linux)
+        if info.si_pid and options & os.WNOHANG and self._is_late():
+            info = _LinuxInfo()
         status = info.si_status
         if info.si_code == 1:
             status |= 0x700  # bits of the argument of _exit() that waitpid(2) does not show
         elif not system.tells_signal:
             status = 0
         return system.info(
-            si_signo=info.si_signo, si_code=info.si_code, si_pid=info.si_pid, si_status=status
+            si_signo=info.si_signo,
+            si_code=info.si_code,
+            si_pid=id_ if info.si_pid else 0,
+            si_status=status,
         )
+
+    def waitpid(self, pid, options, real):
+        pid = self.passed_on.get(pid, pid)
+        if self.late and pid > 0 and options & os.WNOHANG:
+            has_exited = _waitid(pid, WEXITED | WNOWAIT | os.WNOHANG).si_pid
+            if has_exited and self._is_late():
+                return 0, 0
+        return real(pid, options)
+
+    def _is_late(self):
+        self.late -= 1
+        return self.late >= 0
 
     # The same calls, as C makes them
 
@@ -353,15 +398,16 @@ class Kernel:
         return self.kqueue()
 
     def _c_kevent(self, fd, changes, count, events, room, timeout):
-        wait = timespec.from_address(timeout)
-        assert (wait.tv_sec, wait.tv_nsec) == (0, 0)
+        wait = timespec.from_address(timeout) if timeout else None
+        assert wait is None or (wait.tv_sec >= 0 and 0 <= wait.tv_nsec < 10**9)
         kind = self.system.event
         given = [
             Event(*(getattr(change, name) or 0 for name in EVENT))
             for change in ((kind * count).from_address(changes) if count else ())
         ]
         try:
-            taken = self.kevent(fd, given, room)
+            seconds = None if wait is None else wait.tv_sec + wait.tv_nsec / 1e9
+            taken = self.kevent(fd, given, room, seconds)
         except OSError:
             if events and not room and self.system.writes_unasked:
                 raise AssertionError("there is no room for the event") from None
@@ -376,3 +422,21 @@ class Kernel:
         answer = self.waitid(idtype, id_, options)
         c.memmove(info, c.byref(answer), c.sizeof(answer))
         return 0
+
+
+class Function:
+    """A function of C that calls Python: what is raised there comes out of the call."""
+
+    def __init__(self, function, raised):
+        self.__dict__.update(_function=function, _raised=raised)
+
+    def __setattr__(self, name, value):
+        setattr(self._function, name, value)
+
+    def __call__(self, *args):
+        try:
+            return self._function(*args)
+        finally:
+            error = self._raised.pop(threading.get_ident(), None)
+            if error is not None:
+                raise error

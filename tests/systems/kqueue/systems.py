@@ -2,6 +2,7 @@
 """macOS and the BSDs: layouts and numbers as in their headers, and what is peculiar to each."""
 
 import ctypes
+import os
 
 c = ctypes
 EVENT = ("ident", "filter", "flags", "fflags", "data", "udata")
@@ -162,3 +163,11 @@ SYSTEMS = {
         tells_signal=False,
     ),
 }
+
+
+NAMED = os.environ.get("KQUEUE_STANDIN", "").split()
+
+
+def named(holds=lambda system: True):
+    """For a test's parameter: those systems in KQUEUE_STANDIN for which this holds."""
+    return [name for name in NAMED if holds(SYSTEMS[name])]
