@@ -17,7 +17,7 @@ import threading
 import types
 
 from .. import pidwait
-from ..recipes import RECIPES
+from ..package.recipes import RECIPES
 
 ONCE = 3  # its exit code
 

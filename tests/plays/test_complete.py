@@ -3,7 +3,7 @@
 
 from importlib.util import find_spec
 
-from ..recipes import IN_LOOPS, NEEDS
+from ..package.recipes import IN_LOOPS, NEEDS
 
 
 def test_libraries_of_the_recipes_are_there():

@@ -16,9 +16,8 @@ import pytest
 
 from ..cli import sshd
 from ..cli.remote import single_file
+from ..package.recipes import SHELL, Folder
 from ..processes import become_zombie, eventually, exiting, gone_pid, state
-from ..recipes import SHELL
-from ..test_recipes_shell import Folder
 
 CI = "CI" in os.environ
 pytestmark = pytest.mark.skipif(sshd.program() is None and not CI, reason="no sshd")

@@ -11,9 +11,8 @@ import pytest
 
 from ..bench.core import find
 from ..cli.remote import single_file
+from ..package.recipes import RECIPES, SHELL, Folder
 from ..processes import exiting, state
-from ..recipes import RECIPES, SHELL
-from ..test_recipes_shell import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TITLE = "In a script that names its requirements"

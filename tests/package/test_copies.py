@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m pidwait vendor DEST: a copy in another project, and what becomes of it."""
+
+import errno
+import hashlib
+import importlib.util
+import marshal
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .. import pidwait
+from ..processes import WINDOWS, exiting
+from .conftest import put, read, run, vendor
+
+VERSION = pidwait.__version__
+OTHER = "0.0.1"
+RENAMED = "another._vendor.renamed"
+CHANGED_BY_HAND = 4
+
+
+@pytest.fixture
+def copy(tmp_path, contents):
+    """A new copy, called another._vendor.renamed."""
+    dest = tmp_path / "another" / "_vendor" / "renamed"
+    assert vendor(dest)[0] == 0
+    return dest
+
+
+@pytest.fixture
+def old(tmp_path, contents):
+    """Where another version of the package is, called other; it has one folder more."""
+    top = put(contents, tmp_path / "old" / "other")
+    init = top / "__init__.py"
+    init.write_bytes(init.read_bytes().replace(VERSION.encode(), OTHER.encode()))
+    put({"_more/__init__.py": b"# of the other\n", "_more/module.py": b"# of the other\n"}, top)
+    return top.parent
+
+
+def test_a_copy_is_the_package_with_its_licence_and_a_record(tmp_path):
+    dest = tmp_path / "another" / "_vendor" / "renamed"
+    status, out, err = vendor(dest)
+    assert (status, err) == (0, "")
+    got = read(dest)
+    assert out.startswith("%s: %s: %d written" % (dest, VERSION, len(got) - 1))
+    root = Path(__file__).resolve().parents[2]
+    # Git on Windows may have changed the ends of its lines.
+    assert got["LICENSE"].split() == root.joinpath("LICENSE").read_bytes().split()
+    lines = got["VENDORED"].decode().splitlines()
+    assert lines[0] == "# pidwait " + VERSION
+    digests = dict(reversed(line.split("  ")) for line in lines[1:])
+    assert digests == {
+        path: hashlib.sha256(data).hexdigest() for path, data in got.items() if path != "VENDORED"
+    }
+    assert run("-m", RENAMED, "-V", path=tmp_path) == (
+        0,
+        "python -m %s %s\n" % (RENAMED, VERSION),
+        "",
+    )
+
+
+def test_a_copy_of_a_copy_or_from_a_zip_is_the_same(tmp_path, copy):
+    again, zipped, archive = tmp_path / "again", tmp_path / "from_zip", tmp_path / "app.zip"
+    assert run("-m", RENAMED, "vendor", again, path=tmp_path)[0] == 0
+    assert read(again) == read(copy)
+    with zipfile.ZipFile(str(archive), "w") as opened:
+        opened.writestr("zipped/__init__.py", "")
+        for name, data in read(copy).items():
+            opened.writestr("zipped/inside/" + name, data)
+    status, _, err = run("-m", "zipped.inside", "vendor", zipped, path=archive)
+    assert status == 0, err
+    assert read(zipped) == read(copy)
+    status, out, err = run("-m", "zipped.inside", "-t0", os.getpid(), path=archive)
+    assert status == 124 and "zipped.inside: the time was up" in err
+
+
+def test_compiled_files_alone_are_no_source(tmp_path, copy):
+    for path in list(copy.rglob("*.py")):
+        code = compile(path.read_bytes(), str(path), "exec")
+        head = importlib.util.MAGIC_NUMBER + b"\0" * (12 if sys.version_info >= (3, 7) else 8)
+        path.with_suffix(".pyc").write_bytes(head + marshal.dumps(code))
+        path.unlink()
+    status, _, err = run("-m", RENAMED, "vendor", tmp_path / "dest", path=tmp_path)
+    assert status == 1
+    assert "its source" in err and not tmp_path.joinpath("dest").exists()
+
+
+@pytest.mark.parametrize(
+    "packages, where, dest, line",
+    [
+        ("another another/_vendor", ".", "another/_vendor/one", "from another._vendor import one"),
+        ("src/another", ".", "src/another/_vendor/one", "from another._vendor import one"),
+        ("another another/_vendor", "another", "_vendor/one", "from another._vendor import one"),
+        ("", ".", "another/_vendor/one", "from another._vendor import one"),
+        ("with-dash/another", ".", "with-dash/another/one", "from another import one"),
+        ("", ".", "one", "import one"),
+        ("", "another", "../one", "import one"),
+        ("outer outer/src/another", "outer", "src/another/one", "from another import one"),
+    ],
+)
+def test_it_says_how_to_import_the_copy(tmp_path, monkeypatch, packages, where, dest, line):
+    # A folder whose name is no module's, so that nothing above it counts.
+    top = tmp_path / "the-project"
+    for package in packages.split():
+        put({"__init__.py": b""}, top / package)
+    top.joinpath(where).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(str(top / where))
+    status, out, err = vendor(dest)
+    assert (status, err) == (0, "")
+    assert line in out.splitlines()[1]
+
+
+@pytest.mark.parametrize("name", ["with-dash", "class", "1st"])
+def test_a_name_that_can_not_be_imported_is_refused(tmp_path, name):
+    status, _, err = vendor(tmp_path / name)
+    assert status == 2
+    assert repr(name) in err and not list(tmp_path.iterdir())
+
+
+def test_a_copy_of_another_version_is_updated_both_ways(tmp_path, old):
+    dest = tmp_path / "dest"
+    assert run("-m", "other", "vendor", dest, path=old)[0] == 0
+    assert vendor("--check", dest) == (3, "%s: %s; this is %s\n" % (dest, OTHER, VERSION), "")
+    status, out, err = vendor(dest)
+    assert (status, err) == (0, "")
+    assert out.startswith("%s: %s to %s: 1 written, 2 removed\n" % (dest, OTHER, VERSION))
+    assert not dest.joinpath("_more").exists()
+    assert vendor("--check", dest) == (0, "%s: %s, current\n" % (dest, VERSION), "")
+    put({"own.txt": b"ours", "_more/own.txt": b"ours"}, dest)
+    assert run("-m", "other", "vendor", dest, path=old)[0] == 0
+    assert vendor(dest)[0] == 0
+    assert (dest / "own.txt").exists() and read(dest / "_more") == {"own.txt": b"ours"}
+
+
+def test_the_same_version_with_other_contents_is_not_current(copy, old):
+    init = old / "other" / "__init__.py"
+    init.write_bytes(init.read_bytes().replace(OTHER.encode(), VERSION.encode()))
+    status, out, _ = run("-m", "other", "vendor", "--check", copy, path=old)
+    assert (status, out) == (3, "%s: %s, but not as it is here\n" % (copy, VERSION))
+
+
+def test_a_current_copy_is_left_alone(copy):
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*")}
+    status, out, _ = vendor(copy)
+    assert status == 0 and ": 0 written, 0 removed\n" in out
+    assert {path: path.stat().st_mtime_ns for path in copy.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name, data", [("aio.py", b"# changed\n"), ("cli/run.py", None)])
+def test_what_was_changed_by_hand_is_kept_until_forced(copy, name, data):
+    path = copy / name
+    path.unlink() if data is None else path.write_bytes(path.read_bytes() + data)
+    before = read(copy)
+    status, out, err = vendor("--check", copy)
+    assert (status, err) == (CHANGED_BY_HAND, "") and "by hand: %s\n" % name in out
+    status, out, err = vendor(copy)
+    assert (status, out) == (1, "") and name in err
+    assert read(copy) == before
+    assert vendor("--force", copy)[0] == vendor("--check", copy)[0] == 0
+
+
+def test_what_was_added_by_hand_stays(copy, old):
+    put({"cli/more.py": b"# ours\n", "_more/module.py": b"# ours\n"}, copy)
+    status, out, _ = vendor("--check", copy)
+    assert status == CHANGED_BY_HAND and "added by hand: cli/more.py\n" in out
+    assert vendor(copy)[0] == vendor("--force", copy)[0] == 0
+    # Nor does a version that has a file of that name write over it.
+    status, _, err = run("-m", "other", "vendor", copy, path=old)
+    assert status == 1 and "_more/module.py" in err
+    assert copy.joinpath("_more", "module.py").read_bytes() == b"# ours\n"
+
+
+def test_compiled_files_ends_of_lines_and_remarks_are_no_change(copy):
+    put({"__pycache__/wait.cpython-311.pyc.139746": b""}, copy)
+    for name, data in read(copy).items():
+        copy.joinpath(name).write_bytes(data.replace(b"\n", b"\r\n"))
+    with open(str(copy / "VENDORED"), "ab") as file:
+        file.write(b"\n# a remark  of ours\n")
+    assert vendor("--check", copy)[0] == 0
+
+
+def test_a_changed_copy_does_not_update_itself(tmp_path, copy):
+    copy.joinpath("aio.py").write_bytes(b"# changed\n")
+    status, _, err = run("-m", RENAMED, "vendor", "--force", copy, path=tmp_path)
+    assert status == 1 and "by itself" in err
+
+
+@pytest.mark.parametrize("update", [False, True], ids=["new", "update"])
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_what_a_full_disk_ends_is_done_again(tmp_path, old, monkeypatch, step, update):
+    dest = tmp_path / "dest"
+    if update:
+        for name in "aio.py", "cli/run.py":
+            path = old / "other" / name
+            path.write_bytes(path.read_bytes() + b"# of the other\n")
+        assert run("-m", "other", "vendor", dest, path=old)[0] == 0
+    steps, real = [], os.replace
+
+    def replace(source, target):
+        if len(steps) == step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+        steps.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    status, out, err = vendor(dest)
+    assert (status, out) == (1, "") and os.strerror(errno.ENOSPC) in err
+    monkeypatch.undo()
+    status, out, _ = vendor("--check", dest)
+    assert status == (3 if steps or update else 1) and ("was interrupted" in out) == bool(steps)
+    assert vendor(dest)[0] == vendor("--check", dest)[0] == 0
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
+def test_what_is_no_copy_is_not_touched(tmp_path, force):
+    dest = put({"own.txt": b"ours"}, tmp_path / "dest")
+    assert vendor("--check", dest)[0] == 1
+    status, out, err = vendor(dest, *force)
+    assert (status, out) == (1, "") and str(dest) in err
+    assert read(dest) == {"own.txt": b"ours"}
+    dest.joinpath("own.txt").unlink()
+    assert vendor(dest)[0] == 0  # an empty folder
+    shutil.rmtree(str(dest))
+    dest.write_bytes(b"a file")
+    assert vendor(dest, *force)[0] == 1 and dest.read_bytes() == b"a file"
+    status, out, err = vendor(dest / "below", *force)
+    assert (status, out) == (1, "") and str(dest) in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("path", ["../own.txt", "/own.txt", "cli/../../own.txt"])
+def test_a_damaged_record_has_nothing_else_removed(copy, path):
+    own = copy.parent / "own.txt"
+    own.write_bytes(b"ours")
+    with open(str(copy / "VENDORED"), "a") as file:
+        file.write("%s  %s\n" % (hashlib.sha256(b"ours").hexdigest(), path))
+    status, _, err = vendor(copy)
+    assert status == 1 and "VENDORED is damaged" in err
+    for head in "", "# pidwait\n", "# pidwait 1 2\n", "# another 1\n":
+        copy.joinpath("VENDORED").write_bytes(head.encode())
+        assert vendor("--check", copy)[0] == 1
+    assert own.exists()
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
+def test_symbolic_links_lead_nowhere(tmp_path, copy):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(str(copy / "cli"))
+    copy.joinpath("cli").symlink_to(elsewhere)
+    status, out, _ = vendor("--check", copy)
+    assert status == CHANGED_BY_HAND and "missing by hand: cli/run.py" in out
+    assert vendor("--force", copy)[0] == 1
+    assert not list(elsewhere.iterdir())
+    # The folder itself may be one.
+    copy.joinpath("cli").unlink()
+    link = tmp_path / "link"
+    link.symlink_to(copy)
+    assert vendor("--force", link)[0] == vendor("--check", link)[0] == 0
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["", "one two", "--check", "--check --force one", "--systems linux one", "--with aio one"],
+)
+def test_wrong_arguments_change_nothing(tmp_path, monkeypatch, args):
+    monkeypatch.chdir(str(tmp_path))
+    status, out, err = vendor(*args.split())
+    assert (status, out) == (2, "") and err.startswith("usage: ")
+    assert not list(tmp_path.iterdir())
+
+
+TWO_COPIES = """if True:
+    import os, subprocess, sys
+    import one, two
+    assert one.__version__ != two.__version__
+    child = subprocess.Popen(sys.argv[1:])
+    with one.Process(child.pid) as a, two.Process(child.pid) as b:
+        assert a != b
+        assert one.wait(b, 60) == two.wait(a, 60) == 3
+        assert one.wait(child) == two.wait(child) == child.returncode == 3
+    for copy, other in (one, two), (two, one):
+        with copy.spawn(sys.argv[1:]) as child, other.WaitSet([child]) as waiting:
+            assert waiting.wait(60) == [(child, 3)] and child.reaped
+    try:
+        one.wait(os.getpid(), 0)
+    except two.TimeoutExpired:
+        raise SystemExit("one copy's exception is the other's")
+    except TimeoutError:
+        print("good")
+"""
+
+
+def test_two_versions_live_in_one_process(tmp_path, contents):
+    put(contents, tmp_path / "one")
+    other = put(contents, tmp_path / "two") / "__init__.py"
+    other.write_bytes(other.read_bytes().replace(VERSION.encode(), OTHER.encode()))
+    assert run("-c", TWO_COPIES, *exiting(3), path=tmp_path) == (0, "good\n", "")

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What RECIPES.md recommends, as it stands there, with real processes."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import importlib
+import importlib.util
+import multiprocessing
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import pytest
+
+from .. import pidwait
+from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
+from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL, Folder
+
+IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
+IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio)
+IMPORTED["aio"] = importlib.import_module(pidwait.__name__ + ".aio")
+BEFORE, AFTER = 0, 1
+tested = set(IN_LOOPS) | IN_SHELL
+
+
+def of(title):
+    """A test of that recipe; none where its library is missing."""
+    tested.add(title)
+    library = NEEDS.get(title)
+    is_there = library is None or importlib.util.find_spec(library) is not None
+    return lambda test: test if is_there else None
+
+
+def run(title, part=0, **names):
+    """Run the recipe's code with these names; return all names that there are then."""
+    code = RECIPES[title][part]
+    names.update(IMPORTED)
+    if title in NEEDS:
+        names[NEEDS[title]] = importlib.import_module(NEEDS[title])
+    exec(compile(code, title, "exec"), names)
+    return names
+
+
+def script(path, title, main):
+    """A script of the recipe's code, and some more."""
+    imports = "import os, signal, sys, time\nimport %s as pidwait\n" % pidwait.__name__
+    path.write_text(imports + RECIPES[title][0] + main)
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    return [sys.executable, str(path)], env
+
+
+def exits(*pairs):
+    return sorted("%s exited with %d" % pair for pair in pairs)
+
+
+def printed(capsys):
+    return sorted(capsys.readouterr().out.splitlines())
+
+
+def zombie(start, code):
+    child = start(*exiting(code))
+    become_zombie(child.pid)
+    return child
+
+
+def test_each_is_tested_and_short():
+    assert set(RECIPES) == tested
+    for title, parts in RECIPES.items():
+        assert parts or SHELL[title], title
+        for code in parts + SHELL[title]:
+            assert len(code.splitlines()) <= 15, title
+
+
+@of("From psutil.wait_procs")
+@pytest.mark.peers
+@pytest.mark.parametrize("part", [BEFORE, AFTER])
+def test_psutil(part, start, sleeper, capsys):
+    import psutil
+
+    children = [zombie(start, 0), zombie(start, 3)]
+    procs = [psutil.Process(child.pid) for child in children + [sleeper]]
+    names = run("From psutil.wait_procs", part, procs=procs)
+    assert printed(capsys) == exits((children[0].pid, 0), (children[1].pid, 3))
+    assert names["alive"] == procs[2:]
+    assert sleeper.wait() == -signal.SIGKILL
+    assert (state(children[1].pid) is None) == (part == BEFORE)
+
+
+@of("From a loop over Popen.wait(timeout)")
+@pytest.mark.parametrize("part", [BEFORE, AFTER])
+def test_popens(part, start, capsys):
+    popens = [start(*exiting(code)) for code in (0, 3, 5)]
+    run("From a loop over Popen.wait(timeout)", part, popens=popens)
+    assert printed(capsys) == exits(*((popen.pid, popen.returncode) for popen in popens))
+    assert [popen.returncode for popen in popens] == [0, 3, 5]
+
+
+@of("From a loop over os.waitpid(-1)")
+@pytest.mark.parametrize("part", [BEFORE, AFTER])
+def test_waitpid(part, start, herd, capsys):
+    others = zombie(start, 7)
+    jobs = {herd.fork(code, 0): "job %d" % code for code in (3, 5)}
+    pids = list(jobs)
+    run("From a loop over os.waitpid(-1)", part, jobs=jobs)
+    assert printed(capsys) == exits(("job 3", 3), ("job 5", 5))
+    assert [state(pid) for pid in pids] == [None, None] and jobs == {}
+    assert others.wait() == (0 if part == BEFORE else 7)
+
+
+@of("Find processes, and wait for them")
+def test_finding(tmp_path):
+    names = run("Find processes, and wait for them")
+    program = tmp_path / "sleeps well"
+    program.symlink_to(shutil.which("sleep"))
+    popens = [subprocess.Popen([str(program), "60"]) for _ in range(2)]
+    eventually(lambda: all(pidwait.ProcessInfo(one.pid).name() == program.name for one in popens))
+    exited, alive = names["wait_for_all_named"](program.name, 0)
+    assert (exited, [one.pid for one in alive]) == ([], sorted(one.pid for one in popens))
+    for popen in popens:
+        popen.kill()
+    exited, alive = names["wait_for_all_named"](program.name, 60)
+    assert (len(exited), alive) == (2, [])
+    for popen in popens:
+        popen.wait()
+
+
+@of("Find processes, and wait for them")
+def test_family(start):
+    names = run("Find processes, and wait for them", 1)
+    shell = start("sh", "-c", "sleep 60 & echo $!; wait", stdout=subprocess.PIPE)
+    inner = int(shell.stdout.readline())
+    exited, alive = names["wait_for_family"](shell.pid, 0)
+    assert (exited, [one.pid for one in alive]) == ([], [shell.pid, inner])
+    os.kill(inner, signal.SIGTERM)
+    exited, alive = names["wait_for_family"](shell.pid, 60)
+    assert [code for info, code in exited if info.pid == shell.pid] == [0] and alive == []
+
+
+@of("Terminate, then kill")
+def test_terminate(start, sleeper):
+    stop = run("Terminate, then kill")["stop"]
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    worker.start()
+    with pidwait.spawn(sleeping(60)) as child, pidwait.spawn(exiting(3)) as early:
+        become_zombie(early.pid)
+        ended = stop([sleeper, child, early, worker], patience=60)
+        codes = {id(proc): code for proc, code in ended}
+        assert codes.pop(id(early)) == 3
+        assert codes == dict.fromkeys(map(id, (sleeper, child, worker)), -signal.SIGTERM)
+    worker.join()
+    if hasattr(worker, "close"):  # Python 3.7
+        worker.close()
+
+
+@of("Terminate, then kill")
+def test_kill(start):
+    stop = run("Terminate, then kill")["stop"]
+    ignores = 'trap "" TERM; echo; exec sleep 60'
+    stubborn = start("sh", "-c", ignores, stdout=subprocess.PIPE)
+    stubborn.stdout.readline()
+    assert stop([stubborn], patience=0.1) == [(stubborn, -signal.SIGKILL)]
+
+
+@of("A pool of N")
+def test_pool(tmp_path):
+    run_all = run("A pool of N")["run_all"]
+    commands = []
+    for number in range(5):
+        os.mkfifo(str(tmp_path / ("fifo%d" % number)))
+        code = 'cd "$0"; : > started%d; read line < fifo%d; exit %d'
+        commands.append(["sh", "-c", code % ((number,) * 3), str(tmp_path)])
+    results = run_all(commands, at_once=2)
+    for done, number in enumerate([1, 0, 2, 4, 3]):
+        fifo = tmp_path / ("fifo%d" % number)
+        # It is started in next(); to open the FIFO waits for that.
+        teller = threading.Thread(target=fifo.write_text, args=("\n",))
+        teller.start()
+        assert next(results) == (commands[number], number)
+        teller.join()
+        assert len(list(tmp_path.glob("started*"))) <= done + 2
+    assert list(results) == []
+
+
+@of("A pidfile")
+def test_pidfile(tmp_path, start, sleeper):
+    stop_daemon = run("A pidfile")["stop_daemon"]
+    pidfile = tmp_path / "pid"
+    stop_daemon(str(pidfile), None)
+    for pid in gone_pid(), zombie(start, 0).pid:
+        pidfile.write_text("%d\n" % pid)
+        stop_daemon(str(pidfile), lambda pid: True)
+    pidfile.write_text("%d\n" % sleeper.pid)
+    stop_daemon(str(pidfile), lambda pid: pid != sleeper.pid)
+    assert sleeper.poll() is None
+    stop_daemon(str(pidfile), lambda pid: pid == sleeper.pid, timeout=60)
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+CHILD = """
+def stop():
+    os.write(1, b"stopped\\n")
+    os._exit(0)
+
+when_parent_exits(stop)
+os.write(1, b"watches\\n")
+time.sleep(60)
+"""
+
+
+@of("When the parent exits")
+def test_parent(tmp_path, start):
+    command, env = script(tmp_path / "child.py", "When the parent exits", CHILD)
+    code = "import subprocess, sys; subprocess.Popen(%r); sys.stdin.read()" % command
+    parent = start(
+        sys.executable, "-c", code, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout.readline() == b"watches\n"
+    parent.kill()
+    assert parent.stdout.read() == b"stopped\n"
+
+
+@of("When the parent exits")
+def test_parent_that_has_exited():
+    """Before it was watched, and its pid belongs to another process: we are ours to wait for."""
+    names = run("When the parent exits")
+    names["os"] = types.SimpleNamespace(getppid=iter([os.getpid(), 1]).__next__)
+    calls = []
+    names["when_parent_exits"](lambda: calls.append(1))
+    assert calls == [1]
+
+
+SHUTDOWN = """
+def wait_procs(procs):
+    os.write(1, b"waits\\n")
+    return wait_them(procs)
+
+wait_them, pidwait.wait_procs = pidwait.wait_procs, wait_procs
+code = 'trap "exit 5" INT; trap "exit 6" TERM; echo started; read line < "$0"; exit 7'
+children = [pidwait.spawn(["sh", "-c", code, sys.argv[1]], process_group=0) for _ in range(2)]
+wait_softly(children)
+print(*(child.exitcode for child in children), flush=True)
+for child in children:
+    child.close()
+"""
+
+
+@of("Soft shutdown")
+@pytest.mark.parametrize("presses", [0, 1, 2])
+def test_shutdown(tmp_path, start, presses):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(str(fifo))
+    command, env = script(tmp_path / "script.py", "Soft shutdown", SHUTDOWN)
+    end = os.open(str(fifo), os.O_RDWR)  # both ends, so that no open() waits for the other
+    try:
+        program = start(
+            *command, str(fifo), env=env, stdout=subprocess.PIPE, start_new_session=True
+        )
+        lines = [program.stdout.readline() for _ in range(3)]
+        assert sorted(lines) == [b"started\n", b"started\n", b"waits\n"]
+        for press in range(presses):
+            # As the terminal does: to the group in the foreground.
+            os.killpg(program.pid, signal.SIGINT)
+            if press == 0:
+                assert program.stdout.readline() == b"press Ctrl-C again to end them\n"
+            assert program.stdout.readline() == b"waits\n"
+        if presses < 2:
+            os.write(end, b"\n\n")  # a line for each
+        assert program.stdout.readline() == (b"6 6\n" if presses == 2 else b"7 7\n")
+    finally:
+        os.close(end)
+    assert program.wait() == 0
+
+
+@of("In a selector")
+def test_selector(start_told, capsys):
+    """The connection has something first, and only then does the child exit."""
+    serve = run("In a selector")["serve"]
+    child = start_told(3)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"x")
+        got = []
+
+        def answer(connection):
+            got.append(connection.recv(1))
+            child.stdin.close()
+
+        serve([child], ours, answer)
+    assert got == [b"x"]
+    assert printed(capsys) == exits((child.pid, 3))
+
+
+@of("In asyncio")
+def test_ending_all_in_asyncio(start):
+    end_all = run("In asyncio", BEFORE)["end_all"]
+    stubborn = start(sys.executable, "-c", STUBBORN, stdout=subprocess.PIPE)
+    stubborn.stdout.readline()
+    obeys = start(*sleeping(60))
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(end_all([obeys], 60)) == [(obeys, -15)]
+        assert loop.run_until_complete(end_all([stubborn], 0.05)) == [(stubborn, -9)]
+    finally:
+        loop.close()
+
+
+STUBBORN = """if True:
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print(flush=True)
+    time.sleep(60)
+"""
+
+if hasattr(asyncio, "AbstractChildWatcher"):
+
+    @pytest.mark.filterwarnings("ignore:.*child_watcher:DeprecationWarning")
+    def test_asyncio_without_threads(monkeypatch):
+        use_no_threads = run("In asyncio", AFTER)["use_no_threads"]
+        started = []
+        start_thread = threading.Thread.start
+        monkeypatch.setattr(
+            threading.Thread, "start", lambda self: (started.append(self), start_thread(self))
+        )
+
+        async def main():
+            process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+            return await process.wait()
+
+        old = asyncio.get_event_loop_policy()
+        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            use_no_threads()
+            assert loop.run_until_complete(main()) == 3
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+            asyncio.set_event_loop_policy(old)
+        assert started == []
+
+
+@of("With pexpect")
+def test_pexpect(capsys):
+    import pexpect
+
+    terminals = [pexpect.spawn("sh", ["-c", "echo hello; exit %d" % code]) for code in (0, 3)]
+    for terminal in terminals:
+        become_zombie(terminal.pid)
+    run("With pexpect", terminals=terminals)
+    assert printed(capsys) == ["b'hello\\r\\n' 0", "b'hello\\r\\n' 3"]
+
+
+@of("With multiprocessing")
+@pytest.mark.parametrize("code", [0, 3])
+def test_multiprocessing(code):
+    """The third one ends at once; if it fails, the others, which would run on, are ended."""
+    fork = multiprocessing.get_context("fork").Process
+    seconds = 60 if code else 0
+    workers = [fork(target=time.sleep, args=(seconds,)) for _ in range(2)]
+    workers.append(fork(target=os._exit, args=(code,)))
+    run("With multiprocessing")["run"](workers)
+    assert [worker.exitcode for worker in workers] == ([-15, -15, 3] if code else [0, 0, 0])
+    assert not set(workers) & set(multiprocessing.active_children())
+    for worker in workers:
+        if hasattr(worker, "close"):  # Python 3.7
+            worker.close()
+
+
+@of("With concurrent.futures")
+def test_futures(start_told, sleeper):
+    future_of = run("With concurrent.futures")["future_of"]
+    child = start_told(3)
+    futures = future_of(child), future_of(sleeper)
+    assert not futures[0].cancel()
+    child.stdin.close()
+    done = concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED)[0]
+    assert [future.result() for future in done] == [3]
+    sleeper.kill()
+    loop = asyncio.new_event_loop()
+    assert loop.run_until_complete(asyncio.wrap_future(futures[1], loop=loop)) == -signal.SIGKILL
+    loop.close()
+
+
+needs_pidfd = pytest.mark.skipif(
+    pidwait.probe()["backend"] != "pidfd", reason="a pidfd shows that it waits"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+@of("In a zipapp")
+def test_zipapp(folder, start, sleeper):
+    child = start(*exiting(0, 0.5))
+    assert folder.shell(SHELL["In a zipapp"][0], PID=str(child.pid)) == (0, "", "")
+    assert child.poll() == 0
+    for arguments, status in (
+        ("-t 0.1 %d" % sleeper.pid, 124),
+        ("%d" % child.pid, 1),
+        ("--exit-code %d" % child.pid, 127),
+        ("--nonesuch", 2),
+        ("run sh -c 'exit 5'", 5),
+        ("run -t 0.1 sleep 60", 124),
+        ("run sh -c 'kill $$'", -signal.SIGTERM),
+        ("run /nonesuch", 127),
+    ):
+        assert folder.run("./wait.pyz", *shlex.split(arguments))[0] == status, arguments
+
+
+def links(pid):
+    folder = "/proc/%d/fd" % pid
+    return [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
+
+
+@needs_pidfd
+def test_ctrl_c_in_a_zipapp(folder, start, sleeper):
+    assert folder.shell(SHELL["In a zipapp"][0], PID=str(start(*exiting(0)).pid))[0] == 0
+    waiter = folder.popen("./wait.pyz", "-v", str(sleeper.pid))
+    eventually(lambda: state(waiter.pid) == "S" and "pidfd" in str(links(waiter.pid)))
+    waiter.send_signal(signal.SIGINT)
+    assert waiter.communicate() == ("", "")
+    assert waiter.returncode == -signal.SIGINT
+
+
+def test_program_in_a_zipapp(folder):
+    folder.write("app/__main__.py", RECIPES["In a zipapp"][0])
+    folder.shell("cp -R pidwait app/")
+    folder.write("bin/make", "#!/bin/sh\nexit 3\n").chmod(0o755)
+    assert folder.shell(SHELL["In a zipapp"][1]) == (3, "", "")
+    assert folder.run("./program.pyz", "sh", "-c", "kill $$") == (143, "", "")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What makes the package fit to be copied under any name, and small enough to be read before."""
+
+import ast
+
+import pytest
+
+from .. import pidwait
+
+NAME = pidwait.__name__.rpartition(".")[2]
+LONGEST = 380  # lines of a file
+
+
+def imports(tree):
+    """What a module imports: (level, module, name), also inside functions; not for types alone."""
+    if isinstance(tree, ast.If) and getattr(tree.test, "id", "") == "TYPE_CHECKING":
+        return
+    if isinstance(tree, ast.Import):
+        for alias in tree.names:
+            yield 0, alias.name, None
+    elif isinstance(tree, ast.ImportFrom):
+        for alias in tree.names:
+            yield tree.level, tree.module or "", alias.name
+    for child in ast.iter_child_nodes(tree):
+        for found in imports(child):
+            yield found
+
+
+def test_it_imports_itself_by_relative_imports(sources):
+    for path, text in sources.items():
+        wrong = [name for level, name, _ in imports(ast.parse(text)) if not level and NAME in name]
+        assert wrong == [], path
+
+
+@pytest.mark.filterwarnings("ignore:Attribute s is deprecated:DeprecationWarning")
+def test_its_own_name_is_in_no_string(sources):
+    for path, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            value = getattr(node, "s", None) if type(node).__name__ in ("Str", "Constant") else None
+            assert not isinstance(value, str) or "pidwait" not in value, (path, value)
+
+
+def test_every_file_names_its_licence_and_reads_no_file_of_the_package(sources):
+    for path, text in sources.items():
+        assert text.startswith("# SPDX-License-Identifier: BSD-3-Clause\n"), path
+        names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        assert "__file__" not in names, path
+
+
+def test_no_file_is_too_long_to_be_read_at_once(sources):
+    lengths = {path: text.count("\n") for path, text in sources.items()}
+    assert {path: lines for path, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_imports_have_no_circle(sources):
+    modules = {
+        ".".join(part for part in path[: -len(".py")].split("/") if part != "__init__"): path
+        for path in sources
+    }
+    left = {}
+    for module, path in modules.items():
+        left[module] = own = set()
+        parts = module.split(".") if module else []
+        for level, name, attribute in imports(ast.parse(sources[path])):
+            if level:
+                up = level - path.endswith("__init__.py")
+                base = parts[: len(parts) - up] + (name.split(".") if name else [])
+                whole = ".".join(base + [attribute])
+                own.add(whole if whole in modules else ".".join(base))
+    del left[""]  # its __init__.py shows names of all
+    left = {module: own - {"", module} for module, own in left.items()}
+    assert len(left) > 30
+    while left:
+        free = [module for module, own in left.items() if not own & set(left)]
+        assert free, {module: sorted(own & set(left)) for module, own in left.items()}
+        for module in free:
+            del left[module]

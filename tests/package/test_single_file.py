@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m pidwait vendor --single-file: one module of what waiting needs."""
+
+import ast
+import builtins
+import dis
+import hashlib
+import importlib
+import os
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+from .. import pidwait
+from ..processes import PYTHON, WINDOWS, exiting_when_told, run_python
+from .conftest import run, vendor
+
+pytestmark = pytest.mark.windows
+HERE = "windows" if WINDOWS else "linux"
+SYSTEMS = "linux,bsd,windows"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With waits.py, which has what it needs on this system, and everything.py."""
+    folder = tmp_path_factory.mktemp("single")
+    for name, args in (
+        ("waits", ["--systems", HERE]),
+        ("everything", ["--with", "watch,spawn,aio,subprocess"]),
+    ):
+        assert vendor("--single-file", *args, folder / (name + ".py"))[0] == 0
+    return folder
+
+
+@pytest.fixture
+def imported(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    yield importlib.import_module
+    for name in "waits", "everything":
+        sys.modules.pop(name, None)
+
+
+def codes(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            for inner in codes(constant):
+                yield inner
+
+
+def global_names(text):
+    """The names that the code looks up in its module, and those that it stores there."""
+    used, stored = set(), set()
+    top = compile(text, "file", "exec")
+    for code in codes(top):
+        for step in dis.get_instructions(code):
+            at_top = code is top and step.opname.endswith("_NAME")
+            if step.opname.startswith("LOAD_GLOBAL") or (at_top and "LOAD" in step.opname):
+                used.add(step.argval)
+            elif step.opname == "STORE_GLOBAL" or (at_top and "STORE" in step.opname):
+                stored.add(step.argval)
+    return used, stored
+
+
+@pytest.mark.parametrize("args", [[], *(["--systems", one] for one in SYSTEMS.split(","))], ids=str)
+def test_it_has_every_name_that_it_uses_and_imports_nothing_of_the_package(args):
+    status, text, _ = vendor("--single-file", *args)
+    assert status == 0
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    assert not [node.lineno for node in imports if node.level]
+    used, stored = global_names(text)
+    known = {"__name__", "__file__", "__doc__", "__package__", "WindowsError"} | set(dir(builtins))
+    assert used - stored - known == set()
+    assert not {"exec", "eval", "compile"} & used and "b64decode" not in text
+    for system, names in (
+        ("bsd", "EV_ONESHOT NOTE_EXITSTATUS"),
+        ("windows", "WaitForMultipleObjects"),
+    ):
+        for name in names.split():
+            assert (name in text) == (not args or args[1] == system), name
+
+
+def test_its_head_names_version_systems_parts_digest_and_licence(folder):
+    data = folder.joinpath("waits.py").read_bytes()
+    assert b"\r" not in data
+    head, _, body = data.decode().partition("OF SUCH DAMAGE.\n")
+    assert " %s in one file" % pidwait.__version__ in head
+    assert "systems: %s\n" % HERE in head and "parts:   wait\n" in head
+    assert "Redistributions of source code must retain" in head
+    (digest,) = re.findall(r"\n    ([0-9a-f]{64})\n", head)
+    assert digest == hashlib.sha256(body.encode()).hexdigest()
+
+
+def test_it_is_the_same_each_time_printed_or_written(folder):
+    command = [sys.executable, "-OO", "-m", pidwait.__name__, "vendor", "--single-file"]
+    printed = subprocess.check_output(
+        command + ["--systems", HERE], env=dict(os.environ, PYTHONHASHSEED="2")
+    )
+    assert printed.replace(b"\r\n", b"\n") == folder.joinpath("waits.py").read_bytes()
+
+
+def test_it_waits(imported, start_told):
+    waits = imported("waits")
+    children = [start_told(code) for code in (3, 4)]
+    with pytest.raises(waits.TimeoutExpired) as caught:
+        waits.wait(children[0].pid, 0)
+    assert caught.value.pid == children[0].pid
+    assert waits.TimeoutExpired.__module__ == waits.Process.__module__ == "waits"
+    with waits.WaitSet(children) as waiting, waits.Process(children[0].pid) as process:
+        assert not process.has_exited()
+        for child in children:
+            child.stdin.close()
+        assert process.wait(60) == 3
+        found = []
+        while waiting:
+            found += waiting.wait(60)
+    assert sorted(code for _, code in found) == [3, 4]
+    assert waits.wait_procs(children, 60)[0] == [(children[0], 3), (children[1], 4)]
+    assert waits.probe()["backend"] == pidwait.probe()["backend"]
+
+
+def test_it_starts_processes_if_asked_for(imported):
+    everything = imported("everything")
+    with everything.spawn(PYTHON + ("-c", "raise SystemExit(5)")) as child:
+        assert everything.wait(child, 60) == 5
+    assert everything.TimeoutExpired is not pidwait.TimeoutExpired
+
+
+def test_import_loads_nothing_heavy(folder):
+    code = """if True:
+        import sys
+        before = set(sys.modules)
+        import waits
+        heavy = "ctypes cffi _cffi_backend typing subprocess asyncio logging threading signal"
+        print(sorted(set(heavy.split()) & (set(sys.modules) - before)))
+    """
+    done = run_python(code, env=dict(os.environ, PYTHONPATH=str(folder)))
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
+    child = start(*exiting_when_told(7), stdin=subprocess.PIPE)
+    path = folder / "waits.py"
+    with path.open("rb") as file:
+        status, _, err = run("-", "-t", "0.01", child.pid, stdin=file)
+    assert status == 124
+    assert err.startswith("python -: the time was up; still running: %d" % child.pid)
+    child.stdin.close()
+    status, out, err = run(path, "--exit-code", "-v", child.pid)
+    assert (status, err) == (7, "") and "exited with 7" in out
+    status, out, _ = run("-m", "waits", "-h", path=folder)
+    assert status == 0 and "--name" not in out and " run " not in out
+    for args, message in (["run", "true"], 'no command "run"'), (["--name", "x"], "--name"):
+        status, _, err = run(path, *args)
+        assert status == 2 and message in err and "Traceback" not in err
+
+
+def test_elsewhere_it_says_what_it_is_for(tmp_path):
+    other = "linux" if WINDOWS else "windows"
+    path = tmp_path / "other.py"
+    assert vendor("--single-file", "--systems", other, path)[0] == 0
+    status, _, err = run(path)
+    assert status == 1
+    assert "ImportError: this file is for %s alone" % other in err
+
+
+@pytest.mark.parametrize(
+    "args, text",
+    [
+        (["--systems", "plan9"], "--systems: 'plan9' is none of linux, bsd, windows"),
+        (["a", "b"], "give one FILE"),
+        (["/no/such/folder/file.py"], "file.py: "),
+    ],
+)
+def test_wrong_arguments_are_named(args, text):
+    status, _, err = vendor("--single-file", *args)
+    assert status == 2 - args[0].startswith("/")
+    assert text in err
