@@ -52,12 +52,18 @@ def refusing(code):
 class Seam:
     """Within a test: put functions in place of system calls."""
 
+    get = staticmethod(get)
+
     def __init__(self):
         self._rows = {}
+        self._set = []
 
     def put(self, name, function):
         """From now on, this is the call. What has been asked of the system stays as it is."""
-        get(name)
+        try:
+            get(name)
+        except OSError:  # this system has no such call
+            calls._origins[name] = "a test"
         calls._resolved[name] = function
 
     def refuse(self, name, code=errno.EPERM):
@@ -82,9 +88,43 @@ class Seam:
         for check in events.check_connector, events.check_inotify:
             checks._answers[check] = OSError(errno.ENOSYS, "refused")
 
+    def set_spawn_flag(self, name, value):
+        """Give a flag of posix_spawn a number, as another system does."""
+        self._replace(_module("_ffi.libc_spawn"), name, value)
+
+    def hide_zombies(self):
+        """As where /proc tells no exit codes: only the reaping tells those of others' children."""
+        self._replace(_module("_sources.exitcodes"), "from_zombie", lambda pid: None)
+
+    def _replace(self, module, name, value):
+        self._set.append((module, name, getattr(module, name)))
+        setattr(module, name, value)
+        forget()
+
     def undo(self):
+        while self._set:
+            setattr(*self._set.pop())
         calls._CALLS.update(self._rows)
         forget()
+
+
+def start_by_posix_spawn():
+    """Have Popen started by posix_spawn on all interpreters, as before Python 3.10 on Linux."""
+    _module("subprocess")._would_fork = lambda: True
+
+
+def count_starts(note):
+    """Call ``note(pid)`` for each process that posix_spawn has started from now on."""
+    core = _module("_posix_spawn")
+    start = core.start
+
+    def noted(request):
+        pid = start(request)
+        if pid is not None:
+            note(pid)
+        return pid
+
+    core.start = noted
 
 
 def drop_spare():

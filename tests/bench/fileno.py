@@ -5,7 +5,6 @@ The processes are not our children. Either their code is hidden, so that only th
 tell it, which never comes; or they are polled, as where there is no pidfd.
 """
 
-import importlib
 import os
 import select
 import signal
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from .. import pidwait
+from .. import pidwait, seam
 from . import core
 
 BOUND = 1.2
@@ -31,9 +30,6 @@ PARENT = """if True:
             os._exit(0)
         print(pid, flush=True)
 """
-
-exitcodes = importlib.import_module(pidwait.__name__ + "._sources.exitcodes")
-backends = importlib.import_module(pidwait.__name__ + "._backends")
 
 
 class Strangers:
@@ -106,19 +102,18 @@ class Kind:
 
     def __init__(self, backend):
         self._backend = backend
+        self._seam = seam.Seam()
 
     def __enter__(self):
-        self._from_zombie = exitcodes.from_zombie
         if self._backend == "polling":
             os.environ["PIDWAIT_BACKEND"] = "polling"
+            seam.forget()
         else:
-            exitcodes.from_zombie = lambda pid: None
-        backends.forget()
+            self._seam.hide_zombies()
 
     def __exit__(self, *exc_info):
-        exitcodes.from_zombie = self._from_zombie
         os.environ.pop("PIDWAIT_BACKEND", None)
-        backends.forget()
+        self._seam.undo()
 
 
 def idle_turns(strangers):

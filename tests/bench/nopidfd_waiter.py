@@ -13,7 +13,7 @@ import sys
 import time
 
 from .. import pidwait
-from ..faults import system
+from ..trouble import system
 from . import core
 
 # means: the system calls that fail, and the backend that is to be found then

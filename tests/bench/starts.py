@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from .. import pidwait
+from .. import pidwait, seam
 from . import core, limit
 
 TRUE = ["/bin/true"]
@@ -86,13 +86,10 @@ VARIANTS = {
 
 
 def hide_closefrom():
-    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-
-    def missing(binding, name):
-        raise ImportError("hidden by the bench")
-
-    calls._CALLS[CLOSEFROM] = (None, missing)
     import resource
+
+    pidwait.spawn  # noqa: B018 - which makes its calls known
+    seam.Seam().hide(CLOSEFROM)
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
@@ -136,15 +133,12 @@ def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False, prog
 
 def stall():
     """The longest stop of another thread, in milliseconds, during a start that takes a second."""
-    actions_of = importlib.import_module(pidwait.__name__ + "._spawn_actions")
-    calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
-    build, fifo = actions_of.build_actions, "/tmp/pidwait-bench-%d" % os.getpid()
+    fifo = "/tmp/pidwait-bench-%d" % os.getpid()
 
-    def with_fifo(*wanted):
-        actions = build(*wanted)
-        add = calls.get("posix_spawn_file_actions_addopen")
-        assert not add(actions.pointer, 0, os.fsencode(fifo), os.O_RDONLY, 0)
-        return actions
+    def with_fifo(cell, path, actions, *rest):
+        add = seam.get("posix_spawn_file_actions_addopen")
+        assert not add(actions, 0, os.fsencode(fifo), os.O_RDONLY, 0)
+        return posix_spawn(cell, path, actions, *rest)
 
     def own(path):
         action = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY, 0)
@@ -155,8 +149,8 @@ def stall():
         ways["os.posix_spawn"] = lambda: own(fifo)
     found = {}
     ways["spawn"]()  # loads what is loaded once
-    actions_of.build_actions = with_fifo
-    importlib.import_module(pidwait.__name__ + "._probe").forget()
+    posix_spawn = seam.get("posix_spawn")
+    seam.Seam().put("posix_spawn", with_fifo)
     os.mkfifo(fifo)
     try:
         for name, start in ways.items():

@@ -36,9 +36,7 @@ PYTHON = "usr/bin/python3.11"
 BINARY = PYTHON + "-binary"
 # All that the emulator finds there it takes for this system's: nothing but libraries.
 KEPT = "lib", "lib64", "usr/lib"
-TESTS = """
-wait process owners waiting waitset watching ffi probe spawn posix_spawn pidfd procfs targets
-""".split()
+TESTS = ["tests/waiting", "tests/starting", "tests/systems"]
 # {part of a test's name: why it is left out}
 _SCRIPT = "looks at the binary of Python, or at the command line, where our script stands"
 SCRIPT = {
@@ -143,9 +141,9 @@ def check_tools(names):
 def run(name, args):
     python = str(fetch(name))
     env = dict(os.environ, PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pytest = [python, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.skips"]
+    pytest = [python, "-m", "pytest", "-p", "no:cacheprovider"]
     if not any(arg.startswith("tests/") for arg in args):
-        args = ["tests/test_{}.py".format(test) for test in TESTS] + args
+        args = TESTS + args
     reasons = [SCRIPT] + [EMULATED] * bool(ARCHITECTURES[name])
     left_out = " or ".join(test for reason in reasons for test in reason)
     pytest += ["--timeout", "300", "-k", "not ({})".format(left_out)]

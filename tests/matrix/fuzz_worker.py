@@ -18,12 +18,10 @@ import time
 import traceback
 import warnings
 
-from .. import pidwait
+from .. import pidwait, seam
 from . import fuzz_world
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
-core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
-probe = importlib.import_module(pidwait.__name__ + "._probe")
 
 WAYS = {
     "Popen": (lambda **options: subprocess.Popen(**options), lambda **o: ours.Popen(**o)),
@@ -38,7 +36,7 @@ VARYING = re.compile("0x[0-9a-f]{4,}|(?<=subprocess )[0-9]+")
 
 def warm_up():
     """Load what is loaded on demand, so that the workers need not."""
-    ours._would_fork = lambda: True
+    seam.start_by_posix_spawn()
     subprocess.call(["true"])
     ours.call(["true"], timeout=PATIENCE)
     with pidwait.spawn(["true"]) as child:
@@ -83,7 +81,7 @@ class Start:
     def run(self):
         fuzz_world.prepare(self.folder)
         self.usual = resource.getrlimit(resource.RLIMIT_NOFILE)
-        space = dict(fuzz_world.names(self.folder), forget=probe.forget)
+        space = dict(fuzz_world.names(self.folder), forget=seam.forget)
         self.links[stat_key(os.devnull)] = os.devnull
         self.own_fds()
         self.watch()
@@ -124,18 +122,14 @@ class Start:
 
     def watch(self):
         """Count the starts by posix_spawn, and the events that audit hooks see."""
-        ours._would_fork = lambda: True
-        start = core.start
-
-        def counted(request):
-            pid = start(request)
-            self.by_posix_spawn += pid is not None
-            return pid
-
-        core.start = counted
+        seam.start_by_posix_spawn()
+        seam.count_starts(self.count)
         self.events = []
         if hasattr(sys, "addaudithook"):  # Python 3.8
             sys.addaudithook(self.hook)
+
+    def count(self, pid):
+        self.by_posix_spawn += 1
 
     def hook(self, event, arguments):
         if event in EVENTS:

@@ -13,66 +13,20 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from .interpreters import CACHE
 from .kernels import check_tools
-from .trees import ROOT
 from .windows import replacing
 
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = CACHE / "gvisor"
 # name: the version, and the Go that builds it; with a newer Go the old one crashes at random
 VERSIONS = {
     "current": ("v0.0.0-20260905035102-160fafc42237", None),
     "without-pidfd": ("v0.0.0-20250205023644-9414b50a5633", "go1.23.12"),
 }
-# Those of one process and of many, of starting, of asyncio.
-TESTS = (
-    "probe procfs pidfd wait process owners waiting waitset watching engine polling_set kinds "
-    "targets highfds fd input handlers forks deadline ffi child spawn spawn_failures posix_spawn "
-    "aio aio_spawn aio_completed aio_owners aio_loops"
-).split()
-# What gVisor has not, or has otherwise: the tests of it.
-LACKS = {
-    "a wait status in /proc": """
-        tests/test_procfs.py::test_status_that_is_always_0
-        tests/test_procfs.py::test_real_processes
-        tests/test_procfs.py::test_zombie_that_is_not_our_child
-        tests/test_procfs.py::test_status_that_is_the_main_threads
-        tests/test_waiting.py::test_strangers
-        tests/test_polling_set.py::test_polled_member_in_a_forked_child
-        tests/test_aio_owners.py::test_stranger
-        tests/test_forks.py::test_child_in_a_fork_is_not_waited_for_by_the_end_of_a_block_for_ever
-        tests/test_forks.py::test_child_that_a_thread_was_reaping
-        tests/test_forks.py::test_popen_whose_lock_was_held
-        tests/test_ffi.py::test_ctypes_that_does_not_load
-    """,
-    "what these tests read in /proc: times of timers, signals that are ignored": """
-        tests/test_fd.py::test_timer_of_a_set
-        tests/test_ffi.py::test_timer
-        tests/test_posix_spawn.py::test_signals_are_restored
-    """,
-    "an error for a process group that is not there": """
-        tests/test_posix_spawn.py::test_group_that_is_not_there
-    """,
-    # A zombie of others is not seen then.
-    "links in /proc that tell a zombie where there is no file descriptor left": """
-        tests/test_procfs.py::test_links
-        tests/test_probe.py::test_a_first_wait_without_file_descriptors
-        tests/test_process.py::test_open_handle_needs_no_more_file_descriptors[polling]
-    """,
-}
-LACKS_WITHOUT_PIDFD = {
-    "pidfds": """
-        tests/test_ffi.py::test_system_call[ctypes-pidfd_open]
-        tests/test_ffi.py::test_system_call[ctypes-pidfd_send_signal]
-        tests/test_ffi.py::test_system_call[cffi-pidfd_open]
-        tests/test_ffi.py::test_system_call[cffi-pidfd_send_signal]
-        tests/test_ffi.py::test_system_call_errors
-    """,
-    "a waitid that tells what the process exited with, not its main thread": """
-        tests/test_wait.py::test_main_thread_that_ended_first
-    """,
-}
+TESTS = "tests/matrix/kernel_facts.py tests/waiting tests/starting".split()
 # Process 1 inherits orphans.
 INIT = ["sh", "-c", '"$@"; exit $?', "init"]
 RUN = ["--rootless=false", "--network=none", "--platform=systrap", "do"]
@@ -99,13 +53,9 @@ def fetch(name):
 
 def run(name, args):
     env = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1", GVISOR=name)
-    env.pop("TOX_ENV_NAME", None)  # it grants no skips
     if all(arg.startswith("-") for arg in args):
-        args += ["tests/matrix/kernel_facts.py"]
-        args += ["tests/test_{}.py".format(test) for test in TESTS]
-        lacks = LACKS if name == "current" else dict(LACKS, **LACKS_WITHOUT_PIDFD)
-        args += ["--deselect=" + test for test in " ".join(lacks.values()).split()]
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.skips"]
+        args += TESTS
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     # Python fails if its output is a regular file.
     with subprocess.Popen(
         [str(fetch(name))] + RUN + INIT + pytest + args,

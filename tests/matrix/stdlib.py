@@ -21,7 +21,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from .. import pidwait
+from .. import pidwait, seam
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 900  # seconds
@@ -111,20 +111,10 @@ def run(way, tests):
     if way == "watcher":
         use_watcher(starts)
     elif way != "alone":
-        core = importlib.import_module(pidwait.__name__ + "._posix_spawn")
-        start = core.start
-
-        def counted(request):
-            pid = start(request)
-            if pid is not None:
-                starts.append(pid)
-            return pid
-
-        core.start = counted
-        ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+        seam.count_starts(starts.append)
         if way == "forced":
-            ours._would_fork = lambda: True
-        ours.patch()
+            seam.start_by_posix_spawn()
+        importlib.import_module(pidwait.__name__ + ".subprocess").patch()
     loader = unittest.TestLoader()
     # The report needs an fd of its own: the tests may do with stdout what they like.
     report = os.fdopen(os.dup(1), "w")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests of the fuzzer, run by the tox environment `mutants`: it finds the faults they put in."""
+"""Tests of the fuzzer, run by the tox environment `tools`: it finds the faults they put in."""
 
 import json
 import os
@@ -8,13 +8,18 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from . import fuzz
 from .fuzz_cases import TABLES, draw
 from .fuzz_named import NAMED, odd_options, reason
-from .trees import INIT, NAMESPACE, ROOT
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+# Without it pytest would be process 1, which inherits orphans.
+INIT = ["sh", "-c", '"$@"; exit $?', "init"]
 
 # ``broken`` stands for our Popen in the workers.
 CODE = """if True:

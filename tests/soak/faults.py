@@ -6,7 +6,6 @@ descriptors run out, and PIDFD_GET_INFO meets its race. A code may be unknown (t
 child was reaped between two looks), but never wrong.
 """
 
-import importlib
 import os
 import random
 import resource
@@ -15,13 +14,11 @@ import sys
 import threading
 import time
 
-from .. import pidwait
+from .. import pidwait, seam
 from .waits import fork_that_exits, has_child, open_fds
 
 THREADS = 16
 CHILDREN = 64
-
-calls = importlib.import_module(pidwait.__name__ + "._ffi.calls")
 
 
 class Child:
@@ -102,14 +99,14 @@ def starve(seconds):
 
 def meet_the_race():
     """Make one PIDFD_GET_INFO of ten fail as it does just while a process is being reaped."""
-    real = calls.get("ioctl")
+    real = seam.get("ioctl")
 
     def ioctl(*args):
         if random.randrange(10) == 0:
             raise ProcessLookupError(3, "the race")
         return real(*args)
 
-    calls._resolved["ioctl"] = ioctl
+    seam.Seam().put("ioctl", ioctl)
 
 
 def main():
