@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Linux tells about a process, hides, or does not tell; /proc in other forms, and none."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from .. import pidwait, trouble
+from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_ctypes, state, stop
+from ..trouble import Child, Stranger, raises, system
+from ..trouble.conftest import namespaces, real_root  # noqa: F401
+from .steps import before_call, bind
+
+ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
+US, THEM = 65432, 65433
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def test_states_have_words_and_of_a_zombie_only_the_arguments_are_gone(sleeper, herd, start):
+    eventually(lambda: state(sleeper.pid) == "S")
+    stopped = start("sleep", "60", start_new_session=True)
+    stop(stopped.pid)
+    zombie = herd.fork(7, 0)
+    become_zombie(zombie)
+    pids = os.getpid(), sleeper.pid, stopped.pid, zombie
+    words = ["running", "sleeping", "stopped", "zombie"]
+    assert [pidwait.ProcessInfo(pid).status() for pid in pids] == words
+    me = pidwait.ProcessInfo(os.getpid())
+    found = pidwait.ProcessInfo(zombie).as_dict()
+    assert (found["cmdline"], found["ppid"], found["uids"]) == ([], me.pid, os.getresuid())
+    assert (found["username"], found["name"]) == (me.username(), me.name()[:15])
+    assert found["create_time"] >= me.create_time()
+
+
+@needs_ctypes
+def test_a_process_whose_main_thread_has_ended_still_runs(start):
+    child = start(sys.executable, "-S", "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
+    become_zombie(child.pid)
+    info = pidwait.ProcessInfo(child.pid)
+    assert (info.status(), info.cmdline(), info.ppid()) == ("zombie", [], os.getpid())
+    assert info.is_running()
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(info, 0)
+    child.stdin.close()
+    assert pidwait.wait(info, 60) == 9
+
+
+NAMES = ["a b", "a) Z 1 (b", "a\nb\tc\\", "fifteen-bytes-x", "sixteen-bytes-xy"]
+NAMES += ["a" + "\xe9" * 10, "\udcff" * 20]  # cut off in a character; not UTF-8
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_names_and_arguments_may_have_any_bytes(start, tmp_path, name):
+    """The kernel keeps 15 bytes of a name; the rest is in the arguments."""
+    path = os.path.join(os.fsencode(str(tmp_path)), os.fsencode(name))
+    os.symlink("/bin/sh", path)
+    words = ["-c", "read line", "", b"\xff\xfe", "a b", "line\nline\r\n", "x" * 90000, ""]
+    info = pidwait.ProcessInfo(start(path, *words, stdin=subprocess.PIPE).pid)
+    eventually(lambda: info.status() == "sleeping")
+    assert info.name() == name
+    assert info.cmdline() == [os.fsdecode(path)] + [os.fsdecode(word) for word in words]
+    # A zombie's arguments are gone, and with them the rest of its name.
+    os.kill(info.pid, signal.SIGKILL)
+    become_zombie(info.pid)
+    assert info.name() == os.fsdecode(os.fsencode(name)[:15])
+
+
+def test_the_terminal_is_that_of_the_session(herd, start):
+    import pty
+
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.write(1, os.ttyname(0).encode())
+        signal.pause()
+    herd.pids.append(pid)
+    path = os.read(fd, 100).decode()
+    assert pidwait.ProcessInfo(pid).terminal() == path
+    os.close(fd)
+    assert pidwait.ProcessInfo(start("sleep", "60", start_new_session=True).pid).terminal() is None
+
+
+def test_a_thread_of_the_kernel_has_no_arguments():
+    if state(2) is None or pidwait.ProcessInfo(2).name() != "kthreadd":
+        pytest.skip("a PID namespace, or a sandbox, shows no threads of the kernel")
+    found = pidwait.ProcessInfo(2).as_dict()
+    assert (found["cmdline"], found["ppid"], found["terminal"]) == ([], 0, None)
+    assert found["uids"].real == 0 and pidwait.ProcessInfo(2).is_running()
+
+
+def test_create_time_follows_the_clock_that_is_set(sleeper, monkeypatch):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    first, real = info.create_time(), time.time
+    assert info.create_time() == first
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    assert abs(info.create_time() - first - 3600) < 1
+    assert info == pidwait.ProcessInfo(sleeper.pid)
+    monkeypatch.undo()
+    assert abs(info.create_time() - first) < 1
+
+
+@pytest.mark.parametrize("late", [[1], [1, 1], [0, 1]])
+def test_create_time_stays_the_same_on_a_busy_machine(sleeper, monkeypatch, late):
+    """Others may run between the looks at two clocks: then the first is old."""
+    info = pidwait.ProcessInfo(sleeper.pid)
+    first, real, left = info.create_time(), time.time, list(late)
+    monkeypatch.setattr(time, "time", lambda: real() - (0.5 * left.pop(0) if left else 0))
+    assert abs(info.create_time() - first) < 0.1
+    assert abs(info.create_time() - first) < 0.1
+
+
+def test_a_user_without_a_name_is_told_by_the_number(monkeypatch):
+    import pwd
+
+    me = pidwait.ProcessInfo(os.getpid())
+    assert me.username() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # raises KeyError
+    assert me.username() == str(os.getuid())
+
+
+def test_oneshot_keeps_what_has_been_read_for_its_thread(start):
+    code = "read line; printf renamed > /proc/$$/comm; echo; read line"
+    child = start("sh", "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    info = pidwait.ProcessInfo(child.pid)
+    eventually(lambda: info.name() == "sh")
+    found = []
+    with info.oneshot():
+        assert info.name() == "sh"
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        thread = threading.Thread(target=lambda: found.append(info.name()))
+        thread.start()
+        thread.join()
+        assert (info.name(), info.as_dict(["name"]), found) == ("sh", {"name": "sh"}, ["renamed"])
+    assert info.name() == "renamed"
+
+
+# Lines that /proc shows: our files, put over those of a child
+
+# Each of the fields from the state on is its number in proc_pid_stat(5), plus 100.
+FIELDS = b" ".join(b"%d" % (100 + number) for number in range(4, 53)) + b"\n"
+WORDS = "running sleeping disk-sleep stopped tracing-stop dead zombie idle parked q".split()
+
+
+class Shown:
+    """A child, and files over those that /proc shows of it."""
+
+    def __init__(self, folder, *names):
+        self._child = Child()
+        self._path = os.path.join(folder, "shown-")
+        for name in names:
+            self.show(name, b"77 (x) S " + FIELDS)
+            bind(self._path + name, "/proc/%d/%s" % (self._child.pid, name))
+        self.info = pidwait.ProcessInfo(self._child.pid)
+
+    def show(self, name, text):
+        with open(self._path + name, "wb") as file:
+            file.write(text)
+
+    def close(self):
+        self._child.end(0)
+        self._child.reap()
+
+
+def fields(folder):
+    shown = Shown(folder, "stat", "status", "cmdline")
+    info = shown.info
+    shown.show("status", b"Name:\ta\\nUid:\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n")
+    for text, words in (
+        (b"", []),
+        (b"sh\0\0", ["sh", ""]),
+        (b"\0", [""]),
+        (b"server: worker 3", ["server:", "worker", "3"]),  # a title over all arguments
+    ):
+        shown.show("cmdline", text)
+        assert info.cmdline() == words
+    found = info.as_dict()
+    assert (found["name"], found["status"], found["ppid"]) == ("x", "sleeping", 104)
+    assert found["cpu_times"] == tuple(number / TICKS for number in (114, 115, 116, 117))
+    assert found["cpu_times"].children_system == 117 / TICKS
+    assert (found["uids"].real, found["uids"].effective, found["uids"].saved) == (1, 2, 3)
+    boot = time.time() - time.clock_gettime(7)  # CLOCK_BOOTTIME, in Python 3.7 and later
+    assert abs(found["create_time"] - boot - 122 / TICKS) < 1
+    for letter, word in zip("RSDTtXZIPq", WORDS):
+        shown.show("stat", b"77 (a) S) %s " % letter.encode() + FIELDS)
+        assert (info.status(), info.name()) == (word, "a) S")
+    # Of what is like a name in the arguments only the same first 15 bytes tell the rest.
+    for name, text, told in (
+        (b"a-quite-long-na", b"/bin/a-quite-long-name\0a-quite-long-nap\0", "a-quite-long-name"),
+        (b"a-quite-long-na", b"a-quite-long-na\0", "a-quite-long-na"),
+        (b"a-quite-long-na", b"/bin/python\0a-quite-long-name\0", "a-quite-long-na"),
+        (b"a-quite-long-n", b"/bin/a-quite-long-name\0", "a-quite-long-n"),
+    ):
+        shown.show("stat", b"77 (%s) S " % name + FIELDS)
+        shown.show("cmdline", text)
+        assert info.name() == told
+    for text in (b"", b"77 (a) S 1 2 3"):  # it goes while it is read
+        shown.show("stat", text)
+        raises(ProcessLookupError, info.name)
+        assert info.pid not in [one.pid for one in pidwait.process_iter(["name"])]
+    shown.close()
+
+
+def terminals(folder):
+    shown = Shown(folder, "stat")
+    table = [(0, None), (0x8800, "/dev/pts/0"), (0x10088FF, "/dev/pts/4351")]
+    table += [(-0x0FFF7701, "/dev/pts/983295"), (0xFFF00, None)]  # the last one is nowhere
+    for name in os.listdir("/sys/dev/char") if os.path.isdir("/sys/dev/char") else ():
+        major, minor = map(int, name.split(":"))
+        if major != 136:  # that of /dev/pts
+            # As the kernel's new_encode_dev(), and signed.
+            number = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
+            path = os.path.basename(os.readlink("/sys/dev/char/" + name))
+            table.append((number if number < 2**31 else number - 2**32, "/dev/" + path))
+    for number, path in table:
+        shown.show("stat", b"77 (x) S " + FIELDS.replace(b"107", b"%d" % number))
+        assert shown.info.terminal() == path, number
+    shown.close()
+
+
+def executing(folder):
+    """As another thread calls execve(2), /proc shows the old main thread, with no threads."""
+    shown = Shown(folder, "stat")
+    gone = b"77 (x) X " + FIELDS.replace(b"104", b"0").replace(b"120", b"0")
+    for number in range(1, 6):
+        shown.show("stat", gone)
+        alive = before_call(number, lambda: shown.show("stat", b"77 (x) S " + FIELDS))
+        with alive:
+            assert shown.info.ppid() == 104
+        assert alive.reached
+    shown.close()
+
+
+@needs_ctypes
+@pytest.mark.parametrize("play", [fields, terminals, executing])
+def test_each_field_of_a_line_of_proc_is_told(namespaces, tmp_path, play):  # noqa: F811
+    trouble.run(play, str(tmp_path), within=namespaces)
+
+
+def interrupted(folder):
+    """While a read sleeps, a signal handler raises what the system might say, too."""
+    fifo = os.path.join(folder, "fifo")
+    os.mkfifo(fifo)
+    child = Child()
+    info = pidwait.ProcessInfo(child.pid)
+    info.as_dict()
+    bind(fifo, "/proc/%d/stat" % child.pid)
+    me = os.getpid()
+
+    def when_it_sleeps():
+        eventually(lambda: state(me) == "S")
+        os.kill(me, signal.SIGUSR1)
+
+    for error in (ProcessLookupError, PermissionError, FileNotFoundError, KeyboardInterrupt):
+        raised = error(errno.EEXIST, "on purpose")
+
+        def handler(number, frame, raised=raised):
+            raise raised
+
+        signal.signal(signal.SIGUSR1, handler)
+        for function in (
+            lambda: list(pidwait.process_iter()),
+            lambda: pidwait.ProcessInfo(child.pid),
+            info.as_dict,
+            info.is_running,
+            info.children,
+        ):
+            other = trouble.fork(when_it_sleeps)
+            assert raises(error, function) is raised
+            os.waitpid(other, 0)
+    child.end(0)
+    child.reap()
+
+
+@needs_ctypes
+def test_an_error_of_a_signal_handler_is_not_taken_for_an_answer(namespaces, tmp_path):  # noqa: F811
+    trouble.run(interrupted, str(tmp_path), within=namespaces)
+
+
+# What we may not see
+
+
+def become_them():
+    system.become(THEM)
+
+
+def hidden(how):
+    strangers = [Stranger(become_them) for _ in range(2)]
+    system.mount("proc", "/proc", how)
+    known = pidwait.ProcessInfo(strangers[0].pid)
+    known.as_dict()  # loads what is not for everybody to read
+    system.become(US)
+    for stranger in strangers:
+        info = pidwait.ProcessInfo(stranger.pid)
+        assert pidwait.pid_exists(stranger.pid)
+        for name in ALL[1:]:
+            raises(PermissionError, getattr(info, name))
+        with info.oneshot():
+            raises(PermissionError, info.cmdline)
+        told = dict(dict.fromkeys(ALL, "hidden"), pid=stranger.pid)
+        assert info.as_dict(ad_value="hidden") == told
+        assert info.as_dict(["name"]) == {"name": None}
+        assert info.is_running() and info.children() == []
+        assert info == info != pidwait.ProcessInfo(stranger.pid)  # nobody can tell
+        trouble.times_out(lambda timeout, info=info: pidwait.wait(info, timeout), 0)
+    listed = {info.pid: info.info for info in pidwait.process_iter(["name", "uids"], "hidden")}
+    shown = [listed[one.pid] for one in strangers if one.pid in listed]
+    assert shown == ([{"name": "hidden", "uids": "hidden"}] * 2 if how == "hidepid=1" else [])
+    assert listed[os.getpid()]["uids"].real == US
+    raises(PermissionError, known.name)
+    for stranger in strangers:
+        stranger.end(0)
+        stranger.reap()
+        assert not pidwait.pid_exists(stranger.pid)
+    assert not known.is_running()
+    raises(ProcessLookupError, known.cmdline)
+
+
+@needs_ctypes
+@pytest.mark.root
+@pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2"])
+def test_what_is_hidden_is_a_permission_error_or_ad_value(real_root, how):  # noqa: F811
+    trouble.run(hidden, how, within=real_root)
+
+
+def of_another_user(backend):
+    stranger = Stranger(become_them)
+    info = pidwait.ProcessInfo(stranger.pid)
+    info.as_dict()
+    system.become(US)
+    assert pidwait.pid_exists(stranger.pid)
+    assert info.uids() == (THEM, THEM, THEM) and info.username() == str(THEM)
+    assert None not in info.as_dict(["name", "cmdline", "status", "cpu_times"]).values()
+    stranger.become_zombie(7)
+    assert pidwait.pid_exists(stranger.pid)
+    assert (info.status(), info.cmdline(), info.uids().saved) == ("zombie", [], THEM)
+    assert pidwait.wait(info, trouble.LONG) in (7, None)
+    stranger.reap()
+    assert not pidwait.pid_exists(stranger.pid)
+    raises(ProcessLookupError, info.uids)
+
+
+@needs_ctypes
+@pytest.mark.root
+def test_processes_of_another_user_are_told_like_ours():
+    trouble.run_on_each_backend(of_another_user)
+
+
+# /proc in other forms
+
+
+def inside(folder):
+    """In a PID namespace with a /proc of its own."""
+    pids = [info.pid for info in pidwait.process_iter()]
+    assert pids[0] == 1 and os.getpid() in pids and len(pids) < 10
+    assert pidwait.ProcessInfo(1).ppid() == 0
+
+
+def can_not_be_listed(text):
+    for function in (
+        lambda: list(pidwait.process_iter()),
+        lambda: pidwait.ProcessInfo(os.getpid()),
+    ):
+        error = raises(OSError, function)
+        assert error.errno == errno.ENOENT and "processes can't be listed: " + text in str(error)
+    assert pidwait.pid_exists(os.getpid())
+
+
+def under_the_old_proc(folder):
+    """In another PID namespace, where /proc shows processes by other pids."""
+    system.call("unshare", 0x20000000)  # CLONE_NEWPID
+    trouble.forked(can_not_be_listed, "/proc shows another PID namespace")
+
+
+def in_two_namespaces(folder):
+    """Where our pid is the same in both by chance, NSpid lists it twice."""
+    path = os.path.join(folder, "status")
+    with open("/proc/self/status", "rb") as file:
+        before, _, after = file.read().partition(b"NSpid:\t%d\n" % os.getpid())
+
+    def show(line):
+        with open(path, "wb") as file:
+            file.write(before + line + after)
+        bind(path, "/proc/%d/status" % os.getpid())
+
+    def listed():
+        show(b"")  # as before Linux 4.1
+        assert os.getpid() in [info.pid for info in pidwait.process_iter()]
+
+    def refused():
+        show(b"NSpid:\t9\t%d\n" % os.getpid())
+        can_not_be_listed("/proc shows another PID namespace")
+
+    trouble.forked(listed)
+    trouble.forked(refused)
+
+
+def without_proc(folder):
+    system.mount("tmpfs", "/proc")
+    can_not_be_listed("")
+
+
+@needs_ctypes
+@pytest.mark.parametrize("play", [inside, under_the_old_proc, in_two_namespaces, without_proc])
+def test_only_a_proc_of_our_own_pid_namespace_lists_processes(namespaces, play, tmp_path):  # noqa: F811
+    trouble.run(play, str(tmp_path), within=namespaces)
+
+
+def without_fds():
+    info = pidwait.ProcessInfo(os.getpid())
+    info.as_dict()
+    with system.limit_is_zero():
+        for function in (lambda: list(pidwait.process_iter([])), info.as_dict, info.is_running):
+            assert raises(OSError, function).errno == errno.EMFILE
+        assert pidwait.pid_exists(os.getpid())
+        assert not pidwait.pid_exists(2**31 - 1)
+
+
+def test_without_file_descriptors_a_look_says_so_and_pid_exists_still_tells():
+    trouble.run(without_fds)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Listing processes, and looking at one of them: what holds on every system."""
+
+import asyncio
+import importlib
+import os
+import threading
+import time
+from subprocess import PIPE
+
+import pytest
+
+from .. import pidwait
+from ..conftest import STANDIN, open_fds
+from ..processes import (
+    PYTHON,
+    WINDOWS,
+    become_gone,
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    state,
+)
+
+pytestmark = [pytest.mark.windows, pytest.mark.kqueue]
+
+ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
+
+
+@pytest.fixture(autouse=True, params=STANDIN or ["own"])
+def system(request):
+    """This system; or, with their ps, each of those that the stand-in has."""
+    if STANDIN:
+        request.getfixturevalue("use_variant")("kqueue-%s-own" % request.param)
+
+
+def find(pid, *args):
+    (found,) = [info for info in pidwait.process_iter(*args) if info.pid == pid]
+    return found
+
+
+# The list
+
+
+def test_every_process_is_listed_once_in_the_order_of_pids(sleeper):
+    pids = [info.pid for info in pidwait.process_iter()]
+    assert pids == sorted(set(pids)) and pids[0] > 0
+    assert {os.getpid(), sleeper.pid} <= set(pids)
+
+
+@pytest.mark.parametrize(
+    "attrs, names",
+    [(None, []), (["pid", "ppid"], ["pid", "ppid"]), ([], ALL), ((), ALL), (set(), ALL)],
+    ids=["none", "two", "list", "tuple", "set"],
+)
+def test_info_has_the_attrs_that_were_asked_for_and_all_for_an_empty_list(sleeper, attrs, names):
+    info = find(sleeper.pid, attrs)
+    assert sorted(info.info) == sorted(names)
+    for name, value in (("pid", sleeper.pid), ("ppid", os.getpid())):
+        assert info.info.get(name, value) == value
+
+
+@pytest.mark.parametrize(
+    "attrs, error",
+    [
+        (["pid", "nonsense"], ValueError("attrs has 'nonsense'; there is pid, name")),
+        (["is_running"], ValueError("attrs has 'is_running'; there is pid, name")),
+        ("name", TypeError("attrs must be a list of names, not str")),
+    ],
+)
+def test_attrs_that_are_no_names_of_attributes_are_refused_at_the_call(attrs, error):
+    for function in (pidwait.process_iter, pidwait.ProcessInfo(os.getpid()).as_dict):
+        with pytest.raises(type(error), match=str(error)):
+            function(attrs)
+
+
+@pytest.mark.skipif(WINDOWS, reason="this looks into /proc")
+def test_nothing_is_left_open_between_two_processes():
+    list(pidwait.process_iter([]))  # what is loaded first
+    before = open_fds()
+    for number, _ in enumerate(pidwait.process_iter([])):
+        assert open_fds() == before
+        if number == 3:  # and leave it there
+            break
+
+
+# One process
+
+
+def test_a_process_is_equal_to_itself_however_it_was_found(sleeper):
+    info = find(sleeper.pid, ["name"])
+    assert info == pidwait.ProcessInfo(sleeper.pid)
+    assert hash(info) == hash(pidwait.ProcessInfo(sleeper.pid))
+    assert info != pidwait.ProcessInfo(os.getpid())
+    assert info != sleeper.pid
+    assert repr(info) == "<ProcessInfo pid=%d name=%r>" % (info.pid, info.info["name"])
+    assert repr(pidwait.ProcessInfo(info.pid)) == "<ProcessInfo pid=%d>" % info.pid
+
+
+@pytest.mark.parametrize(
+    "pid, error",
+    [(0, ValueError), (-1, ValueError), (2**31, ValueError), (True, TypeError), ("1", TypeError)],
+)
+def test_what_can_not_be_a_pid_is_refused(pid, error):
+    with pytest.raises(error, match="pid must be"):
+        pidwait.ProcessInfo(pid)
+
+
+def test_a_pid_that_is_gone_raises_process_lookup_error():
+    pid = gone_pid()
+    with pytest.raises(ProcessLookupError, match="pid %d" % pid):
+        pidwait.ProcessInfo(pid)
+
+
+def test_a_zombie_is_told_and_after_the_reaping_all_raises_process_lookup_error(start):
+    child = start(*exiting(0))
+    become_zombie(child.pid)
+    info = pidwait.ProcessInfo(child.pid)
+    assert info.is_running()
+    assert (info.status(), info.cmdline()) == ("zombie", [])
+    assert child.wait() == 0
+    if WINDOWS:
+        child._handle.Close()  # which keeps the pid
+    become_gone(child.pid)
+    assert not info.is_running()
+    for function in [getattr(info, name) for name in ALL[1:]] + [info.as_dict, info.children]:
+        with pytest.raises(ProcessLookupError):
+            function()
+    with pytest.raises(ProcessLookupError), info.oneshot():
+        pytest.fail("nothing can be read here")
+
+
+def test_as_dict_tells_what_the_methods_tell(worker):
+    info = pidwait.ProcessInfo(worker("word", "other").pid)
+    # On Linux it is empty for a moment after a start by vfork.
+    eventually(lambda: info.cmdline()[-2:] == ["word", "other"])
+    told = info.as_dict(ad_value="not told")
+    assert sorted(told) == sorted(ALL)
+    for name in ALL[1:]:
+        if told[name] != "not told" and name != "cpu_times":
+            assert getattr(info, name)() == told[name], name
+    assert info.as_dict(["ppid", "pid"]) == {"pid": info.pid, "ppid": os.getpid()}
+
+
+def test_create_time_is_when_it_was_started(start_told):
+    before = time.time()
+    info = pidwait.ProcessInfo(start_told(0).pid)
+    slack = 2.1 if STANDIN else 0.1  # BSD's ps tells whole seconds; Linux counts ticks
+    assert before - slack <= info.create_time() <= time.time() + slack
+    assert pidwait.ProcessInfo(os.getpid()).create_time() <= info.create_time()
+
+
+def test_cpu_times_grow_with_the_work():
+    info = pidwait.ProcessInfo(os.getpid())
+    spent = time.process_time()
+    first = info.cpu_times()
+    while time.process_time() < spent + 0.06:
+        pass
+    later = info.cpu_times()
+    assert later.user + later.system > first.user + first.system
+    assert later.user + later.system <= time.process_time() + 0.02
+    assert (later.user, later.system, later.children_user, later.children_system) == later
+
+
+def test_oneshot_holds_one_moment_until_the_outermost_block_ends(sleeper):
+    info = pidwait.ProcessInfo(sleeper.pid)
+    block = info.oneshot()
+    for _ in range(2):  # the same one may be used again
+        with block:
+            told = info.as_dict(ad_value="not told")
+            with info.oneshot():
+                assert info.ppid() == told["ppid"] == os.getpid()
+            assert info.as_dict(ad_value="not told") == told
+            # Another process's is its own.
+            assert pidwait.ProcessInfo(os.getpid()).ppid() != os.getpid()
+    assert info.ppid() == os.getpid()
+
+
+def test_whatever_waits_takes_a_listed_process(start_told):
+    child = start_told(3)
+    info = find(child.pid)
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(info, 0)
+    assert pidwait.wait_procs([info], 0) == ([], [info])
+    child.stdin.close()
+    assert pidwait.wait(info, 60) == 3
+    assert pidwait.wait_procs([info], 60) == ([(info, 3)], [])
+    assert list(pidwait.as_completed([info], 60)) == [(info, 3)]
+    with pidwait.WaitSet([info]) as waiting:
+        assert waiting.wait(60) == [(info, 3)]
+    called = threading.Event()
+    told = []
+    pidwait.watch(info, lambda *exit_: told.append(exit_) or called.set())
+    called.wait()
+    assert told == [(info, 3)]
+    aio = importlib.import_module(pidwait.__name__ + ".aio")
+
+    async def in_an_event_loop():
+        assert await aio.wait(info) == 3
+        assert await aio.wait_procs([info]) == ([(info, 3)], [])
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(in_an_event_loop())
+    finally:
+        loop.close()
+
+
+# It runs its first argument, with the rest as arguments, as a child.
+TREE = """if True:
+    import os, subprocess, sys
+
+    if sys.argv[1:]:
+        command = [sys.executable, "-S", "-E", "-c"] + sys.argv[1:]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    os.write(1, b"%d\\n" % os.getpid())
+    os.read(0, 1)
+    if sys.argv[1:]:
+        child.stdin.close()
+        child.wait()
+"""
+
+
+def test_children_are_its_own_or_with_recursive_theirs_too(start):
+    top = start(*PYTHON + ("-c", TREE, TREE, TREE), stdin=PIPE, stdout=PIPE)
+    pids = {int(top.stdout.readline()) for _ in range(3)}
+    info = pidwait.ProcessInfo(top.pid)
+    (child,) = info.children()
+    family = info.children(recursive=True)
+    (innermost,) = child.children()
+    assert family == [child, innermost] and innermost.children() == []
+    assert {one.pid for one in family} == pids - {top.pid}
+    assert (child.ppid(), innermost.ppid()) == (top.pid, child.pid)
+    assert info in pidwait.ProcessInfo(os.getpid()).children()
+    top.stdin.close()
+    exited, alive = pidwait.wait_procs([info] + family, 60)
+    assert not alive and {one for one, _ in exited} == {info, child, innermost}
+
+
+@pytest.mark.threads
+@pytest.mark.skipif(WINDOWS, reason="each look takes a snapshot of all processes")
+def test_oneshots_of_several_threads_do_not_meet(start_told):
+    child = start_told(0)
+    info = pidwait.ProcessInfo(child.pid)
+    failed = []
+
+    def look():
+        for _ in range(3 if STANDIN else 30):
+            with info.oneshot():
+                told = info.as_dict(["ppid", "create_time", "cpu_times"])
+                if info.as_dict(list(told)) != told or told["ppid"] != os.getpid():
+                    failed.append(told)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == [] and state(info.pid) is not None

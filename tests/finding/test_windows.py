@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Listing on Windows: snapshots of all processes, command lines, users, rights."""
+
+import errno
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .. import pidwait
+from .. import seam as calls
+from ..processes import PYTHON, become_gone, eventually, exiting
+
+ctypes = pytest.importorskip("ctypes")
+
+pytestmark = pytest.mark.windows
+
+READ = "import sys; sys.stdin.read()"
+NAME = os.path.basename(sys.executable).lower()
+ACCESS_DENIED, NO_MORE_FILES, NOT_FOUND = 5, 18, 1168  # winerror.h
+THREADS, PARENT, PID, PROGRAM = 28, 32, 8, 44  # in a PROCESSENTRY32W of 64 bits
+
+
+@pytest.fixture
+def told(start):
+    """told(arguments...) runs a child that exits once its stdin is closed."""
+    return lambda *more: start(*PYTHON + ("-c", READ) + more, stdin=subprocess.PIPE)
+
+
+def find(pid, *args):
+    found = [info for info in pidwait.process_iter(*args) if info.pid == pid]
+    return found[0] if found else None
+
+
+def put_into(entry, place, number):
+    entry[place : place + 4] = number.to_bytes(4, "little")
+
+
+def argv(line):
+    shell32, kernel32 = ctypes.WinDLL("shell32"), ctypes.WinDLL("kernel32")
+    shell32.CommandLineToArgvW.restype = ctypes.POINTER(ctypes.c_wchar_p)
+    count = ctypes.c_int()
+    words = shell32.CommandLineToArgvW(ctypes.c_wchar_p(line), ctypes.byref(count))
+    try:
+        return words[: count.value]
+    finally:
+        kernel32.LocalFree.argtypes = [ctypes.c_void_p]
+        kernel32.LocalFree(words)
+
+
+NASTY = ["", " ", "\t", 'say "hi"', '"', '""', 'a"b c', "back\\", "two\\\\", 'slash and quote\\"']
+NASTY += ["c:\\a folder\\", "\\\\server\\share\\", "\xe9\u0436 \u6f22", "\U0001f600", "x" * 9000]
+
+
+def test_each_binding_tells_arguments_user_and_times(binding, told):
+    before = time.time()
+    info = pidwait.ProcessInfo(told(*NASTY).pid)
+    assert info.cmdline() == list(PYTHON) + ["-c", READ] + NASTY
+    assert before - 0.02 <= info.create_time() <= time.time() + 0.02
+    assert (info.ppid(), info.status()) == (os.getpid(), "running")
+    name, size = ctypes.create_unicode_buffer(600), ctypes.c_uint(600)
+    assert ctypes.WinDLL("secur32").GetUserNameExW(2, name, ctypes.byref(size))
+    assert info.username() == name.value
+    us = pidwait.ProcessInfo(os.getpid())
+    first, found, last = os.times(), us.cpu_times(), os.times()
+    for spent in "user", "system":
+        shown = [round(getattr(one, spent) * 1e6) for one in (first, found, last)]
+        assert shown == sorted(shown)
+    assert us.create_time() < info.create_time() and found[2:] == (0.0, 0.0)
+
+
+class CommandLines:
+    """NtQueryInformationProcess as Windows has had it since 8.1, and Wine 8 has not."""
+
+    def __init__(self):
+        self.line = ""
+
+    def __call__(self, handle, class_, size):
+        if isinstance(self.line, OSError):
+            raise self.line
+        text = self.line.encode("utf-16-le", "surrogatepass")
+        assert class_ == 60 and size >= 16 + len(text)
+        memory = bytearray(size)
+        memory[:4] = len(text).to_bytes(2, "little") + (len(text) + 2).to_bytes(2, "little")
+        memory[8:16] = (0x7FFE1234).to_bytes(8, "little")
+        memory[16 : 16 + len(text)] = text
+        return memory
+
+
+LINES = [
+    start + "".join(chars)
+    for start, length in (("", 4), ("a ", 5), ('"a b"', 3))
+    for size in range(length + 1)
+    for chars in itertools.product('a" \\\t', repeat=size)
+]
+LINES += ["a.exe b", '"a b" "\xe9\u6f22" \udc80 ', "a " + 32764 * "b"]
+
+
+def test_a_command_line_has_the_words_that_the_system_makes_of_it(seam, told):
+    info, lines = pidwait.ProcessInfo(told().pid), CommandLines()
+    info.cmdline()
+    seam.put("NtQueryInformationProcess", lines)
+    for lines.line in LINES:
+        # Of an empty line the system makes the name of our own program.
+        assert info.cmdline() == (argv(lines.line) if lines.line else []), lines.line
+    lines.line = OSError(0, "NTSTATUS 0xC0000225", None, NOT_FOUND)  # a process of the kernel's
+    assert info.cmdline() == []
+
+
+def test_uids_and_terminal_are_not_told():
+    info = pidwait.ProcessInfo(os.getpid())
+    assert info.as_dict(["uids", "terminal"], "?") == {"uids": "?", "terminal": "?"}
+    for name in "uids", "terminal":
+        with pytest.raises(OSError, match="Windows does not tell the " + name) as caught:
+            getattr(info, name)()
+        assert caught.value.errno == errno.ENOSYS
+
+
+def test_numbers_beside_a_pid_are_no_pids(variant, told):
+    """OpenProcess takes them for it."""
+    pid = told().pid
+    assert pidwait.pid_exists(pid)
+    for number in range(pid + 1, pid + 4):
+        assert not pidwait.pid_exists(number)
+        with pytest.raises(ProcessLookupError):
+            pidwait.ProcessInfo(number)
+
+
+# The snapshot
+
+
+@pytest.fixture
+def snapshot(seam):
+    """snapshot(change, end) has change(entry) called for each entry, and end() after the last."""
+
+    def snapshot(change=None, end=None):
+        for name in "Process32FirstW", "Process32NextW":
+            seam.put(name, changed(calls.get(name), change, end))
+
+    def changed(real, change, end):
+        def call(snapshot, entry):
+            try:
+                found = real(snapshot, entry)
+            except OSError as error:
+                if end is not None and error.winerror == NO_MORE_FILES:
+                    end()
+                raise
+            if change is not None:
+                change(entry)
+            return found
+
+        return call
+
+    return snapshot
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_process_may_exit_after_the_snapshot(snapshot, told, is_held):
+    child = told()
+
+    def end():
+        child.stdin.close()
+        child.wait()
+        if not is_held:
+            child._handle.Close()
+            become_gone(child.pid)
+
+    snapshot(end=end)
+    info = find(child.pid, ["name", "ppid", "status", "cmdline"])
+    if not is_held:
+        assert info is None
+        return
+    assert info.info.pop("name").lower() == NAME
+    assert info.info == {"ppid": os.getpid(), "status": "zombie", "cmdline": []}
+
+
+def test_a_pid_may_be_another_processes_after_the_snapshot(seam, snapshot, told):
+    """Neither Windows nor Wine uses a pid again so soon: the entry of ours gets the new one."""
+    fake, new, looks = 2**32 - 4, [], []
+    real = calls.get("OpenProcess")
+
+    def change(entry):
+        if int.from_bytes(entry[PID : PID + 4], "little") == os.getpid():
+            put_into(entry, PID, fake)
+            put_into(entry, PARENT, 5 if new else 4)
+
+    def open_process(rights, inherit, pid):
+        if pid != fake:
+            return real(rights, inherit, pid)
+        if not new:
+            began = time.time()
+            eventually(lambda: time.time() > began + 0.1)
+            new.append(told())
+        return real(rights, inherit, new[0].pid)
+
+    snapshot(change)
+    seam.put("OpenProcess", open_process)
+    looks = [info for info in pidwait.process_iter(["ppid"]) if info.pid == fake]
+    assert [info.info for info in looks] == [{"ppid": 5}]
+
+
+# Rights
+
+
+def restrict(child):
+    """Leave everybody only the right to wait for the child."""
+    advapi32 = ctypes.WinDLL("advapi32", use_last_error=True)
+    security = ctypes.c_void_p()
+    convert = advapi32.ConvertStringSecurityDescriptorToSecurityDescriptorW
+    text = ctypes.c_wchar_p("D:P(A;;0x100000;;;WD)")
+    assert convert(text, 1, ctypes.byref(security), None), ctypes.get_last_error()
+    handle = ctypes.c_void_p(int(child._handle))
+    assert advapi32.SetKernelObjectSecurity(handle, 4, security), ctypes.get_last_error()
+
+
+def test_of_a_process_that_may_not_be_opened_the_snapshot_tells(binding, snapshot, told):
+    child = told()
+    restrict(child)
+    info = pidwait.ProcessInfo(child.pid)
+    assert info != pidwait.ProcessInfo(child.pid) and info.is_running()
+    found = info.as_dict(ad_value="?")
+    assert find(child.pid, [], "?").info == found
+    assert found.pop("name").lower() == NAME
+    names = ("cmdline", "username", "create_time", "cpu_times")
+    denied = dict.fromkeys(names + ("uids", "terminal"), "?")
+    assert found == dict(denied, pid=child.pid, ppid=os.getpid(), status="running")
+    for name in names:
+        with pytest.raises(PermissionError, match="pid %d" % child.pid):
+            getattr(info, name)()
+    snapshot(lambda entry: put_into(entry, THREADS, 0))  # so Windows may show one that has exited
+    assert info.status() == "zombie"
+    child.stdin.close()
+    assert pidwait.wait(info, 60) is None
+
+
+def handles():
+    """How many handles are open: every number is tried, as Wine counts none."""
+    get = ctypes.WinDLL("kernel32").GetHandleInformation
+    flags = ctypes.byref(ctypes.c_uint())
+    return {number for number in range(4, 4096, 4) if get(ctypes.c_void_p(number), flags)}
+
+
+def test_no_handle_is_left(start, told):
+    done, alive = start(*exiting(3)), told()
+    done.wait()
+
+    def look():
+        assert len(list(pidwait.process_iter([]))) > 1
+        next(pidwait.process_iter())
+        with pidwait.ProcessInfo(alive.pid).oneshot():
+            pass
+        with pytest.raises(ProcessLookupError):
+            pidwait.ProcessInfo(done.pid).as_dict()
+
+    look()  # what is opened once and kept
+    gc.collect()
+    before = handles()
+    for _ in range(100):
+        look()
+    assert len(handles() - before) < 10
