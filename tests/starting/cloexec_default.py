@@ -47,7 +47,9 @@ class StandIn:
 
     def adddup2(self, actions, fd, target):
         self._made[id(actions)].add(target)
-        return self._add("adddup2", actions, fd, target) if fd != target else 0
+        if fd != target:
+            return self._add("adddup2", actions, fd, target)
+        return self._add("adddup2", actions, fd, _FREE) or self._add("addclose", actions, _FREE)
 
     def addopen(self, actions, fd, *arguments):
         self._made[id(actions)].add(fd)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import contextlib
+import errno
+import importlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .. import pidwait
+from ..processes import interrupted_by
+from .cloexec_default import FLAG, StandIn
+
+pidwait.spawn  # noqa: B018 - which makes posix_spawn's calls known to the seam
+ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+
+CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
+CHDIR = "posix_spawn_file_actions_addchdir_np"
+SETSID = 0x80  # POSIX_SPAWN_SETSID on Linux
+# It has no closefrom.
+MUSL = getattr(sys.implementation, "_multiarch", "").endswith("-musl")
+# C libraries: id: (the binding, or None for the first that works; functions that it lacks)
+LIBRARIES = {
+    "new by ctypes": ("ctypes", ()),
+    "new by cffi": ("cffi", ()),
+    "before closefrom": (None, (CLOSEFROM,)),
+    "before chdir": (None, (CLOSEFROM, CHDIR)),
+    "before setsid": (None, (CLOSEFROM, CHDIR)),
+    "without posix_spawn": (None, ("posix_spawn",)),
+    "as on macOS": (None, (CLOSEFROM,)),
+}
+
+
+@pytest.fixture
+def limit():
+    """limit(number) lowers or raises the soft limit of file descriptors."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def limit(number):
+        if before[1] != resource.RLIM_INFINITY and number > before[1]:
+            pytest.skip("the hard limit of file descriptors is %d" % before[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, before[1]))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def library(request, seam, limit):
+    """A C library, new or old; the test runs once with each."""
+    name = request.param
+    force, lacking = LIBRARIES[name]
+    if force:
+        monkeypatch = request.getfixturevalue("monkeypatch")
+        reason = pidwait.probe()["bindings"][force]["reason"]
+        if reason:
+            pytest.skip(reason)
+        monkeypatch.setenv("PIDWAIT_FFI", force)
+    seam.hide(*lacking)
+    limit(1024)  # the usual one where there is no closefrom
+    if name == "before setsid":
+        own = seam.get("posix_spawnattr_setflags")
+        seam.put(
+            "posix_spawnattr_setflags",
+            lambda attributes, flags: errno.EINVAL if flags & SETSID else own(attributes, flags),
+        )
+    elif name == "as on macOS":
+        seam.set_spawn_flag("CLOEXEC_DEFAULT", FLAG)
+        for call, function in StandIn(seam.get).functions().items():
+            seam.put(call, function)
+    return name
+
+
+def libraries(*names):
+    """The test runs once with each of these C libraries."""
+    return pytest.mark.parametrize("library", names, indirect=True)
+
+
+every_library = libraries(*LIBRARIES)
+THAT_CLOSE = "new by ctypes", "new by cffi", "before closefrom", "as on macOS"
+
+
+@pytest.fixture
+def starts(request, seam):
+    """A list of what each call of posix_spawn answers from now on: 0, or an errno."""
+    if "library" in request.fixturenames:
+        request.getfixturevalue("library")
+    return note_starts(seam)
+
+
+def note_starts(seam):
+    answers = []
+    try:
+        own = seam.get("posix_spawn")
+    except OSError:
+        return answers  # there is no such call
+
+    def posix_spawn(*arguments):
+        answers.append(own(*arguments))
+        return answers[-1]
+
+    seam.put("posix_spawn", posix_spawn)
+    return answers
+
+
+@pytest.fixture
+def forks(monkeypatch):
+    """The standard library is told not to use vfork: then our Popen uses posix_spawn."""
+    monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+
+
+@pytest.fixture
+def no_sleep(monkeypatch):
+    """Make the standard code's busy loop fail."""
+
+    class Time:
+        def __getattr__(self, name):
+            if name == "sleep":
+                raise AssertionError("the standard code sleeps")
+            return getattr(time, name)
+
+    monkeypatch.setattr(subprocess, "time", Time())
+
+
+@pytest.fixture
+def forked():
+    """forked(function) runs it in a forked child, where 0, 1, 2 and the user may change."""
+    from ..trouble import forked
+
+    return forked
+
+
+def output(*args, **options):
+    """What a program started by spawn() writes to its stdout; it has to exit with 0."""
+    reader, writer = os.pipe()
+    try:
+        child = pidwait.spawn(args, stdout=writer, **options)
+    finally:
+        os.close(writer)
+    with child, open(reader, "rb") as pipe:
+        text = pipe.read()
+    assert child.exitcode == 0
+    return text.decode("utf-8", "surrogateescape")
+
+
+@pytest.fixture
+def interrupted_start(seam):
+    """In the block of interrupted_start(error), a signal handler raises right after each start.
+
+    The block gets a list of the pids.
+    """
+
+    @contextlib.contextmanager
+    def interrupted_start(error):
+        own, pids = seam.get("posix_spawn"), []
+        with interrupted_by(error) as interrupted:
+
+            def posix_spawn(cell, *arguments):
+                assert own(cell, *arguments) == 0
+                pids.append(cell[0])
+                interrupted()
+
+            seam.put("posix_spawn", posix_spawn)
+            yield pids
+        seam.put("posix_spawn", own)
+
+    return interrupted_start

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The drop-in Popen and its functions have the results and the errors of the standard ones."""
+
+import errno
+import gc
+import importlib
+import inspect
+import os
+import pickle
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+
+import pytest
+
+from .. import pidwait
+from ..conftest import targets_of
+from ..processes import WINDOWS, eventually, exiting, interrupted_by, is_open, sleeping, state
+from .conftest import note_starts, ours
+
+POPENS = subprocess.Popen, ours.Popen
+PARAMETERS = inspect.signature(subprocess.Popen.__init__).parameters
+
+
+# The same results and errors
+
+# The child prints what it finds, and exits with 3.
+SCRIPT = r"""
+pwd; umask; echo "SPAWN=$SPAWN PATH=$PATH 0=$0"
+PATH=/bin:/usr/bin
+read -r pid name state parent group session rest < /proc/$$/stat
+[ $group = $pid ] && echo "group leader"
+[ $session = $pid ] && echo "session leader"
+grep -E '^(Uid|Gid|Groups|SigBlk|SigIgn)' /proc/self/status
+for fd in /proc/$$/fd/*; do [ ${fd##*/} -lt 200 ] && echo "fd ${fd##*/}"; done
+echo error >&2
+exit 3
+"""
+PASSED = 150  # a file descriptor that is not in use
+CLOSED = 987
+
+
+class Once:
+    """An iterable that can be read once."""
+
+    def __init__(self, *values):
+        self.values = values
+        self.left = iter(values)
+
+    def __iter__(self):
+        return self.left
+
+
+class Failing(os.PathLike):
+    def __fspath__(self):
+        raise LookupError("on purpose")
+
+
+def set_umask():
+    os.umask(0o007)
+
+
+# Each alone, and mixed at random, as far as this Python has the arguments.
+VALUES = {
+    "args": ["/bin/true", ["sh", "-c", SCRIPT.encode()], ["nonesuch"], Once("sh", "-c", SCRIPT)],
+    "bufsize": [0],
+    "executable": ["/bin/sh", "/nonesuch", "/bin/sh\0"],
+    "stdin": [subprocess.DEVNULL, subprocess.PIPE],
+    "stdout": [subprocess.PIPE, subprocess.DEVNULL],
+    "stderr": [subprocess.STDOUT, subprocess.PIPE],
+    "preexec_fn": [set_umask],
+    "close_fds": [False],
+    "shell": [True],
+    "cwd": ["/", Path("/nonesuch"), "", b""],
+    "env": [{"SPAWN": "1"}, {b"SPAWN": "2", "PATH": "/nonesuch"}, {"A=": ""}],
+    "universal_newlines": [True],
+    "startupinfo": [1],
+    "creationflags": [1],
+    "restore_signals": [False],
+    "start_new_session": [True],
+    "pass_fds": [(0, 1), Once(PASSED)],
+    "user": [65534],
+    "group": [65534],
+    "extra_groups": [[65534]],
+    "encoding": ["latin-1"],
+    "text": [True],
+    "umask": [0o777],
+    "pipesize": [65536],
+    "process_group": [0],
+}
+BY_THE_STANDARD_CODE = {"preexec_fn", "user", "group", "extra_groups", "umask"}
+# What is odd, and up to the standard code.
+ODD = [
+    {"args": Once()},
+    {"args": Path("/bin/true")},
+    {"args": ["nonesuch", "/bin/sh"], "executable": "/bin/sh"},
+    {"args": ["true", Failing()]},
+    {"stdin": SimpleNamespace(fileno=lambda: -3)},  # not DEVNULL
+    {"stdout": SimpleNamespace(fileno=lambda: -7)},
+    {"stderr": SimpleNamespace(fileno=lambda: None)},
+    {"stdin": CLOSED, "args": ["nonesuch"]},
+    {"stdin": CLOSED, "cwd": "/nonesuch"},
+    {"env": [("SPAWN", "6")]},
+    {"env": MappingProxyType({"SPAWN": "4"})},
+    {"restore_signals": "x"},
+    {"restore_signals": 1.5},
+    {"start_new_session": ""},
+    {"start_new_session": None},
+    {"start_new_session": 2**40},
+    {"pass_fds": 0},
+    dict(dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE), pass_fds=(-1,)),
+    {"pass_fds": (CLOSED,), "args": ["nonesuch"]},
+    {"pass_fds": (2**32 + 1,)},
+    {"pass_fds": ([],)},
+    {"pass_fds": ([],), "args": bytearray(b"true")},
+    {"umask": "x"},
+    {"umask": -2},
+    {"process_group": 1},
+    {"process_group": 1.5},
+    {"process_group": 0, "start_new_session": True},
+]
+
+
+def outcome(Popen, options):
+    """All that this process and the child can see of a start."""
+    with tempfile.TemporaryFile("w+") as file:
+        options = dict({"args": ["/bin/sh", "-c", SCRIPT], "stdout": file}, **options)
+        for name, value in options.items():  # each start gets iterables of its own
+            options[name] = Once(*value.values) if isinstance(value, Once) else value
+        try:
+            child = Popen(**options)
+        except Exception as error:
+            filename = getattr(error, "filename", None)
+            filename = os.fspath(filename) if hasattr(filename, "__fspath__") else filename
+            return type(error), str(error), getattr(error, "errno", None), filename
+        with child:
+            told = child.communicate(timeout=60)
+        file.seek(0)
+        text = IGNORED.sub(without_those_of_glibc, repr((told, file.read())))
+        return child.returncode, text, child.args is options["args"]
+
+
+IGNORED = re.compile(r"(?<=SigIgn:\\t)[0-9a-f]+")
+
+
+def without_those_of_glibc(match):
+    """Leave out 32 and 33: children that posix_spawn starts ignore these signals of glibc's."""
+    return "%x" % (int(match.group(), 16) & ~0x180000000)
+
+
+def mixes():
+    """{id: options}: each value alone, and random ones of two to four arguments."""
+    names = [name for name in VALUES if name in PARAMETERS]
+    alone = {"%s %d" % (name, n): {name: v} for name in names for n, v in enumerate(VALUES[name])}
+    chance = random.Random(1)  # so that all who run the tests in parallel collect the same
+    for number in range(100):
+        chosen = chance.sample(names, chance.randint(2, 4))
+        alone["mix %d" % number] = {name: chance.choice(VALUES[name]) for name in chosen}
+    return alone
+
+
+MIXES = mixes()
+
+
+@pytest.mark.filterwarnings("ignore:pass_fds overriding close_fds:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:line buffering")
+@pytest.mark.parametrize("name", list(MIXES))
+def test_arguments_have_the_results_and_errors_of_the_original(name, forks, seam, passed):
+    options = MIXES[name]
+    original = outcome(subprocess.Popen, options)
+    starts = note_starts(seam)
+    assert outcome(ours.Popen, options) == original, options
+    if isinstance(original[0], int):
+        # Else the standard code was compared with itself.
+        assert starts.count(0) == (not BY_THE_STANDARD_CODE & set(options)), options
+
+
+@pytest.mark.parametrize("options", ODD)
+def test_odd_arguments_have_the_results_and_errors_of_the_original(options, forks):
+    if set(options) <= set(PARAMETERS):
+        assert outcome(ours.Popen, options) == outcome(subprocess.Popen, options)
+    else:
+        assert "process_group" in options or "umask" in options
+
+
+@pytest.fixture
+def passed():
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, PASSED, inheritable=False)
+    os.close(null)
+    yield PASSED
+    os.close(PASSED)
+
+
+# Where the standard library would fork, posix_spawn starts
+
+
+def has_vfork():
+    """Whether the interpreter's own start calls vfork, judging by the names in its C code."""
+    if sys.implementation.name != "cpython" or sys.platform != "linux":
+        return False
+    module = importlib.import_module("_posixsubprocess")
+    with open(getattr(module, "__file__", sys.executable), "rb") as file:
+        return b"\0vfork\0" in file.read()
+
+
+@pytest.mark.parametrize("how", ["by itself", "by a switch", "gevent took its start away"])
+def test_posix_spawn_starts_where_the_interpreter_would_fork(starts, monkeypatch, how):
+    if how == "by a switch":
+        monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+    elif how != "by itself":
+        name = "_fork_exec" if hasattr(subprocess, "_fork_exec") else "_posixsubprocess"
+        monkeypatch.setattr(subprocess, name, None)
+    assert ours.run(["true"], cwd="/", start_new_session=True).returncode == 0
+    assert ours.call("exit 3", shell=True) == 3
+    assert starts == [0, 0] * (how != "by itself" or not has_vfork())
+
+
+def test_iterators_get_whole_to_the_standard_code(seam, forks, passed):
+    seam.hide("posix_spawn")
+    args = "ls", "/proc/self/fd"
+    for output in (
+        ours.check_output(Once(*args), pass_fds=Once(passed)),
+        ours.check_output(map(str, args), pass_fds=iter([passed]), process_group=0),
+    ):
+        assert str(passed).encode() in output.split()
+
+
+def test_audit_hooks_see_what_they_see_of_the_original(forks, forked):
+    def check():
+        events, hook = [], getattr(sys, "addaudithook", None)
+        if hook is not None:  # Python 3.8
+            hook(lambda name, args: events.append(args) if name == "subprocess.Popen" else None)
+        for module in subprocess, ours:
+            assert module.call(["true", "x"]) == 0
+            assert module.call("exit $A", shell=True, cwd="/", env={"A": "3"}) == 3
+        assert len(events) == 4 * (hook is not None) and events[:2] == events[2:]
+
+    ours.call(["true"])
+    forked(check)  # where the hook ends
+
+
+@pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}], ids=repr)
+def test_process_group_works_on_every_python(options):
+    with ours.Popen(sleeping(60), process_group=0, **options) as leader:
+        try:
+            assert os.getpgid(leader.pid) == leader.pid
+            for group, expected in (leader.pid, leader.pid), (None, os.getpgid(0)):
+                with ours.Popen(sleeping(60), process_group=group, **options) as other:
+                    assert os.getpgid(other.pid) == expected
+                    other.kill()
+        finally:
+            leader.kill()
+
+
+@pytest.mark.parametrize(
+    "group, session, error",
+    [(1, False, PermissionError), (0, True, PermissionError), ("0", False, TypeError)],
+)
+def test_process_group_that_can_not_be_set_is_an_error(group, session, error):
+    with pytest.raises(error):
+        ours.Popen(["true"], process_group=group, start_new_session=session)
+
+
+def test_end_of_a_pipe_is_not_taken_for_a_closed_file_descriptor(forks):
+    """It has got the number of one that was to be passed, or to be a stream."""
+    told = []
+    for Popen in POPENS:
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        command = ["sh", "-c", "[ -e /proc/$$/fd/%d ]" % free]
+        with Popen(command, stdout=subprocess.PIPE, pass_fds=(free,)) as child:
+            assert child.stdout.fileno() == free
+            told.append(child.wait(30))
+        with pytest.raises(OSError) as caught:
+            Popen(["true"], stdout=subprocess.PIPE, stderr=free)
+        told.append((type(caught.value), caught.value.errno, caught.value.filename))
+    assert told == [1, (OSError, errno.EBADF, None)] * 2
+
+
+def test_ends_for_the_child_are_closed(forks, forked, monkeypatch):
+    """Even if one has the number 0; and at once, though gevent's os.close() closes later."""
+
+    def check():
+        kept = os.dup(0)
+        for Popen in POPENS:
+            os.close(0)
+            with Popen(["cat"], stdin=subprocess.PIPE) as child:
+                assert child.stdin.fileno() != 0 and not is_open(0)
+            assert child.returncode == 0
+            os.dup2(kept, 0)
+        os.close(kept)
+
+    ours.call(["true"])
+    forked(check)
+    later = []
+    monkeypatch.setattr(os, "close", later.append)
+    with ours.Popen(["echo", "x"], stdout=subprocess.PIPE) as child:
+        assert child.stdout.read() == b"x\n"
+    monkeypatch.undo()
+    for fd in later:
+        os.close(fd)
+
+
+# Waiting
+
+
+@pytest.mark.windows
+def test_wait_returns_the_code(variant, no_sleep):
+    with ours.Popen(exiting(3, after=0.05)) as child:
+        assert child.wait(30) == child.returncode == 3
+        assert child.wait(0) == child.poll() == 3
+    with ours.Popen(exiting(4)) as child:
+        assert child.wait() == 4
+
+
+@pytest.mark.windows
+def test_time_out_is_the_exception_of_the_original(variant, no_sleep):
+    with ours.Popen(sleeping(60)) as child:
+        for timeout in 0, 0.01:
+            with pytest.raises(subprocess.TimeoutExpired) as caught:
+                child.wait(timeout)
+            assert (caught.value.cmd, caught.value.timeout) == (child.args, timeout)
+        assert str(caught.value) == str(subprocess.TimeoutExpired(child.args, 0.01))
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert type(again) is subprocess.TimeoutExpired and again.cmd == child.args
+        assert child.returncode is None
+        child.kill()
+        assert child.wait(30) == (1 if WINDOWS else -signal.SIGKILL)
+
+
+def test_communicate_has_a_time_out(variant, no_sleep):
+    reader, writer = os.pipe()
+    script = "exec >&-; read line; exit 5"  # its stdout ends before it does
+    with ours.Popen(["sh", "-c", script], stdin=reader, stdout=subprocess.PIPE) as child:
+        os.close(reader)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(timeout=0.02)
+        os.close(writer)
+        assert child.wait(30) == 5
+    with ours.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.communicate(b"x", timeout=30) == (b"x", None)
+
+
+def test_child_that_other_code_reaps_has_the_code_0_as_with_the_original(variant):
+    with ours.Popen(exiting(3)) as child:
+        os.waitpid(child.pid, 0)
+        assert child.wait(30) == 0
+
+
+def test_code_of_a_child_that_is_reaped_meanwhile_is_known_where_the_kernel_tells():
+    from ..trouble import kernel_tells
+
+    if hasattr(subprocess.Popen, "_wait_pidfd"):
+        pytest.skip("this Python's own Popen waits, and takes it for 0")
+    if pidwait.probe()["backend"] != "pidfd" or not kernel_tells():
+        pytest.skip("this kernel does not tell it")
+    with ours.Popen(sleeping(60)) as child, ThreadPoolExecutor(1) as pool:
+        code = pool.submit(child.wait, 60)
+        eventually(lambda: any("pidfd" in link for link in targets_of(range(200)).values()))
+        os.kill(child.pid, signal.SIGKILL)
+        try:
+            os.waitpid(child.pid, 0)
+        except ChildProcessError:
+            assert state(child.pid) is None  # the thread was quicker
+        assert code.result() == child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "error", [pidwait.TimeoutExpired(5, 0), KeyboardInterrupt(), ProcessLookupError()], ids=repr
+)
+def test_error_of_a_signal_handler_comes_through_from_wait(variant, error):
+    """It is no answer of the system's, nor the time-out of the wait that it interrupts."""
+
+    def handle(signum, frame):
+        raise error
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with ours.Popen(sleeping(60)) as child:
+            with pytest.raises(type(error)) as caught:
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
+                child.wait(60)
+            assert caught.value is error and child.returncode is None
+            child.kill()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.threads
+def test_threads_start_and_wait_at_the_same_time(no_sleep):
+    def start(number):
+        with ours.Popen(exiting(number), process_group=0) as child:
+            return child.wait(50)
+
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(start, range(40))) == list(range(40))
+
+
+# Signal handlers, and a Popen that is forgotten
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.parametrize("error", [ValueError, FileNotFoundError, KeyboardInterrupt])
+def test_error_of_a_signal_handler_is_no_reason_to_start_again(interrupted_start, forks, error):
+    """The standard code starts no second process, and the first one is reaped."""
+    with interrupted_start(error("on purpose")) as pids:
+        said = None
+        try:  # what pytest.raises() returns would keep the Popen
+            ours.Popen(["true"])
+        except error as caught:
+            said = str(caught)
+        assert said == "on purpose"
+    (pid,) = pids
+    eventually(lambda: is_reaped_later(pid))
+
+
+def is_reaped_later(pid):
+    gc.collect()
+    ours.call(["true"])
+    return state(pid) is None
+
+
+def test_error_of_a_signal_handler_before_there_is_a_child_starts_nothing(seam, forks):
+    class Path:
+        def __fspath__(self):
+            return interrupted()
+
+    with interrupted_by(ValueError("on purpose")) as interrupted:
+        for args in ["true"], [Path(), "x"]:
+            seam.put("posix_spawn", lambda *arguments: interrupted())
+            with pytest.raises(ValueError, match="on purpose"):
+                ours.Popen(args)
+
+
+def test_child_that_is_forgotten_while_it_runs_is_reaped_by_a_later_start(forks):
+    for Popen in POPENS:
+        child = Popen(sleeping(60))
+        pid = child.pid
+        with pytest.warns(ResourceWarning, match="is still running"):
+            del child
+            gc.collect()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda pid=pid: is_reaped_later(pid))
+
+
+# The original in all else
+
+
+@pytest.mark.windows
+def test_all_other_names_are_those_of_the_original():
+    with ours.Popen(exiting(0)) as child:
+        assert isinstance(child, subprocess.Popen)
+        assert pidwait.wait(child, 30) == 0
+    assert type(child).__name__ == "Popen"
+    if "__repr__" in vars(subprocess.Popen):
+        assert repr(child).startswith("<Popen: returncode: 0 args: %s" % ascii(child.args)[:20])
+    replaced = "Popen run call check_call check_output getoutput getstatusoutput".split()
+    for name in set(subprocess.__all__).difference(replaced):
+        assert getattr(ours, name) is getattr(subprocess, name)
+    assert set(ours.__all__) == set(subprocess.__all__) | {"patch", "unpatch"}
+    for name in replaced[1:]:
+        function, original = getattr(ours, name), getattr(subprocess, name)
+        assert inspect.signature(function) == inspect.signature(original)
+        assert function.__doc__ == original.__doc__
+
+
+def test_functions_do_what_the_originals_do():
+    done = ours.run(
+        ["tr", "a", "b"], input="aha", stdout=subprocess.PIPE, universal_newlines=True, check=True
+    )
+    assert type(done) is subprocess.CompletedProcess and done.stdout == "bhb"
+    assert ours.check_output(["tr", "a", "b"], input=b"aha") == b"bhb"
+    assert ours.getstatusoutput("echo x; exit 3") == (3, "x")
+    assert ours.getoutput("echo x") == "x"
+    assert ours.call(exiting(3)) == 3 and ours.check_call(exiting(0)) == 0
+    for function in ours.check_call, ours.check_output:
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            function(exiting(3))
+        assert pickle.loads(pickle.dumps(caught.value)).returncode == 3
+    for function in ours.run, ours.call, ours.check_call, ours.check_output:
+        with pytest.raises(subprocess.TimeoutExpired):
+            function(sleeping(60), timeout=0.02)
+
+
+def test_subclass_of_the_drop_in_starts_and_waits_as_it_does(forks, starts):
+    class Mine(ours.Popen):
+        def wait(self, timeout=None):
+            return -super().wait(timeout=timeout)
+
+    child = Mine(exiting(3))
+    assert (child.wait(30), child.returncode, starts) == (-3, 3, [0])
