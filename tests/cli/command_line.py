@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line, as a user calls it."""
 
-import json
+import contextlib
+import os
 import subprocess
 import sys
+import time
 
 from .. import pidwait
+from ..processes import state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
+PROG = "python -m " + pidwait.__name__
 
 
 def run(*args, **kwargs):
@@ -21,11 +25,25 @@ def run(*args, **kwargs):
     )
 
 
-NOTHING = "python -m %s: no process fits (with -e that is no error)\n" % pidwait.__name__
+def until_it_sleeps(pid):
+    """Wait until a process has slept for a while: it has loaded all it needs, and waits."""
+    looks = 0
+    while looks < 5:
+        looks = 0 if state(pid) in ("R", "D") else looks + 1
+        time.sleep(0.003)
 
 
-def chosen(*args):
-    """The PIDs of the processes that the arguments choose."""
-    done = run("--list", "--json", *args)
-    assert (done.returncode, done.stderr) in ((0, ""), (1, NOTHING)), done
-    return [json.loads(line)["pid"] for line in done.stdout.splitlines()]
+@contextlib.contextmanager
+def once_we_sleep(action):
+    """In the block: once this process sleeps, another one takes the action."""
+    pid, helper = os.getpid(), os.fork()
+    if not helper:
+        try:
+            until_it_sleeps(pid)
+            action()
+        finally:
+            os._exit(0)
+    try:
+        yield
+    finally:
+        os.waitpid(helper, 0)

@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m pidwait --name PATTERN, --user, --parent …: it finds what to wait for; and --list."""
+
+import contextlib
+import errno
+import importlib
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .. import pidwait, seam, trouble
+from ..processes import (
+    MAIN_THREAD_ENDS,
+    PYTHON,
+    WINDOWS,
+    become_zombie,
+    exiting,
+    gone_pid,
+    interrupted_by,
+    need_program,
+    needs_ctypes,
+    not_on_windows,
+)
+from ..trouble import system
+from ..trouble.conftest import namespaces, real_root  # noqa: F401
+from .command_line import COMMAND, PROG, once_we_sleep, run, until_it_sleeps
+
+NOTHING = PROG + ": no process fits (with -e that is no error)\n"
+NOBODY = 65534
+SHELL = " ".join(map(shlex.quote, COMMAND))
+
+posix = not_on_windows("such names, groups and sessions")
+
+
+def pids_in(text):
+    return [json.loads(line)["pid"] for line in text.splitlines()]
+
+
+@pytest.fixture
+def chosen(main):
+    """chosen(args...) are the pids of the processes that they choose."""
+
+    def chosen(*args):
+        done = main("--list", "--json", *args)
+        assert (done.returncode, done.stderr) in ((0, ""), (1, NOTHING)), done
+        return pids_in(done.stdout)
+
+    return chosen
+
+
+# By name
+
+
+@pytest.mark.windows
+def test_by_the_whole_command_line(token, worker, chosen):
+    first, second = worker(token, "a b"), worker(token + "x")
+    both = sorted([first.pid, second.pid])
+    assert chosen("-f", "--name", token) == both
+    assert chosen("--full", "--name", token + " a b$") == [first.pid]
+    assert chosen("-f", "--name", token.upper()) == []
+    assert chosen("-fi", "--name", token.upper()) == both
+    assert chosen("-fx", "--name", token) == []
+    assert chosen("-fx", "--name", ".*" + token + ".") == [second.pid]
+    assert chosen("--name", token) == []  # in the name alone
+
+
+@posix
+@pytest.mark.parametrize(
+    "rest, pattern",
+    [
+        (" b c", " b"),
+        (") Z 1 (", r"\) Z"),
+        ("\nx", ".x"),
+        ("\nx", r"\sx$"),
+        (b"\xff\xc3", os.fsdecode(b"\xff")),
+        ("\u00e9\u20ac", ".{2,}$"),
+        ("+.*[", r"\+\.\*\["),
+    ],
+)
+def test_by_an_odd_name(token, named, chosen, rest, pattern):
+    child = named(os.fsencode(token) + os.fsencode(rest))
+    named(token[::-1])
+    assert chosen("--name", token + pattern) == [child.pid]
+    assert chosen("--name", token + pattern + "nonsense") == []
+
+
+@posix
+def test_how_the_name_is_meant(token, named, chosen):
+    first, second = named(token), named(token + "X")
+    both = sorted([first.pid, second.pid])
+    assert chosen("--name", token) == both
+    assert chosen("--name", "^%s$" % token) == chosen("-x", "--name", token) == [first.pid]
+    assert chosen("--exact", "--name", token + "|" + token + "X") == both
+    assert chosen("--name", token.upper()) == []
+    assert chosen("-i", "--name", token.upper()) == both
+    assert chosen("--ignore-case", "-x", "--name", token.upper() + "x") == [second.pid]
+    assert chosen("--name", token + " 60") == []
+
+
+@posix
+def test_by_a_name_that_is_longer_than_the_kernel_keeps(token, named, chosen, main):
+    name = token + "-" * 20
+    child = named(name)
+    assert chosen("-x", "--name", name) == [child.pid]
+    assert main("-l", "--name", token).stdout == "%d (%s)\n" % (child.pid, name)
+
+
+@posix
+def test_a_name_in_the_list_does_not_talk_to_the_terminal(token, named, main):
+    child = named(token.encode() + b"\x1b[m\n\xff")
+    assert main("-l", "--name", token).stdout == "%d (%s?[m??)\n" % (child.pid, token)
+    row = json.loads(main("-l", "--json", "--name", token).stdout)
+    assert os.fsencode(row["name"]) == token.encode() + b"\x1b[m\n\xff"
+
+
+# By what else a process is
+
+
+@pytest.mark.windows
+def test_by_parent(token, worker, keeper, chosen):
+    child = worker(token)
+    theirs = keeper.start(*PYTHON + ("-c", "import time; time.sleep(60)", token))
+    ours, both = ["-f", "--name", token], [os.getpid(), keeper.process.pid]
+    assert chosen(*ours) == sorted([child.pid, theirs])
+    assert chosen("-P", os.getpid(), *ours) == [child.pid]
+    assert chosen("--parent", keeper.process.pid) == [theirs]
+    assert chosen("-P", "%d,%d" % tuple(both), *ours) == sorted([child.pid, theirs])
+    assert chosen("-P", both[0], "-P", both[1], *ours) == sorted([child.pid, theirs])
+    assert chosen("-P", child.pid) == []
+
+
+@pytest.mark.windows
+def test_by_age(token, worker, chosen):
+    pids = []
+    for _ in range(3):
+        pids.append(worker(token).pid)
+        time.sleep(0.02)  # the start times are in hundredths of a second
+    ours = ["-f", "--name", token]
+    assert chosen(*ours) == sorted(pids)
+    assert chosen("-n", *ours) == chosen("--newest", "-P", os.getpid(), *ours) == pids[2:]
+    assert chosen("-o", *ours) == chosen("--oldest", "-P", os.getpid(), *ours) == pids[:1]
+    assert len(chosen("-o")) == 1
+
+
+@pytest.mark.windows
+def test_by_user(token, worker, chosen):
+    child, ours = worker(token), ["-f", "--name", token]
+    name = pidwait.ProcessInfo(os.getpid()).username()
+    assert chosen("-u", name, *ours) == [child.pid]
+    if WINDOWS:
+        assert chosen("-u", name.upper().rpartition("\\")[2], *ours) == [child.pid]
+        return
+    uid = os.geteuid()
+    assert chosen("--user", uid, *ours) == [child.pid]
+    assert chosen("-u", uid + 1, *ours) == []
+    assert chosen("-u", "%d,%d" % (uid + 1, uid), *ours) == [child.pid]
+    assert chosen("-u", uid + 1, "-u", uid, *ours) == [child.pid]
+
+
+@pytest.mark.root
+def test_by_effective_user(token, named, chosen):
+    root = named(token + "1")
+    theirs = named(token + "2", preexec_fn=lambda: os.setuid(NOBODY))
+    effective = named(token + "3", preexec_fn=lambda: os.setresuid(0, NOBODY, 0))
+    ours, both = ["--name", token], sorted([theirs.pid, effective.pid])
+    assert chosen("-u", "nobody", *ours) == chosen("-u", NOBODY, *ours) == both
+    assert chosen("-u", "root", *ours) == [root.pid]
+    assert len(chosen("-u", "nobody,0", *ours)) == 3
+
+
+@pytest.mark.root
+def test_by_another_user(token, named, main):
+    """Processes that it may neither signal nor look into."""
+    child = named(token)
+    args = ["-t", "0", "--name", token, "-u", "root"]
+    main(*args)  # the other user may not be able to read the package: root has loaded it
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setuid(NOBODY)
+            sys.stderr = os.fdopen(writer, "w")
+            os._exit(importlib.import_module(pidwait.__name__ + ".cli").main(args))
+        finally:
+            os._exit(99)
+    os.close(writer)
+    with open(reader) as file:
+        assert "still running: %d (%s)" % (child.pid, token) in file.read()
+    assert os.waitpid(pid, 0)[1] == 124 << 8
+
+
+@posix
+@pytest.mark.parametrize("option, own", [("-g", os.getpgrp), ("-s", lambda: os.getsid(0))])
+def test_by_group_and_session(token, named, chosen, option, own):
+    here, other = named(token), named(token, start_new_session=True)
+    ours = ["--name", token]
+    assert chosen(option, other.pid) == [other.pid]
+    assert chosen(option, 0, *ours) == [here.pid]
+    assert chosen(option, "0,%d" % other.pid, *ours) == sorted([here.pid, other.pid])
+    assert chosen(option, own(), *ours) == [here.pid]
+
+
+@posix
+def test_by_a_group_of_its_own_in_our_session(token, named, chosen):
+    child, ours = named(token, preexec_fn=os.setpgrp), ["--name", token]
+    assert chosen("-g", 0, *ours) == []
+    assert chosen("-g", child.pid, *ours) == chosen("-s", 0, *ours) == [child.pid]
+    # As the command line sees it when its shell gives it a group.
+    for option, shown in ("-g", ""), ("-s", "%d (%s)\n" % (child.pid, token)):
+        done = run("-e", "-l", option, 0, "--name", token, preexec_fn=os.setpgrp)
+        assert (done.returncode, done.stdout) == (0, shown)
+
+
+@posix
+def test_all_that_is_asked_for_must_hold(token, named, chosen):
+    child = named(token + "1")
+    named(token + "2", start_new_session=True)
+    args = ["--name", token, "-P", os.getpid(), "-g", 0, "-s", 0, "-u", os.geteuid(), "-n"]
+    assert chosen(*args) == [child.pid]
+    for option in "-P", "-g", "-s":
+        at = args.index(option)
+        assert chosen(*args[:at] + [option, child.pid] + args[at + 2 :]) == []
+
+
+@posix
+@pytest.mark.peers
+def test_the_choice_is_that_of_pgrep(token, named, chosen):
+    pgrep = need_program("pgrep")
+    for rest in "a", "b":
+        named(token + rest)
+        time.sleep(0.02)
+    named(token + "c", start_new_session=True)
+    words = token, token.upper(), os.geteuid(), os.getpid()
+    for ours, theirs in [
+        ("--name {0}", "{0}"),
+        ("-x --name {0}b", "-x {0}b"),
+        ("-i --name {1}", "-i {1}"),
+        ("-f --name {0}..60", "-f {0}..60"),
+        ("-n --name {0}", "-n {0}"),
+        ("-o --name {0}", "-o {0}"),
+        ("-g 0 --name {0}", "-g 0 {0}"),
+        ("-s 0 --name {0}", "-s 0 {0}"),
+        ("-u {2} --name {0}", "-u {2} {0}"),
+        ("-P {3},1 --name {0}", "-P {3},1 {0}"),
+    ]:
+        expected = subprocess.check_output([pgrep] + theirs.format(*words).split())
+        assert sorted(chosen(*ours.format(*words).split())) == sorted(map(int, expected.split()))
+
+
+# What is never chosen
+
+
+@pytest.mark.windows
+def test_it_does_not_choose_itself(token):
+    done = run("-l", "-f", "--name", "nonsense|" + token)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", NOTHING)
+
+
+@posix
+@pytest.mark.parametrize("inner", ["%s", "sh -c '%s; exit $?'", "exec %s"])
+def test_it_chooses_none_of_its_ancestors(token, named, tmp_path, inner):
+    path = tmp_path / token
+    path.symlink_to(shutil.which("sh"))
+    other = named(token)
+    line = inner % (SHELL + " -l -f --name " + token)
+    lines = subprocess.check_output([str(path), "-c", line + "; exit $?"])
+    assert lines.decode() == "%d (%s)\n" % (other.pid, token)
+
+
+@needs_ctypes
+@posix
+def test_it_chooses_no_zombies(start, named, token, chosen, main):
+    child = named(token, 0)
+    become_zombie(child.pid)
+    assert chosen("--name", token) == chosen("-P", os.getpid()) == []
+    assert json.loads(main("--list", "--json", child.pid).stdout)["status"] == "zombie"
+    # Its main thread is one, but others run.
+    threads = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
+    become_zombie(threads.pid)
+    assert chosen("-P", os.getpid()) == [threads.pid]
+
+
+def hidden(how):
+    from ..trouble import Child
+
+    cli = importlib.import_module(pidwait.__name__ + ".cli")
+
+    def chosen(*args):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert cli.main(["-l", "--json"] + [str(arg) for arg in args]) == 0
+        return pids_in(out.getvalue())
+
+    secret = Child()
+    assert chosen("-o") == [secret.pid]  # what it loads, the other user may not read
+    system.mount("proc", "/proc", how)
+    system.become(NOBODY)
+    system.prctl(system.PR_SET_DUMPABLE, 1)  # which setuid() has cleared
+    child = Child()
+    for args in ["-P", os.getpid()], ["-o"], ["-n"]:
+        assert chosen(*args) == [child.pid]
+    for each in secret, child:
+        each.end(0)
+        each.reap()
+
+
+@needs_ctypes
+@pytest.mark.root
+@pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2"])
+def test_it_chooses_none_that_are_hidden(real_root, how):  # noqa: F811
+    trouble.run(hidden, how, within=real_root)
+
+
+def unlisted():
+    cli = importlib.import_module(pidwait.__name__ + ".cli")
+    system.mount("tmpfs", "/proc")
+    for args in ["-o"], ["--list", "-o"], ["--list", "--json", "1"]:
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            assert cli.main(args) == 1
+        assert ": processes can't be listed: " in errors.getvalue()
+
+
+@needs_ctypes
+@posix
+def test_it_says_so_where_processes_can_not_be_listed(namespaces):  # noqa: F811
+    trouble.run(unlisted, within=namespaces)
+
+
+# The wait
+
+
+@posix
+@pytest.mark.parametrize("option", [[], ["--any"], ["-c1"]], ids=" ".join)
+def test_it_waits_for_as_many_as_it_is_asked_for(token, named, start, option):
+    children = [named(token) for _ in range(2)]
+    args = COMMAND + ["-v"] + option + ["--exit-code", "--name", token]
+    command = start(*args, stdout=subprocess.PIPE, universal_newlines=True)
+    until_it_sleeps(command.pid)
+    for child in children[: 1 if option else 2]:
+        child.kill()
+        line = command.stdout.readline()
+        assert line.startswith("%d (%s): killed by SIGKILL; waited " % (child.pid, token))
+    assert (command.stdout.read(), command.wait()) == ("", 137)
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("args", [(), ("--any",), ("-c", "9")])
+def test_the_time_can_be_up(token, worker, main, args):
+    pids = sorted(worker(token).pid for _ in range(2))
+    done = main("-t", "0", "--json", "-f", "--name", token, *args)
+    assert done.returncode == 124
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["pid"] for row in found] == pids
+    assert all(row["found"] and not row["exited"] and row["name"] for row in found)
+    assert "the time was up; still running: %d (" % pids[0] in done.stderr
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize(
+    "args, status, message",
+    [
+        ([], 1, NOTHING),
+        (["-v", "--json", "-n"], 1, NOTHING),
+        (["--list"], 1, NOTHING),
+        (["--exit-code"], 127, NOTHING),
+        (["-e"], 0, ""),
+        (["-e", "-o", "--any", "-v"], 0, ""),
+        (["-e", "-l"], 0, ""),
+        (["-e", "--exit-code"], 0, ""),
+    ],
+)
+def test_no_process_may_fit(token, main, args, status, message):
+    assert main("--name", token, *args) == (status, "", message)
+
+
+def acting_first(pid, action):
+    """pidfd_open(), before which the action is taken when it is first called for that pid."""
+    call, actions = seam.get("pidfd_open"), [action]
+
+    def act(*args):
+        while actions and args[0] == pid:
+            actions.pop()()
+        return call(*args)
+
+    return act
+
+
+@pytest.fixture
+def pidfds():
+    reason = trouble.why_no_pidfd()
+    if reason:
+        pytest.skip(reason)
+
+
+@posix
+def test_one_that_is_gone_before_it_is_waited_for_has_exited(pidfds, seam, token, named, main):
+    """It was chosen: it is found, but nobody can tell its exit code."""
+    child = named(token)
+
+    def end():
+        child.kill()
+        child.wait()
+
+    seam.put("pidfd_open", acting_first(child.pid, end))
+    done = main("--json", "--exit-code", "--name", token)
+    row = json.loads(done.stdout)
+    assert row.pop("seconds") >= 0 and child.returncode == -signal.SIGKILL
+    about = {"pid": child.pid, "name": token, "found": True, "exited": True, "exitcode": None}
+    assert row == about and done.returncode == 125
+
+
+def reused():
+    """Another process gets the pid after the choice, and before there is a handle."""
+    from ..trouble import Child
+
+    cli = importlib.import_module(pidwait.__name__ + ".cli")
+    it = seam.Seam()
+    old, new = Child(), []
+
+    def pass_on():
+        old.end(0)
+        old.reap()
+        time.sleep(0.02)  # the start times are in hundredths of a second
+        system.next_pid(old.pid)
+        new.append(Child())
+
+    it.put("pidfd_open", acting_first(old.pid, pass_on))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["--json", "-P", str(os.getpid())]) == 0
+    it.undo()
+    row = json.loads(out.getvalue())
+    assert new[0].pid == old.pid == row["pid"]
+    assert row["exited"] and row["exitcode"] is None
+    new[0].end(9)
+    assert new[0].reap() == 9
+
+
+@needs_ctypes
+@posix
+def test_one_whose_pid_another_process_gets_is_not_waited_for(namespaces, pidfds):  # noqa: F811
+    trouble.run(reused, within=namespaces)
+
+
+@posix
+def test_one_that_no_handle_is_left_for_is_waited_for(pidfds, seam, token, named, main):
+    """And it is taken for the one that was chosen."""
+    seam.refuse("pidfd_open", errno.EMFILE)
+    child = named(token)
+    with once_we_sleep(lambda: os.kill(child.pid, signal.SIGKILL)):
+        done = main("--json", "--exit-code", "--name", token)
+    assert done.returncode == 137 and json.loads(done.stdout)["pid"] == child.pid
+
+
+# --list
+
+
+@pytest.mark.windows
+def test_list_shows_what_would_be_waited_for(start, worker, token, main):
+    child, exited, gone = worker(token), start(*exiting(0)), gone_pid()
+    info = pidwait.ProcessInfo(child.pid)
+    name = info.name()
+    assert main("-l", child.pid) == (0, "%d (%s)\n" % (child.pid, name[: 15 + 999 * WINDOWS]), "")
+    done = main("--list", child.pid, gone)
+    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+    assert "there is no process %d" % gone in done.stderr
+    assert main("-l", "--exit-code", gone).returncode == 127
+    done = main("-l", "-e", "--json", gone, child.pid)
+    assert (done.returncode, done.stderr) == (0, "")
+    row = json.loads(done.stdout)
+    assert row.pop("status") and row.pop("create_time") == pytest.approx(info.create_time(), abs=2)
+    assert row == {
+        "pid": child.pid,
+        "name": name,
+        "ppid": os.getpid(),
+        "username": info.username(),
+        "cmdline": info.cmdline(),
+    }
+    become_zombie(exited.pid)
+    assert main("-l", os.getpid()).returncode == 0  # to look at oneself is no wait
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["--name", "["], "--name '[' is not a regular expression: "),
+        (["--name", "a{99999999999}"], "--name 'a{99999999999}' is not a regular expression: "),
+        (["--name", ""], "--name '' would match every process"),
+        (["--name", "x", "1"], "give PIDs or --name, not both"),
+        (["-n", "1"], "give PIDs or --newest, not both"),
+        (["-P", "1", "make"], "give PIDs or --parent, not both"),
+        (["-f", "make"], "--full needs --name"),
+        (["-x", "-n"], "--exact needs --name"),
+        (["-i"], "--ignore-case needs --name"),
+        (["-n", "-o"], "--newest can't be combined with --oldest"),
+        (["-P", ""], "--parent: '' is not a number"),
+        (["-P", "1,x"], "--parent: 'x' is not a number"),
+        (["-P", "-1"], "--parent: '-1' is not a number"),
+        (["-P", "\u0661"], "--parent: "),
+        (["-P", "99999999999"], "--parent must be at most 2147483647, not 99999999999"),
+        (["-P", "9" * 5000], "is not a number"),
+        (["-u", "a,"], "--user 'a,' has an empty name"),
+    ]
+    + [
+        (["-g", "0"], "--group is not for Windows"),
+        (["-s", "0"], "--session is not for Windows"),
+        (["-u", "nonesuch-7"], "--user: there is no user 'nonesuch-7'"),
+        (["-g", "x"], "--group: 'x' is not a number"),
+        (["-s", "1,"], "--session: '' is not a number"),
+    ][slice(0, 2) if WINDOWS else slice(2, None)],
+)
+def test_a_choice_that_is_wrong_is_an_error(main, args, message):
+    done = main(*args)
+    assert done[:2] == (2, "") and message in done.stderr
+
+
+@posix
+@pytest.mark.parametrize("where", ["os.kill", "pidfd_open"])
+def test_an_error_of_a_signal_handler_is_not_the_systems_answer(
+    monkeypatch, seam, pidfds, sleeper, main, where
+):
+    """It does not tell that the process is gone."""
+    pidwait.probe()
+    with interrupted_by(ProcessLookupError("on purpose")) as look:
+        if where == "os.kill":
+            monkeypatch.setattr(os, "kill", look)
+        else:
+            seam.put("pidfd_open", look)
+        with pytest.raises(ProcessLookupError, match="on purpose"):
+            main(sleeper.pid)
+    monkeypatch.undo()

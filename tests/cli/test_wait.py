@@ -1,0 +1,607 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m pidwait PID...: it waits, reports how each process ended, and exits accordingly."""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from .. import pidwait, seam
+from ..processes import (
+    WINDOWS,
+    OnPurpose,
+    become_zombie,
+    codes,
+    exiting,
+    gone_pid,
+    not_on_windows,
+    sleeping,
+    state,
+    stop,
+)
+from .command_line import COMMAND, PROG, once_we_sleep, run, until_it_sleeps
+
+# What the processes of exiting() and of sleeping() are called.
+SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
+ACCESS_VIOLATION = 0xC0000005  # how Windows ends a process
+
+posix = not_on_windows("signals")
+
+
+def rows(text):
+    """The objects of --json, by their pids."""
+    found = [json.loads(line) for line in text.splitlines()]
+    assert len({row["pid"] for row in found}) == len(found)
+    return {row["pid"]: row for row in found}
+
+
+@pytest.fixture
+def zombie(start):
+    """zombie(code) is the pid of a child that has exited."""
+
+    def zombie(code):
+        child = start(*exiting(code))
+        become_zombie(child.pid)
+        return child.pid
+
+    return zombie
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+def test_it_waits_for_all_and_reaps_none(variant, herd, main):
+    pids = [herd.fork(code, after=0.05 * code) for code in range(3)]
+    assert main(*pids) == (0, "", "")
+    assert [state(pid) for pid in pids] == ["Z"] * 3
+
+
+@pytest.mark.windows
+def test_each_exit_is_reported_at_once_with_how_it_ended(start, start_told, zombie):
+    """The first line is for one that had exited: then the names of all are known."""
+    given = codes(0, 3, -signal.SIGTERM, -40) + [ACCESS_VIOLATION] * WINDOWS
+    ends = ["exited with 0", "exited with 3"]
+    ends += ["exited with 0xC0000005"] if WINDOWS else ["killed by SIGTERM", "killed by signal 40"]
+    children = [start_told(code) for code in given]
+    pids = [str(child.pid) for child in children[::-1]] + [str(zombie(0))]
+    command = start(*COMMAND + ["-v"] + pids, stdout=subprocess.PIPE, universal_newlines=True)
+    assert command.stdout.readline().startswith(pids[-1])
+    for child, end in zip(children, ends):
+        child.stdin.close()
+        line = command.stdout.readline()
+        assert re.match(r"%d \(%s\): %s; waited \d+\.\d{3} s$" % (child.pid, SH, end), line)
+    assert (command.stdout.read(), command.wait()) == ("", 0)
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+def test_json_has_an_object_for_each_process(variant, start, herd, main):
+    exits, sleeper, gone = herd.fork(3, after=0.05), start(*sleeping(60)).pid, gone_pid()
+    begin = time.monotonic()
+    done = main("--json", "-c", "2", gone, sleeper, exits, gone)
+    passed = time.monotonic() - begin
+    nothing = dict.fromkeys(["name", "exitcode", "seconds"])
+    found = rows(done.stdout)
+    assert done.returncode == 1 and set(found) == {exits, sleeper, gone}
+    assert 0 <= found[exits].pop("seconds") <= passed
+    assert found[exits].pop("name") in (pidwait.ProcessInfo(os.getpid()).name(), None)
+    assert found[exits] == {"pid": exits, "found": True, "exited": True, "exitcode": 3}
+    assert found[gone] == dict(nothing, pid=gone, found=False, exited=True)
+    assert found[sleeper] == dict(nothing, pid=sleeper, name=SLEEP, found=True, exited=False)
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+@pytest.mark.parametrize(
+    "timeout, seconds",
+    [("0", 0), ("0.05", 0.05), ("0.05s", 0.05), ("50ms", 0.05), ("0m50ms", 0.05)]
+    + [(".001m", 0.06), ("0.00001h", 0.036), ("0.000001d", 0.0864), (" +5e-2 ", 0.05)],
+)
+def test_a_time_out_is_never_cut_short(sleeper, main, timeout, seconds):
+    begin = time.monotonic()
+    done = main("-t", timeout, sleeper.pid)
+    assert time.monotonic() - begin >= seconds
+    message = "%s: the time was up; still running: %d (%s)\n" % (PROG, sleeper.pid, SLEEP)
+    assert done == (124, "", message)
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("timeout", ["1h30m", "999999d", "inf", "Infinity", "1e999"])
+def test_a_long_time_out_is_not_over_at_once(herd, main, timeout):
+    assert main("-t", timeout, herd.fork(0, after=0.05)) == (0, "", "")
+
+
+def test_a_time_out_names_three_that_still_run(herd, main):
+    pids = [herd.fork(0) for _ in range(4)]
+    name = pidwait.ProcessInfo(os.getpid()).name()
+    names = ["%d (%s)" % (pid, name) for pid in pids]
+    for count, more in (3, ""), (4, ", and 1 more"):
+        done = main("-v", "-t", "0", *pids[:count])
+        assert done.stdout.splitlines() == [one + ": still running" for one in names[:count]]
+        assert done.stderr.endswith(": %s%s\n" % (", ".join(names[:3]), more))
+
+
+@pytest.mark.windows
+def test_pids_may_come_as_other_programs_print_them(zombie, main):
+    """With white space, a sign, options between them, and twice."""
+    pid = zombie(0)
+    args = " %d" % pid, "-v", "%d\n%d\n" % (pid, pid), "-t", "50", "\t+%d " % pid, "-e", ""
+    done = main(*args)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+@pytest.mark.parametrize("args", [["-t", "5", "--json"], ["--any", "-v", ""]])
+def test_no_pid_is_allowed_with_e(main, args):
+    assert main("-e", *args) == (0, "", "")
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+def test_a_pid_that_is_gone_is_an_error_after_the_others_have_exited(herd, main):
+    gone, child = gone_pid(), herd.fork(2, after=0.05)
+    done = main("-v", gone, child)
+    assert done.returncode == 1 and done.stderr.endswith(
+        "there is no process %d (with -e that is no error)\n" % gone
+    )
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("%d (" % child) and "): exited with 2; waited " in line
+    assert main(gone) == (1, "", done.stderr)
+    assert main("-e", gone) == (0, "", "")
+    assert main("-e", "-v", gone) == (0, "%d: no such process\n" % gone, "")
+
+
+@posix
+def test_a_thread_is_no_process(main):
+    threads, end = set(os.listdir("/proc/self/task")), threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        (number,) = set(os.listdir("/proc/self/task")) - threads
+        for args in [], ["-l"]:
+            done = main(*args + [number])
+            assert done[:2] == (1, "") and "there is no process " + number in done.stderr
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+@pytest.mark.parametrize("option", [("--any",), ("-c", "1"), ("--count=1",)])
+def test_a_wait_can_be_for_any(herd, main, option):
+    sleeper, child, gone = herd.fork(0), herd.fork(3, after=0.05), gone_pid()
+    done = main("-v", sleeper, child, *option)
+    (line,) = done.stdout.splitlines()
+    assert done.returncode == 0 and line.startswith("%d" % child) and "exited with 3" in line
+    assert main("-e", sleeper, gone, *option) == (0, "", "")  # one that is gone has exited
+    assert main("-t", "0", sleeper, *option).returncode == 124
+
+
+@pytest.mark.windows
+def test_a_wait_can_be_for_a_number_of_them(herd, zombie, main):
+    pids = [zombie(0), zombie(0), herd.fork(0)]
+    assert main("-c", "2", *pids) == (0, "", "")
+    assert main("-c", "9", *pids[:2]) == (0, "", "")  # no more than there are
+    assert main("-t", "0", "-c", "3", *pids).returncode == 124
+    assert main("-e", "-t", "0", "-c", "9", *pids).returncode == 124
+
+
+# --exit-code
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+@pytest.mark.parametrize("after", [0, 0.05], ids=["exited", "running"])
+@pytest.mark.parametrize("code", codes(0, 3, 255, -signal.SIGTERM, -signal.SIGKILL, -40))
+def test_the_exit_status_is_that_of_the_process(variant, start, zombie, main, code, after):
+    pid = start(*exiting(code, after)).pid if after else zombie(code)
+    assert main("--exit-code", pid) == (code if code >= 0 else 128 - code, "", "")
+
+
+@pytest.mark.windows
+def test_the_exit_status_of_a_process_that_is_no_child(zombie):
+    given = codes(0, 3, -signal.SIGTERM) + [ACCESS_VIOLATION] * WINDOWS
+    for code in given:
+        status = run("--exit-code", zombie(code)).returncode
+        assert status == (code if code >= 0 else 128 - code)
+
+
+@pytest.mark.windows
+def test_the_first_to_exit_with_an_error_gives_the_status(start, start_told, zombie):
+    """As they exit, not as they are given."""
+    late = [start_told(code) for code in (3, 4)]
+    pids = [str(one.pid) for one in late] + [str(zombie(0))]
+    command = start(*COMMAND + ["-v", "--exit-code"] + pids, stdout=subprocess.PIPE)
+    for child in (None,) + tuple(late[::-1]):
+        if child is not None:
+            child.stdin.close()
+        assert command.stdout.readline()
+    assert command.wait() == 4
+
+
+@pytest.mark.windows
+def test_what_else_the_exit_status_can_be_with_exit_code(zombie, herd, main):
+    sleeper, gone, failed = herd.fork(0), gone_pid(), zombie(6)
+    assert main("--exit-code", zombie(0), zombie(0)).returncode == 0
+    assert main("--exit-code", "--any", sleeper, failed).returncode == 6
+    assert main("--exit-code", "-c", "1", sleeper, zombie(0)).returncode == 0
+    assert main("--exit-code", "-t", "0", failed, sleeper).returncode == 124
+    for pids in [gone], [gone, failed]:
+        done = main("--exit-code", *pids)
+        assert done.returncode == 127 and "there is no process %d" % gone in done.stderr
+    assert main("--exit-code", "-e", gone) == (0, "", "")
+    assert main("--exit-code", "-e", gone, failed).returncode == 6
+
+
+@posix
+def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, zombie):
+    """It is reaped while nobody looks: polling sees that it is gone, and no more."""
+    monkeypatch.setenv("PIDWAIT_BACKEND", "polling")
+    first, child = zombie(0), start("sleep", "60")
+    command = start(
+        *COMMAND + ["-v", "--exit-code", str(child.pid), str(first)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        start_new_session=True,
+    )
+    assert command.stdout.readline().startswith("%d " % first)
+    stop(command.pid)
+    child.kill()
+    child.wait()
+    command.send_signal(signal.SIGCONT)
+    out, message = command.communicate()
+    assert command.returncode == 125
+    assert out.startswith("%d (sleep): exited; waited " % child.pid)
+    assert "the system does not tell the exit code of %d (sleep)" % child.pid in message
+
+
+# What can't be done
+
+
+@pytest.mark.windows
+@pytest.mark.kqueue
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        ([], "give at least one PID"),
+        (["-l"], "give at least one PID, or --name"),
+        (["1.5"], "'1.5' is not a process ID"),
+        (["1x"], "'1x' is not a process ID"),
+        (["0"], "PID must be positive"),
+        (["--", "-5"], "PID must be positive"),
+        (["2147483648"], "PID must be at most 2147483647"),
+        (["99999999999"], "PID must be at most 2147483647"),
+        (["9" * 5000], "is not a process ID"),
+        (["--probe", "1"], "--probe takes no PID"),
+        (["--nonesuch"], "--nonesuch not recognized"),
+        (["-t"], "-t requires argument"),
+        (["--any", "-c", "2", "1"], "--any can't be combined with --count"),
+        (["-c", "0", "1"], "'0' is not a count"),
+        (["--count=-1", "1"], "'-1' is not a count"),
+        (["--count=", "1"], "'' is not a count"),
+        (["-c", "x", "--name", "x"], "'x' is not a count"),
+        (["runn", "5"], 'no command "runn"; did you mean run?'),
+        (["Patch"], 'no command "Patch"; did you mean patch?'),
+        (["help"], 'no command "help"; did you mean --help?'),
+        (["make"], 'no command "make", and a PID is a number'),
+        (["-t", "5", "run", "true"], "options of run come after it"),
+        (["run", "-t", "x", "true"], "'x' is not a duration"),
+        (["run"], "give a COMMAND"),
+        (["patch"], "give a SCRIPT"),
+        (["patch", "-m"], "give a MODULE"),
+    ],
+)
+def test_wrong_arguments_are_told_apart_from_bad_luck(main, args, message):
+    done = main(*args)
+    usage, *_, last = done.stderr.splitlines()
+    command = " ".join([PROG] + [one for one in args[:1] if one in ("run", "patch")])
+    assert usage.startswith("usage: " + command)
+    assert last.startswith(command + ": ") and message in last
+    assert done[:2] == (125 if "run" in args[:1] else 2, "")
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "1x", "-1", "s", "1.5.2", "nan", "1 s", "1S", "30m1h", "1h30", "1m1m", "e1"],
+)
+def test_what_is_no_duration_is_refused(main, text):
+    done = main("--timeout=" + text, os.getpid())
+    assert done[:2] == (2, "") and "%r is not a duration" % text in done.stderr
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("variable", ["BACKEND", "FFI"])
+@pytest.mark.parametrize(
+    "args, status",
+    [(["-t", "0", os.getppid()], 2), (["--name", "x"], 2), (["--probe"], 2)]
+    + [(["run", sys.executable, "-c", "0"], 125), (["patch", "-m", "this"], 2)],
+)
+def test_a_bad_environment_variable_is_an_error(monkeypatch, main, variable, args, status):
+    monkeypatch.setenv("PIDWAIT_" + variable, "nonesuch")
+    seam.forget()
+    try:
+        done = main(*args)
+        expected = r"PIDWAIT_%s must be one of auto, .*, not 'nonesuch'\n\Z" % variable
+        assert done[:2] == (status, "") and done.stderr.startswith("usage: ")
+        assert re.search(expected, done.stderr)
+        assert main(*args[: args[0] in ("run", "patch")] + ["--help"]).returncode == 0
+    finally:
+        monkeypatch.undo()
+        seam.forget()
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("command", [[], ["run"], ["patch"]], ids=" ".join)
+def test_help_and_version(main, command):
+    assert main(*command + ["-V"]) == (0, "%s %s\n" % (PROG, pidwait.__version__), "")
+    done = main(*command + ["--help"])
+    usage, _, text = done.stdout.partition("\n\n")
+    assert usage.startswith("usage: " + " ".join([PROG] + command)) and done.stderr == ""
+    assert max(map(len, done.stdout.replace(PROG, "python -m pidwait").splitlines())) <= 80
+    if not command:
+        for line in "run [OPTION...] COMMAND", "patch SCRIPT", "patch -m MODULE", "vendor":
+            assert "\n       %s %s" % (PROG, line) in usage
+        assert "--name PATTERN" in usage and "examples:" in text
+
+
+# A wait that could never end is refused.
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("args", [[], ["-t", "0"], ["-e"], ["--any", "1"]], ids=" ".join)
+def test_it_does_not_wait_for_itself(main, args):
+    done = main(*args + [os.getpid()])
+    assert done[:2] == (2, "")
+    assert "%d is this very process, and does not wait for itself" % os.getpid() in done.stderr
+
+
+class Family:
+    """A process, and its descendant that runs the command line on it, in a session of their own.
+
+    By default it waits for its child, and so on; ``meanwhile`` is what it does instead. ``depth``
+    is that of the descendant.
+    """
+
+    def __init__(self, args, depth=1, before=None, meanwhile=None):
+        self._reader, self._writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(self._writer)
+            # It tells its pid once those between it and the process wait.
+            self.descendant = int(os.read(self._reader, 10))
+            return
+        try:
+            os.setsid()
+            self.pid = os.getpid()
+            if before is not None:
+                before()
+            for _ in range(depth):
+                child = os.fork()
+                if child:
+                    (meanwhile or self._wait)(child)
+                    os._exit(0)
+            self._run(args, depth)
+        finally:
+            os._exit(99)
+
+    def _wait(self, child):
+        os.waitpid(child, 0)
+
+    def _run(self, args, depth):
+        pid = os.getpid()
+        for _ in range(depth):
+            with open("/proc/%d/stat" % pid) as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+            while True:
+                with open("/proc/%d/wchan" % pid) as file:
+                    if file.read() == "do_wait":
+                        break
+        os.write(self._writer, b"%10d" % os.getpid())
+        sys.stdout = sys.stderr = io.StringIO()
+        cli = importlib.import_module(pidwait.__name__ + ".cli")
+        status = cli.main([str(arg) for arg in args] + [str(self.pid)])
+        os.write(self._writer, ("%d %s" % (status, sys.stderr.getvalue())).encode())
+        os._exit(0)
+
+    def result(self):
+        """The exit status of the command line, and what it says."""
+        with open(self._reader, "rb") as file:
+            status, _, text = file.read().decode().partition(" ")
+        return int(status), text
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def family():
+    made = []
+
+    def family(*args, **kwargs):
+        made.append(Family(*args, **kwargs))
+        return made[-1]
+
+    yield family
+    for one in made:
+        one.end()
+
+
+@posix
+@pytest.mark.parametrize("depth", [1, 2], ids=["parent", "grandparent"])
+@pytest.mark.parametrize(
+    "args", [[], ["-t", "inf"], ["-e", "-v"], ["--any"], ["-c", "5"]], ids=" ".join
+)
+def test_a_wait_for_an_ancestor_that_waits_for_it_is_refused(family, args, depth):
+    made = family(args, depth)
+    name = pidwait.ProcessInfo(os.getpid()).name()
+    status, text = made.result()
+    assert status == 2
+    message = "the wait for %d (%s) would never end, as that waits for this process"
+    assert message % (made.pid, name) in text
+
+
+@posix
+def test_a_wait_for_an_ancestor_that_can_end_is_not_refused(family, herd):
+    """By its time-out, or by another process."""
+    status, text = family(["-t", "0.05"]).result()
+    assert status == 124 and "would never end" not in text
+    pid = herd.fork(0, after=0.05)
+    assert family(["--any", pid]).result() == (0, "")
+    status, text = family(["-c", "2", pid]).result()
+    assert status == 2 and "would never end" in text
+
+
+@posix
+@pytest.mark.parametrize("why", ["another thread", "another child"])
+def test_an_ancestor_that_may_end_before_it_is_waited_for(family, why):
+    reader, writer = os.pipe()
+
+    def end():
+        os.read(reader, 1)
+        os._exit(0)
+
+    def start_thread():
+        threading.Thread(target=end).start()
+
+    def start_child():
+        pid = os.fork()
+        if not pid:
+            end()
+        others.append(pid)
+
+    def wait_for_other(child):
+        os.waitpid(others[0], 0)
+
+    others = []
+    if why == "another thread":
+        made = family([], before=start_thread)
+    else:
+        made = family([], before=start_child, meanwhile=wait_for_other)
+    until_it_sleeps(made.descendant)
+    os.write(writer, b".")
+    assert made.result() == (0, "")
+    os.close(reader)
+    os.close(writer)
+
+
+@posix
+def test_a_shell_that_started_it_in_the_background():
+    """It cleans up once the shell has exited."""
+    script = "(%s -m %s $$; echo cleaned up $?) & read line; exit 3" % (
+        "'%s'" % sys.executable,
+        pidwait.__name__,
+    )
+    done = subprocess.run(
+        ["sh", "-c", script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (b"cleaned up 0\n", b"", 3)
+
+
+# What it prints, and Ctrl-C
+
+
+@posix
+@pytest.mark.parametrize("encoding, shown", [("ascii", b"\\xe9"), ("utf-8", "\u00e9".encode())])
+def test_a_name_does_not_talk_to_the_terminal(monkeypatch, named, main, encoding, shown):
+    """A process can have any bytes for its name, and stdout any encoding."""
+    child = named("\x1b[31m\u00e9", 0.1)
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    main("-v", child.pid)
+    monkeypatch.undo()
+    line = stdout.buffer.getvalue()
+    assert line.startswith(b"%d (?[31m%s): exited with 0; waited" % (child.pid, shown))
+
+
+@posix
+def test_ctrl_c_ends_it_without_a_word(start, sleeper):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = start(*COMMAND + ["-v", str(sleeper.pid)], **pipes)
+    until_it_sleeps(command.pid)
+    command.send_signal(signal.SIGINT)
+    assert command.communicate() == (b"", b"")
+    assert command.returncode == -signal.SIGINT
+
+
+# Ctrl-C comes with an import by the command line, counted from 1.
+INTERRUPTED = """if True:
+    import os, signal, sys
+    from {package} import cli
+
+    class Finder:
+        left = int(sys.argv.pop(1))
+        def find_spec(self, name, path=None, target=None):
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    print("main", flush=True)
+    sys.meta_path.insert(0, Finder())
+    cli.main()
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    "args",
+    ["1 -v 1", "4 -v 1", "3 --json -e 1", "2 --probe", "1 run true", "4 run true"]
+    + ["3 patch -m this"],
+)
+def test_ctrl_c_while_it_loads_ends_it_without_a_word(args):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", INTERRUPTED.format(package=pidwait.__name__)] + args.split(),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"main\n", b"")
+
+
+@posix
+def test_a_program_that_calls_main_keeps_its_signal_handlers(variant, start, sleeper, main):
+    """What one raises comes through, also while the wait sleeps; nothing stays open."""
+
+    def handler(number, frame):
+        raise OnPurpose
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGCHLD)}
+    previous = signal.signal(signal.SIGUSR1, handler)
+    pid = os.getpid()
+    try:
+        with once_we_sleep(lambda: os.kill(pid, signal.SIGUSR1)), pytest.raises(OnPurpose):
+            main("-v", sleeper.pid)
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+@pytest.mark.windows
+def test_without_arguments_main_is_the_program_and_exits(monkeypatch):
+    """As a zipapp calls it, which drops what it returns."""
+    monkeypatch.setattr(sys, "argv", ["app.pyz", "-t", "0", str(os.getppid())])
+    cli = importlib.import_module(pidwait.__name__ + ".cli")
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert caught.value.code == 124
