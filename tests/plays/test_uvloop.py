@@ -7,13 +7,12 @@ import gc
 import os
 import signal
 import time
-import weakref
 
 import pytest
 import uvloop
 
+from ..asyncio.loops import aio, begun, every_way, is_cancelled, some_turns
 from ..conftest import open_fds
-from ..loops import aio, engine_of, every_way, gathered, seen_in, turns, until_watched, waits_for
 from ..processes import become_zombie, eventually, exiting
 
 MANY = 50
@@ -26,15 +25,15 @@ def first_loop():
 
 
 @pytest.fixture
-def loop(either):
-    """Its engine goes with the last wait, and leaves no timer."""
+def loop(variant):
     loop = uvloop.new_event_loop()
     yield loop
-    if not loop.is_closed():
-        turns(loop)
-        left = engine_of(loop)
-        loop.close()
-        assert left is None
+    loop.close()
+
+
+@pytest.fixture
+def run(loop):
+    return loop.run_until_complete
 
 
 def end(pids):
@@ -42,26 +41,25 @@ def end(pids):
         os.kill(pid, signal.SIGTERM)
 
 
-def test_many_waits_at_once(loop, run, herd):
+def test_many_waits_at_once(run, herd):
     """They exit at once or later: all codes are right."""
     codes = {herd.fork(code, after=code % 5 / 50.0): code for code in range(MANY)}
 
     async def main():
         threads = _thread._count()
-        waits = [asyncio.ensure_future(aio.wait(pid)) for pid in codes]
-        assert await gathered(waits) == list(codes.values())
+        assert await asyncio.gather(*map(aio.wait, codes)) == list(codes.values())
         assert _thread._count() == threads
 
     run(main())
 
 
 @every_way
-def test_exit_while_it_is_waited_for(loop, run, start_told, way):
+def test_exit_while_it_is_waited_for(run, start_told, way):
     child = start_told(3)
 
     async def main():
-        waiting = asyncio.ensure_future(way(child))
-        await until_watched(child)
+        waiting = await begun(way(child))
+        gc.collect()  # only the loop refers to what waits
         child.stdin.close()
         return await waiting
 
@@ -69,13 +67,13 @@ def test_exit_while_it_is_waited_for(loop, run, start_told, way):
 
 
 @every_way
-def test_exit_before_the_wait(loop, run, start, way):
+def test_exit_before_the_wait(run, start, way):
     child = start(*exiting(3))
     become_zombie(child.pid)
     assert run(way(child)) == 3
 
 
-def test_wait_procs(loop, run, herd):
+def test_groups(run, herd):
     pids = [herd.fork(0) for _ in range(MANY)]
     ended, alive = pids[: MANY // 2], pids[MANY // 2 :]
 
@@ -84,45 +82,27 @@ def test_wait_procs(loop, run, herd):
         began = time.monotonic()
         assert await aio.wait_procs(pids, 0.05) == ([], pids)
         assert time.monotonic() - began >= 0.05
-        waiting = asyncio.ensure_future(aio.wait_procs(ended))
-        await until_watched(*ended)
+        waiting = await begun(aio.wait_procs(ended))
         end(ended)
         exited, left = await waiting
         assert sorted(exited) == [(pid, -signal.SIGTERM) for pid in sorted(ended)] and left == []
-        exited, left = await aio.wait_procs(pids, 0.01)
-        assert sorted(pid for pid, _ in exited) == sorted(ended) and left == alive
-
-    run(main())
-
-
-def test_as_completed(loop, run, herd):
-    """Each is ended once the one before it has been told."""
-    pids = [herd.fork(0) for _ in range(5)]
-
-    async def main():
         seen = []
-        completed = aio.as_completed(pids)
-        end(pids[:1])
-        async for one in completed:
+        end(alive[:1])
+        async for one in aio.as_completed(alive):
             seen.append(one)
-            end(pids[len(seen) :][:1])
-        assert seen == [(pid, -signal.SIGTERM) for pid in pids]
-        assert sorted(await seen_in(aio.as_completed(pids))) == sorted(seen)
+            end(alive[len(seen) :][:1])
+        assert seen == [(pid, -signal.SIGTERM) for pid in alive]
 
     run(main())
 
 
 @every_way
-def test_one_of_several_is_cancelled(loop, run, start_told, way):
+def test_one_of_several_is_cancelled(run, start_told, way):
     child = start_told(3)
 
     async def main():
-        tasks = [asyncio.ensure_future(way(child)) for _ in range(3)]
-        while waits_for(loop) < 3:
-            await asyncio.sleep(0)
-        tasks[1].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
+        tasks = [await begun(way(child)) for _ in range(3)]
+        assert await is_cancelled(tasks[1])
         child.stdin.close()
         return await tasks[0], await tasks[2]
 
@@ -130,45 +110,20 @@ def test_one_of_several_is_cancelled(loop, run, start_told, way):
 
 
 @every_way
-def test_last_wait_is_cancelled(loop, run, sleeper, way):
-    """The engine is freed: the loop has neither its reader nor its timers any more."""
-
+def test_the_last_wait_that_is_cancelled_leaves_nothing(run, sleeper, way):
     async def main():
-        task = asyncio.ensure_future(way(sleeper))
-        await until_watched(sleeper)
-        engine = engine_of(loop)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return weakref.ref(engine)
+        assert await is_cancelled(await begun(way(sleeper)))
 
-    turns(loop)  # from its first turn on, it has a few file descriptors more
+    run(some_turns())  # from its first turn on, it has a few file descriptors more
     before = open_fds()
-    engine = run(main())
-    turns(loop)  # an iterator is freed later
+    run(main())
+    run(some_turns())  # an iterator is freed later
     gc.collect()
-    assert engine() is None
     assert open_fds() == before
 
 
-def test_engine_lives_while_only_the_loop_refers_to_it(loop, run, start_told):
-    """The engine refers to its timers weakly, and uvloop's own handles allow that."""
-    child = start_told(3)
-
-    async def main():
-        waiting = asyncio.ensure_future(aio.wait(child))
-        await until_watched(child)
-        gc.collect()
-        await asyncio.sleep(0.05)
-        gc.collect()
-        child.stdin.close()
-        return await waiting
-
-    assert run(main()) == 3
-
-
 @every_way
-def test_loop_that_is_closed_while_it_waits(either, sleeper, way):
+def test_loop_that_is_closed_while_it_waits(variant, sleeper, way):
     gc.collect()
     before = open_fds()
     loop = uvloop.new_event_loop()
@@ -176,28 +131,22 @@ def test_loop_that_is_closed_while_it_waits(either, sleeper, way):
     loop.set_exception_handler(lambda loop, context: messages.append(context["message"]))
 
     async def main():
-        task = asyncio.ensure_future(way(sleeper))
-        await until_watched(sleeper)
-        del task
+        await begun(way(sleeper))
 
     loop.run_until_complete(main())
     loop.close()
     gc.collect()
     assert open_fds() == before
-    assert engine_of(loop) is None
     del loop
     eventually(lambda: (gc.collect(), messages)[1])
     assert messages == ["Task was destroyed but it is pending!"]
-
-
-# Children of its own, and ours
 
 
 async def started(code):
     return await asyncio.create_subprocess_exec(*exiting(code, 0.01))
 
 
-def test_its_own_subprocesses(loop, run):
+def test_its_own_subprocesses(run):
     """The loop reaps them, and its owner is told the code, too."""
 
     async def main():
@@ -210,7 +159,7 @@ def test_its_own_subprocesses(loop, run):
     run(main())
 
 
-def test_spawn(loop, run):
+def test_spawn(run):
     async def main():
         async with aio.spawn(exiting(3, 0.01)) as child:
             return await child.wait()
@@ -222,7 +171,7 @@ def test_spawn(loop, run):
 @pytest.mark.skipif(
     not hasattr(asyncio, "set_child_watcher"), reason="asyncio has no child watchers any more"
 )
-def test_child_watcher_is_not_asked(loop, run):
+def test_child_watcher_is_not_asked(run):
     """uvloop waits for its subprocesses itself, whatever child watcher asyncio has."""
     asked = []
 
