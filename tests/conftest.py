@@ -139,10 +139,10 @@ def use_variant(monkeypatch):
         seam.forget()
 
     yield use
-    monkeypatch.undo()
-    seam.forget()
     for kernel in kernels:
         kernel.close()
+    monkeypatch.undo()
+    seam.forget()
 
 
 @pytest.fixture(params=CHOSEN)

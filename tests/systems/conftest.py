@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import contextlib
-import gc
 import os
 import stat
 
@@ -43,11 +42,10 @@ class On:
         self._standin.set_ps("/nonexistent/ps", self.patch.setattr)
 
     def leave(self):
-        gc.collect()
-        self.patch.undo()
-        seam.forget()
         for kernel in self._kernels:
             kernel.close()
+        self.patch.undo()
+        seam.forget()
 
 
 @pytest.fixture

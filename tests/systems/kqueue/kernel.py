@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import gc
 import os
 import resource
 import select
@@ -95,8 +96,8 @@ class Queue:
 
     def _take(self, room):
         with self._lock:
-            ready = [fd for fd, _ in self._epoll.poll(0)]
-            found = [note for note in self._notes.values() if note.fd in ready][:room]
+            notes = {note.fd: note for note in self._notes.values()}
+            found = [notes[fd] for fd, _ in self._epoll.poll(0)][:room]  # the first comes first
             # Before the notes are dropped: they find the code, perhaps in the zombie.
             events = [note.event() for note in found]
             for note, event in zip(found, events):
@@ -315,7 +316,10 @@ class Kernel:
         return Function(load(c.cast(self._symbols[name], c.c_void_p).value), self._raised)
 
     def close(self):
-        assert not self.queues
+        """Wait until the last thread has closed its kqueue."""
+        while self.queues:
+            gc.collect()
+            time.sleep(0.001)
 
     def close_fd(self, fd):
         """close(2) of a file descriptor that may be a kqueue; return whether it was."""
