@@ -58,11 +58,16 @@ def sleeping(seconds):
     return "sleep", str(seconds)
 
 
+def signed(code):
+    """The exit code as an int of C, which os._exit() takes."""
+    return code - 2**32 if code >= 2**31 else code
+
+
 def exiting(code, after=0.0):
     """A command that exits with a code, or is killed by signal -code."""
     if WINDOWS:
-        signed = code - 2**32 if code >= 2**31 else code
-        return PYTHON + ("-c", "import os, time; time.sleep(%s); os._exit(%d)" % (after, signed))
+        code = "import os, time; time.sleep(%s); os._exit(%d)" % (after, signed(code))
+        return PYTHON + ("-c", code)
     end = "exit %d" % code if code >= 0 else "kill -%d $$" % -code
     return "sh", "-c", "sleep %s; %s" % (after, end) if after else end
 
@@ -70,7 +75,7 @@ def exiting(code, after=0.0):
 def exiting_when_told(code):
     """A command that exits like that of exiting(), once its stdin is closed."""
     if WINDOWS:
-        return PYTHON + ("-c", "import os; os.read(0, 1); os._exit(%d)" % code)
+        return PYTHON + ("-c", "import os; os.read(0, 1); os._exit(%d)" % signed(code))
     return "sh", "-c", "read line; " + exiting(code)[2]
 
 
