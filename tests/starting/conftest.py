@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-import contextlib
 import errno
 import importlib
 import os
 import subprocess
-import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from .. import pidwait
-from ..processes import interrupted_by
 from .cloexec_default import FLAG, StandIn
 
 pidwait.spawn  # noqa: B018 - which makes posix_spawn's calls known to the seam
@@ -19,8 +17,6 @@ ours = importlib.import_module(pidwait.__name__ + ".subprocess")
 CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
 CHDIR = "posix_spawn_file_actions_addchdir_np"
 SETSID = 0x80  # POSIX_SPAWN_SETSID on Linux
-# It has no closefrom.
-MUSL = getattr(sys.implementation, "_multiarch", "").endswith("-musl")
 # C libraries: id: (the binding, or None for the first that works; functions that it lacks)
 LIBRARIES = {
     "new by ctypes": ("ctypes", ()),
@@ -75,13 +71,10 @@ def library(request, seam, limit):
     return name
 
 
-def libraries(*names):
-    """The test runs once with each of these C libraries."""
-    return pytest.mark.parametrize("library", names, indirect=True)
-
-
-every_library = libraries(*LIBRARIES)
-THAT_CLOSE = "new by ctypes", "new by cffi", "before closefrom", "as on macOS"
+every_library = pytest.mark.parametrize("library", list(LIBRARIES), indirect=True)
+closing_library = pytest.mark.parametrize(
+    "library", ["new by ctypes", "new by cffi", "before closefrom", "as on macOS"], indirect=True
+)
 
 
 @pytest.fixture
@@ -116,14 +109,8 @@ def forks(monkeypatch):
 @pytest.fixture
 def no_sleep(monkeypatch):
     """Make the standard code's busy loop fail."""
-
-    class Time:
-        def __getattr__(self, name):
-            if name == "sleep":
-                raise AssertionError("the standard code sleeps")
-            return getattr(time, name)
-
-    monkeypatch.setattr(subprocess, "time", Time())
+    names = {name: value for name, value in vars(time).items() if name != "sleep"}
+    monkeypatch.setattr(subprocess, "time", SimpleNamespace(**names))
 
 
 @pytest.fixture
@@ -145,27 +132,3 @@ def output(*args, **options):
         text = pipe.read()
     assert child.exitcode == 0
     return text.decode("utf-8", "surrogateescape")
-
-
-@pytest.fixture
-def interrupted_start(seam):
-    """In the block of interrupted_start(error), a signal handler raises right after each start.
-
-    The block gets a list of the pids.
-    """
-
-    @contextlib.contextmanager
-    def interrupted_start(error):
-        own, pids = seam.get("posix_spawn"), []
-        with interrupted_by(error) as interrupted:
-
-            def posix_spawn(cell, *arguments):
-                assert own(cell, *arguments) == 0
-                pids.append(cell[0])
-                interrupted()
-
-            seam.put("posix_spawn", posix_spawn)
-            yield pids
-        seam.put("posix_spawn", own)
-
-    return interrupted_start

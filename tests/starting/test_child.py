@@ -4,8 +4,8 @@
 import gc
 import io
 import os
-import select
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,20 +25,14 @@ from ..processes import (
 from ..waiting.ways import every_way
 
 TRUE = exiting(0)
-
-
-def start_another():
-    """Start a process, which reaps the children that were left before."""
-    with pidwait.spawn(TRUE):
-        pass
+WNOWAIT = getattr(os, "WNOWAIT", 0x01000000)
 
 
 def is_reaped_later(pid):
-    start_another()
+    """A later start reaps those that were left."""
+    with pidwait.spawn(TRUE):
+        pass
     return state(pid) is None
-
-
-# Waiting
 
 
 @pytest.mark.windows
@@ -51,8 +45,6 @@ def test_wait_reaps_and_returns_the_code(variant, code):
         assert child.reaped
         assert WINDOWS or state(child.pid) is None
     assert child.wait() == code and child.has_exited()
-    with pytest.raises(ValueError, match="closed"):
-        child.fileno()
 
 
 @every_way
@@ -64,7 +56,7 @@ def test_functions_reap_it(variant, way):
 
 @pytest.mark.windows
 def test_time_out_leaves_it_running(variant):
-    with pidwait.spawn(sleeping(60)) as child:
+    with pidwait.spawn(sleeping(60), process_group=0) as child:
         for timeout in 0, 0.01:
             with pytest.raises(pidwait.TimeoutExpired):
                 child.wait(timeout)
@@ -81,7 +73,8 @@ def test_looking_leaves_a_zombie_whose_code_is_known(variant):
         with pytest.raises(ProcessLookupError):
             child.kill()
         assert child.wait() == 5
-    assert state(child.pid) is None
+    with pytest.raises(ValueError, match="closed"):
+        child.fileno()
 
 
 def test_child_may_have_been_started_by_other_means(start):
@@ -107,24 +100,33 @@ def test_threads_all_get_the_code(variant):
         assert state(child.pid) is None
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("timeout", [None, 30])
-def test_one_that_is_reaped_between_look_and_reaping_has_its_code(variant, seam, timeout):
-    """By another thread, which waits for the same Child."""
-    waitid, calls = seam.get("waitid"), []
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_that_another_thread_reaps_around_a_look_has_its_code(variant, seam, when, timeout):
+    waitid, threads, codes = seam.get("waitid"), [], []
 
-    def overtaken(*arguments):
-        info = waitid(*arguments)
-        calls.append(info)
-        if len(calls) == 1 and info is not None:
-            assert child.wait(30) == 8
+    def overtaken(idtype, id_, options):
+        is_first = not threads
+        if is_first and when == "before":
+            overtake()
+        info = waitid(idtype, id_, options)
+        if is_first and when == "after" and options & WNOWAIT:
+            overtake()
         return info
+
+    def overtake():
+        threads.append(threading.Thread(target=lambda: codes.append(child.wait(30))))
+        threads[0].start()
+        threads[0].join(0.1)  # or it has to wait for this one
 
     with pidwait.spawn(exiting(8)) as child:
         become_zombie(child.pid)
         seam.put("waitid", overtaken)
-        assert child.has_exited()
-        assert child.wait(timeout) == child.exitcode == 8
-        assert calls
+        codes.append(child.wait(timeout))
+        for thread in threads:
+            thread.join()
+        assert codes == [8] * (1 + len(threads))
 
 
 @pytest.mark.parametrize("timeout", [None, 30])
@@ -200,26 +202,6 @@ def test_children_of_one_that_ignores_sigchld_are_gone_at_their_exit(variant, se
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_wait_blocks_in_the_poll_that_others_have_put_in_place(monkeypatch):
-    """Such as gevent's, which lets greenlets run meanwhile: it must not block in waitid(2)."""
-    polls, poll = [], select.poll
-
-    def patched():
-        polls.append(poll())
-        return polls[-1]
-
-    with pidwait.spawn(exiting(3)) as child:
-        if child.backend != "pidfd":
-            pytest.skip("only a pidfd is polled")
-        monkeypatch.setattr(select, "poll", patched)
-        assert child.wait() == 3
-        monkeypatch.undo()
-    assert polls
-
-
-# The end of a block, and close()
-
-
 def test_ctrl_c_ends_a_block_soon(variant):
     with pytest.raises(KeyboardInterrupt), pidwait.spawn(exiting(3)) as child:
         become_zombie(child.pid)
@@ -256,7 +238,6 @@ def test_one_that_is_closed_while_it_runs_is_reaped_by_a_later_start(variant):
         with pytest.raises(ValueError, match="closed"):
             child.wait()
     first, second = [child.pid for child in children]
-    start_another()
     # One that runs on keeps no other unreaped.
     os.kill(second, signal.SIGKILL)
     become_zombie(second)
@@ -288,9 +269,6 @@ def test_one_that_is_forgotten_is_told_and_reaped(variant):
         assert state(pid) is None
 
 
-# Comparing
-
-
 def test_equals_what_stands_for_the_same_process(variant):
     with pidwait.spawn(sleeping(60)) as child, pidwait.spawn(sleeping(60)) as another:
         with pidwait.Process(child.pid) as process:
@@ -302,4 +280,8 @@ def test_equals_what_stands_for_the_same_process(variant):
         assert child == process
         another.kill()
     assert child == child != another
+    child = pidwait.spawn(TRUE)
+    child.wait()
+    child.close()
+    assert child == child != another and child in {child, another}
     assert str(child.pid) in repr(child) and "closed" in repr(child)
