@@ -6,6 +6,7 @@ new process enters a namespace. So this module does not use pytest.
 """
 
 import ast
+import contextlib
 import gc
 import importlib
 import os
@@ -17,16 +18,29 @@ import time
 import traceback
 import types
 
-from .. import pidwait, seam
-from ..processes import eventually, is_open, state
-from . import system
+
+class _NoPytest(types.ModuleType):
+    """A stand-in for pytest, which takes ten times as long to import as all the rest."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return args[0] if len(args) == 1 and callable(args[0]) else self
+
+
+if "pytest" not in sys.modules:
+    sys.modules["pytest"] = _NoPytest("pytest")
+
+from .. import pidwait, seam  # noqa: E402
+from ..processes import eventually, is_open, state  # noqa: E402
+from . import system  # noqa: E402
 
 # Load the names first, as `from pidwait import ...` does in a program that may run out of fds.
 for _name in pidwait.__all__:
     getattr(pidwait, _name)
 
 LONG = 30  # seconds to wait for what should come at once
-BACKENDS = ("pidfd", "polling")
 
 
 # Running a test's function in an interpreter of its own
@@ -58,20 +72,16 @@ def _run_there(runner, function, args, within):
         raise AssertionError("exit code %d\n%s%s" % (done.returncode, done.stdout, done.stderr))
 
 
-def _find(module, name):
-    sys.modules["pytest"] = _NoPytest("pytest")
-    return getattr(importlib.import_module(module), name)
-
-
 def _run(module, name, args):
     with nothing_left():
-        _find(module, name)(*ast.literal_eval(args))
+        getattr(importlib.import_module(module), name)(*ast.literal_eval(args))
 
 
 def _run_on_each_backend(module, name, args):
-    for backend in BACKENDS:
+    function = getattr(importlib.import_module(module), name)
+    for backend in "pidfd", "polling":
         if pidwait.probe()["backends"][backend]["available"]:
-            forked(_on_backend, backend, _find(module, name), *ast.literal_eval(args))
+            forked(_on_backend, backend, function, *ast.literal_eval(args))
 
 
 def _on_backend(backend, function, *args):
@@ -82,16 +92,6 @@ def _on_backend(backend, function, *args):
     except AssertionError:
         sys.stderr.write("With the backend %s:\n" % backend)
         raise
-
-
-class _NoPytest(types.ModuleType):
-    """A stand-in for pytest, which takes ten times as long to import as all the rest."""
-
-    def __getattr__(self, name):
-        return self
-
-    def __call__(self, *args, **kwargs):
-        return args[0] if len(args) == 1 and callable(args[0]) else self
 
 
 class nothing_left:
@@ -131,6 +131,65 @@ def times_out(function, timeout):
     assert error.timeout == timeout
 
 
+def every_wait_works(code=7, within=None, told=False, noticed=True, prepare=None):
+    """Wait in each way for a child of ours and for another's; return the backend of a handle.
+
+    ``within``: a context for the waits. ``told``: that the code of the other's child is told is
+    certain. ``noticed``: its exit is seen before it is reaped.
+    """
+    child, stranger, killed, popen = Child(prepare), Stranger(prepare), Child(prepare), Popen(4)
+    popen.become_zombie()
+    right = (code,) if told else (code, None)
+    with within or contextlib.ExitStack(), contextlib.ExitStack() as stack:
+        process, other = map(stack.enter_context, map(pidwait.Process, (child.pid, stranger.pid)))
+        waiting = stack.enter_context(pidwait.WaitSet([child.pid, stranger.pid]))
+        for target in process, other, child.pid, stranger.pid:
+            times_out(lambda timeout, target=target: pidwait.wait(target, timeout), 0.001)
+        assert waiting.wait(0) == [] and not process.has_exited()
+        process.send_signal(0)
+        child.end(code)
+        assert waiting.wait(LONG) == [(child.pid, code)]
+        assert pidwait.wait(child.pid, LONG) == process.wait(LONG) == code
+        assert pidwait.wait_procs([child.pid, killed.pid], 0.01)[1] == [killed.pid]
+        assert next(iter(pidwait.as_completed([child.pid, killed.pid]))) == (child.pid, code)
+        assert pidwait.wait(child.pid, LONG, reap=True) == code
+        raises(ChildProcessError, os.waitpid, child.pid, 0)
+        assert pidwait.wait(child.pid) is None and not pidwait.pid_exists(child.pid)
+        raises(ProcessLookupError, process.kill)
+        stranger.become_zombie(code)
+        if noticed:
+            assert pidwait.wait(stranger.pid, LONG) in (code, None)
+        assert pidwait.pid_exists(stranger.pid)
+        assert stranger.leave() == code
+        assert other.wait(LONG) in right
+        ((pid, found),) = waiting.wait(LONG)
+        assert pid == stranger.pid and found in right and len(waiting) == 0
+        raises(ProcessLookupError, other.terminate)
+        with pidwait.Process(killed.pid) as handle:
+            handle.terminate()
+            assert handle.wait(LONG) == -signal.SIGTERM
+        assert pidwait.wait(popen, LONG) == popen.returncode == 4
+    killed.reap()
+    child.forget()
+    stranger.forget()
+    return process.backend
+
+
+# Ways to wait for one process
+
+
+def by_handle(pid, timeout=None):
+    with pidwait.Process(pid) as process:
+        return process.wait(timeout)
+
+
+def by_set(pid, timeout=None):
+    with pidwait.WaitSet([pid]) as waiting:
+        ((found, code),) = waiting.wait(timeout)
+        assert found == pid
+        return code
+
+
 # Processes
 
 
@@ -159,6 +218,7 @@ def forked(function, *args):
     """Run a function in a forked child; check that it raises nothing and leaves nothing open."""
 
     def run():
+        getattr(gc, "freeze", int)()  # what pytest has loaded need not be looked at
         with nothing_left():
             function(*args)
 
@@ -210,7 +270,8 @@ class Child:
         """Wait until it is a zombie."""
         try:
             info = system.ctypes.create_string_buffer(128)
-            system.call("waitid", os.P_PID, self.pid, info, os.WEXITED | os.WNOWAIT)
+            # P_PID, WEXITED | WNOWAIT: PyPy's os has no such names.
+            system.call("waitid", 1, self.pid, info, 0x1000004)
         except OSError:  # a policy
             eventually(lambda: state(self.pid) == "Z")
 
@@ -223,6 +284,21 @@ class Child:
     def forget(self):
         """Call this if somebody else has reaped it."""
         os.close(self._orders)
+
+
+class Popen(subprocess.Popen):
+    """A Popen like Child."""
+
+    def __init__(self, code):
+        super().__init__(["sh", "-c", "read end; exit %d" % code], stdin=subprocess.PIPE)
+
+    def end(self):
+        self.stdin.write(b"\n")  # forked children may hold it open
+        self.stdin.close()
+
+    def become_zombie(self):
+        self.end()
+        Child.stand(self)
 
 
 class Stranger:
@@ -285,6 +361,24 @@ class Stranger:
         assert os.waitpid(self._parent, 0)[1] == 0
 
 
+# Threads
+
+
+def only_other_thread():
+    """The thread ID in /proc of the only thread beside the main one."""
+    (tid,) = {int(name) for name in os.listdir("/proc/self/task")} - {os.getpid()}
+    return tid
+
+
+_FUTEX = {"x86_64": "202", "aarch64": "98"}.get(os.uname().machine)
+
+
+def sleeps(tid):
+    """Whether a thread of ours sleeps in a system call, and not for the interpreter's lock."""
+    with open("/proc/self/task/%d/syscall" % tid) as file:
+        return file.read().split()[0] not in ("running", _FUTEX)
+
+
 # What this kernel can do
 
 
@@ -345,6 +439,17 @@ class at_line:
                 sys.settrace(None)
                 self._action()
         return self._trace
+
+
+def each_line(action, step=1):
+    """at_line() for every step-th line that runs in its block, one after the other."""
+    number, line = 1, at_line(1, action)
+    yield line
+    while line.reached:
+        number += step
+        line = at_line(number, action)
+        yield line
+    assert number > 10, number
 
 
 def in_del(frame):

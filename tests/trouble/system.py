@@ -59,9 +59,18 @@ def pidfd_info(fd):
 # A policy
 
 # machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
+_NAMES = (
+    "waitid ioctl netlink inotify_init1 seccomp epoll_create1 epoll_ctl epoll_wait epoll_pwait"
+    " timerfd_create timerfd_settime prlimit64"
+).split()
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, {"waitid": 247, "ioctl": 16, "netlink": 41, "inotify_init1": 294}),
-    "aarch64": (0xC00000B7, {"waitid": 95, "ioctl": 29, "netlink": 198, "inotify_init1": 26}),
+    "x86_64": (0xC000003E, "247 16 41 294 317 291 233 232 281 283 286 302"),
+    # It has no epoll_wait(2): the C library calls epoll_pwait(2).
+    "aarch64": (0xC00000B7, "95 29 198 26 277 20 21 22 22 85 86 261"),
+}
+_ARCHITECTURES = {
+    machine: (arch, dict(zip(_NAMES, map(int, numbers.split()))))
+    for machine, (arch, numbers) in _ARCHITECTURES.items()
 }
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # in struct seccomp_data
@@ -79,11 +88,11 @@ def why_no_policy():
     return None
 
 
-def forbid(rules):
+def forbid(rules, all_threads=False):
     """Have system calls fail from now on: {"pidfd_open": errno.EPERM}.
 
     Of ioctl only PIDFD_GET_INFO fails; "netlink" are sockets of that family. This is for good,
-    and for children, too: seccomp(2).
+    and for children, too: seccomp(2). It is for the calling thread, or for all.
     """
     arch, numbers = _ARCHITECTURES[os.uname().machine]
     program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]
@@ -107,7 +116,11 @@ def forbid(rules):
     header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
     header = ctypes.create_string_buffer(header)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    prctl(PR_SET_SECCOMP, 2, ctypes.addressof(header))
+    if all_threads:  # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC
+        arguments = numbers["seccomp"], 1, 1, ctypes.addressof(header)
+        call("syscall", *map(ctypes.c_long, arguments))
+    else:
+        prctl(PR_SET_SECCOMP, 2, ctypes.addressof(header))
 
 
 # No file descriptors

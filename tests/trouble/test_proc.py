@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""/proc that is not there, hides processes, or belongs to another PID namespace; other users."""
+
+import os
+import signal
+
+import pytest
+
+from .. import pidwait, trouble
+from . import LONG, Child, Stranger, every_wait_works, forked, raises, system, times_out
+
+pytest.importorskip("ctypes")
+
+CLONE_NEWPID = 0x20000000
+US, THEM = 65432, 65433
+
+
+def hidden(backend, how):
+    """In two forks each: /proc is hidden before the probe is asked, or after it."""
+    has_handle = backend == "pidfd"
+    told = has_handle and trouble.kernel_tells()
+
+    def under(asked, prepare):
+        child = Child()
+        fd = system.pidfd_open(child.pid)
+        if asked:
+            pidwait.probe()
+        system.mount("tmpfs", "/proc") if how == "tmpfs" else system.mount("proc", "/proc", how)
+        system.drop_capabilities()  # /proc hides nothing from a process that has them
+        noticed = has_handle or (how != "tmpfs" and prepare is None)
+        every_wait_works(7 * asked, told=told, noticed=noticed, prepare=prepare)
+        received(child, fd) if has_handle else os.close(fd) or child.end(5)
+        child.reap()
+
+    for asked in (False, True):
+        forked(under, asked, None)
+        forked(under, asked, system.not_dumpable)
+
+
+def received(child, fd):
+    with pidwait.Process.from_fd(fd) as process:
+        assert process.pid in (child.pid, None)
+        times_out(process.wait, 0)
+        child.end(5)
+        assert process.wait(LONG) == 5
+
+
+@pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2", "tmpfs"])
+def test_a_proc_that_hides_processes(namespaces, how):
+    trouble.run_on_each_backend(hidden, how, within=namespaces)
+
+
+def foreign(backend):
+    """In two forks: a new PID namespace is entered before the probe is asked, or after it."""
+    has_handle = backend == "pidfd"
+    told = has_handle and trouble.kernel_tells()
+
+    def under_the_old_proc():
+        assert os.getpid() == 1
+        every_wait_works(told=told, noticed=has_handle)
+        child = Child()
+        received(child, system.pidfd_open(child.pid))
+        child.reap()
+
+    def enter(asked):
+        if asked:
+            pidwait.probe()
+        system.call("unshare", CLONE_NEWPID)
+        forked(under_the_old_proc)
+
+    forked(enter, False)
+    forked(enter, True)
+
+
+def twins(backend):
+    """Our process has the same pid in both namespaces, so that /proc/self looks right."""
+    system.next_pid(5000)
+    other = Child()
+    assert other.pid == 5000
+    other.become_zombie(3)
+
+    def enter():
+        system.call("unshare", CLONE_NEWPID)
+        system.next_pid(1000)
+        forked(lambda: system.next_pid(1001) or forked(is_its_own_twin))
+
+    def is_its_own_twin():
+        assert os.getpid() == 1001 and os.readlink("/proc/self") == "1001"
+        system.next_pid(5000)
+        child = Child()
+        assert child.pid == 5000
+        # In this /proc the pid is another process's, a zombie's.
+        times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0.005)
+        with pidwait.Process(child.pid) as process:
+            assert not process.has_exited()
+            child.end(7)
+            assert process.wait(LONG) == child.reap() == 7
+
+    forked(enter)
+    other.reap()
+
+
+@pytest.mark.parametrize("scenario", [foreign, twins])
+def test_a_proc_of_another_namespace(namespaces, scenario):
+    trouble.run_on_each_backend(scenario, within=namespaces)
+
+
+# Processes that we may not look into or signal
+
+
+def give_up_root():
+    pidwait.probe()  # loads modules that another user may not be allowed to read
+    trouble.kernel_tells()
+    system.become(US)
+
+
+def not_ours(backend, how, prepare, refused):
+    """A process that runs, exits, and is reaped; its code is never the 0 that /proc shows."""
+    strangers = [Stranger(prepare) for _ in range(3)]
+    give_up_root()
+    told = backend == "pidfd" and trouble.kernel_tells()
+    for code, stranger in zip((7, 0, -signal.SIGKILL), strangers):
+        right = (code,) if told else (code, None)
+        with pidwait.Process(stranger.pid) as process, pidwait.Process(stranger.pid) as other:
+            # If /proc is hidden, polling only sees the reaping.
+            noticed = backend == "pidfd" or how is None
+            assert (process == other) is noticed
+            times_out(process.wait, 0.002)
+            if refused:
+                raises(PermissionError, process.kill)
+                raises(PermissionError, process.send_signal, 0)
+            stranger.become_zombie(code)
+            if noticed:
+                assert pidwait.wait(stranger.pid, LONG) in (code, None)
+                assert pidwait.wait(stranger.pid, LONG, reap=True) in (code, None)
+                assert process.wait(LONG) in (code, None)
+                raises(ProcessLookupError, process.kill)
+            assert pidwait.pid_exists(stranger.pid)
+            assert stranger.reap() == code
+            assert process.wait(LONG) in right and other.wait(LONG) in right
+            raises(ProcessLookupError, process.kill)
+        assert pidwait.wait(stranger.pid) is None
+
+
+def of_another_user(backend, how=None):
+    if how is not None:
+        system.mount("proc", "/proc", how)
+    not_ours(backend, how, lambda: system.become(THEM), True)
+
+
+@pytest.mark.root
+def test_a_process_of_another_user(variant, backend):
+    forked(of_another_user, backend)
+
+
+@pytest.mark.root
+def test_a_process_of_another_user_that_proc_hides(real_root):
+    trouble.run_on_each_backend(of_another_user, "hidepid=2", within=real_root)
+
+
+def test_a_process_that_nobody_may_look_into(variant, backend):
+    forked(not_ours, backend, None, system.not_dumpable, False)
+
+
+def own_children_after_giving_up_root():
+    """After a setuid() without an exec, a process and its forks are not dumpable."""
+    give_up_root()
+    every_wait_works()
+    child = Child()
+    received(child, system.pidfd_open(child.pid))
+    child.reap()
+
+
+@pytest.mark.root
+def test_own_children_after_giving_up_root(variant):
+    if trouble.why_no_pidfd():
+        pytest.skip(trouble.why_no_pidfd())
+    forked(own_children_after_giving_up_root)
+
+
+@pytest.mark.parametrize("name", [b"a) Z (b", b") Z 0", b"\n) Z", b"\xff\xfe", b""])
+def test_a_name_that_looks_like_the_state_of_a_zombie(variant, name):
+    """/proc/PID/stat shows it in the middle of the line."""
+    forked(every_wait_works, 7, None, False, True, lambda: system.libc.prctl(15, name, 0, 0, 0))

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Signals during a wait: it goes on (PEP 475), or what the handler raises comes out at once."""
+
+import contextlib
+import errno
+import functools
+import gc
+import os
+import resource
+import signal
+import threading
+import time
+
+import pytest
+
+from .. import pidwait, trouble
+from ..processes import OnPurpose, become_zombie, eventually, interrupted_by, state, stop
+from . import LONG, Child, Stranger, by_handle, by_set, each_line, forked, raises, times_out
+
+pytest.importorskip("ctypes")
+
+
+@contextlib.contextmanager
+def on_signal(handler, number):
+    """In the block, a signal has that handler."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextlib.contextmanager
+def storm(handler):
+    """In the block a signal comes every half millisecond, whatever is running."""
+    with on_signal(handler, signal.SIGALRM):
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextlib.contextmanager
+def signalled_asleep(handler):
+    """In the block, SIGUSR1 comes once the main thread sleeps in a system call."""
+
+    def send():
+        eventually(lambda: trouble.sleeps(os.getpid()))
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    main, thread = threading.get_ident(), threading.Thread(target=send)
+    with on_signal(handler, signal.SIGUSR1):
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+
+# A handler that raises
+
+
+def by_wait_procs(pid, timeout):
+    ((_, code),) = pidwait.wait_procs([os.getpid(), pid], timeout)[0]
+    return code
+
+
+def by_as_completed(pid, timeout):
+    return next(iter(pidwait.as_completed([os.getpid(), pid], timeout)))[1]
+
+
+RAISED = [
+    TimeoutError("on purpose"),
+    ProcessLookupError(errno.ESRCH, "on purpose"),
+    ChildProcessError(errno.ECHILD, "on purpose"),
+    InterruptedError(errno.EINTR, "on purpose"),
+    OSError(errno.EMFILE, "on purpose"),
+    ValueError("on purpose"),
+    OnPurpose("on purpose"),
+]
+
+
+def comes_out(wait, error):
+    """What the wait raises is what the handler raised."""
+    raised = []
+
+    def handler(*args):
+        raised.append(type(error)(*error.args))
+        raise raised[-1]
+
+    with signalled_asleep(handler), pytest.raises(type(error)) as caught:
+        wait()
+    assert [caught.value] == raised and type(caught.value) is type(error)
+    caught.value.__traceback__ = None  # whose frames refer to what they had open
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize("way", [pidwait.wait, by_handle, by_wait_procs, by_as_completed, by_set])
+def test_the_exception_of_a_handler_comes_out_of_the_call_that_sleeps(
+    variant, herd, no_garbage, way
+):
+    pid = herd.fork(3)
+    for error, timeout in zip(RAISED, [None, 60] * 4):
+        comes_out(functools.partial(way, pid, timeout), error)
+    os.kill(pid, signal.SIGKILL)
+    become_zombie(pid)
+    assert pidwait.wait(pid) == -signal.SIGKILL
+
+
+@pytest.mark.kqueue
+def test_a_set_and_a_child_go_on_after_the_exception_of_a_handler(variant, herd, no_garbage):
+    pids = [herd.fork(code) for code in range(3)]
+    with pidwait.spawn(["sleep", "60"]) as child, pidwait.WaitSet([*pids, child]) as waiting:
+        for error in RAISED:
+            comes_out(waiting.wait, error)
+            comes_out(child.wait, error)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            assert waiting.wait(LONG) == [(pid, -9)]
+        child.kill()
+        # Another thread finds no lock of the interrupted waits.
+        found = []
+        thread = threading.Thread(target=lambda: found.extend(waiting.wait(LONG)))
+        thread.start()
+        thread.join()
+        assert found == [(child, -9)] and child.exitcode == -9
+
+
+CALLS = ["pidfd_open", "waitid", "ioctl", "pidfd_send_signal", "epoll", "timerfd_settime"]
+
+
+@pytest.mark.parametrize("error", RAISED[1::3])
+@pytest.mark.parametrize("name", CALLS)
+def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
+    use_variant, seam, herd, no_garbage, name, error
+):
+    """It comes in the middle of the call, and is one by which the system tells of an exit."""
+    if trouble.why_no_pidfd():
+        pytest.skip(trouble.why_no_pidfd())
+    use_variant("pidfd-ctypes")
+    pid, other, stranger = herd.fork(3), herd.fork(4, after=0), Stranger()
+    become_zombie(other)
+    stranger.become_zombie(5)
+    calls, reached = [], []
+
+    def signalled():
+        with pidwait.Process(pid) as process:
+            return process.send_signal(0) is None
+
+    def polled_and_readable():
+        with pidwait.WaitSet() as waiting:
+            with trouble.system.limit_is_zero():
+                waiting.add(pid)
+            return waiting.fileno() >= 0 and waiting.wait(0) == []
+
+    uses = [
+        signalled,
+        polled_and_readable,
+        lambda: by_handle(other, 0) == pidwait.wait(other) == by_set(other, 0) == 4,
+        lambda: pidwait.wait(stranger.pid) in (5, None),
+    ]
+    with interrupted_by(error) as interrupted:
+        for use in uses:
+            seam.put(name, lambda *args, **kwargs: calls.append(args) or interrupted())
+            try:
+                assert use() and not calls
+            except type(error) as caught:
+                assert caught is error and calls
+                error.__traceback__ = None  # whose frames refer to what they had open
+                reached.append(use)
+            seam.undo()
+            del calls[:]
+            assert use()
+    assert reached
+    stranger.reap()
+    gc.collect()
+
+
+# After an exception at any line
+
+
+def waits_again(way):
+    child = Child()
+    child.become_zombie(7)
+    assert way(child.pid, LONG) == 7
+    before = trouble.open_fds()
+    for line in each_line(trouble.interrupt, step=5):
+        with contextlib.suppress(KeyboardInterrupt), line:
+            way(child.pid, LONG)
+        assert way(child.pid, LONG) == 7, line.where
+        if trouble.open_fds() != before:
+            gc.collect()
+        lost = set(trouble.open_fds()) - set(before)
+        assert len(lost) <= 1, line.where
+        for fd in lost:
+            os.close(fd)
+    child.reap()
+
+
+def set_waits_again(has_exited):
+    for line in each_line(trouble.interrupt, step=11):
+        child, exits = Child(), []
+        if has_exited:
+            child.become_zombie(7)
+        with pidwait.WaitSet([child.pid]) as waiting:
+            with contextlib.suppress(KeyboardInterrupt), line:
+                exits += waiting.wait(LONG if has_exited else 0)
+            if not has_exited:
+                child.end(7)
+            exits += waiting.wait(LONG)
+            assert exits == [(child.pid, 7)], line.where
+        child.reap()
+
+
+def child_is_reaped_again(code):
+    for line in each_line(trouble.interrupt, step=3):
+        with pidwait.spawn(["sh", "-c", "exit %d" % code]) as child:
+            become_zombie(child.pid)
+            with contextlib.suppress(KeyboardInterrupt), line:
+                child.wait(LONG)
+            assert child.wait(LONG) == code, line.where
+        raises(ChildProcessError, os.waitpid, child.pid, 0)
+
+
+INTERRUPTED = [
+    (waits_again, pidwait.wait),
+    (waits_again, by_handle),
+    (waits_again, by_set),
+    (set_waits_again, False),
+    (set_waits_again, True),
+    (child_is_reaped_again, 3),
+]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("scenario", INTERRUPTED)
+def test_no_exit_is_lost_wherever_ctrl_c_comes(variant, scenario):
+    forked(*scenario)
+
+
+# A handler that goes on
+
+
+def last(count, action):
+    """An iterator over steps, of which the last is the action."""
+    return iter([int] * (count - 1) + [action])
+
+
+def take(steps):
+    """The next step; a nested handler takes another one."""
+    for step in steps:
+        step()
+        break
+
+
+def in_a_storm():
+    """Each wait goes on with the time that is left, and ends with the right code."""
+    steps = iter(())
+    for make, code in ((Child, 0), (Child, -9), (Stranger, 7)):
+        process, right = make(), (code,) if make is Child else (code, None)
+        with storm(lambda *args: take(steps)), pidwait.Process(process.pid) as handle:
+            times_out(handle.wait, 0.02)
+            times_out(lambda timeout: pidwait.wait(process.pid, timeout), 0.02)
+            with pidwait.WaitSet([process.pid]) as waiting:
+                assert waiting.wait(0.02) == []
+                steps = last(20, functools.partial(process.end, code))
+                ((_, found),) = waiting.wait()
+            assert found in right and handle.wait() in right
+        assert process.reap() == code
+
+
+def used_by_the_handler():
+    """The handler waits for the same process, by the same handle and by its pid."""
+    child, seen = Child(), []
+    steps = last(20, functools.partial(child.end, 7))
+    with pidwait.Process(child.pid) as process:
+
+        def look(*args):
+            take(steps)
+            seen.append(process.has_exited())
+            with contextlib.suppress(pidwait.TimeoutExpired):
+                seen.append(pidwait.wait(child.pid, 0))
+
+        with storm(look):
+            assert process.wait() == pidwait.wait(child.pid, LONG) == 7
+    assert {False} <= set(seen) <= {False, True, 7}
+    assert child.reap() == 7
+
+
+def closed_by_the_handler():
+    """The close leaves the interrupted wait intact."""
+    child = Child()
+    process = pidwait.Process(child.pid)
+    with signalled_asleep(lambda *args: process.close() or child.end(7)):
+        assert process.wait() == 7
+    assert process.wait() == 7  # it knows the code
+    raises(ValueError, process.kill)
+    assert child.reap() == 7
+
+
+def reaped_by_the_handler():
+    """A SIGCHLD handler that reaps every exited child, as in many programs."""
+    statuses = {}
+
+    def reap(*args):
+        with contextlib.suppress(ChildProcessError):
+            for pid, status in iter(lambda: os.waitpid(-1, os.WNOHANG), (0, 0)):
+                statuses[pid] = status
+
+    for way in (pidwait.wait, by_handle, by_set):
+        child = Child()
+        with on_signal(reap, signal.SIGCHLD):
+            with signalled_asleep(lambda *args: child.end(7)):
+                assert way(child.pid, LONG) in (7, None)
+            eventually(lambda: statuses)
+        assert statuses == {child.pid: 7 << 8}
+        statuses.clear()
+        child.forget()
+
+
+def stopped_waiter():
+    """A process that is stopped beyond the deadline of its wait still gets the code."""
+
+    def wait_shortly():
+        try:
+            return pidwait.wait(child.pid, timeout) not in (7, None) and 2
+        except pidwait.TimeoutExpired:
+            return 1
+
+    child, timeout = Child(), 0.05
+    while True:
+        timeout *= 2
+        began, waiter = time.monotonic(), trouble.fork(wait_shortly)
+        os.setpgid(waiter, waiter)
+        eventually(lambda: state(waiter) in ("S", "Z"))
+        stop(waiter)
+        if state(waiter) == "T" and time.monotonic() < began + timeout:
+            break
+        # It may have looked for the last time before it was stopped.
+        os.kill(waiter, signal.SIGCONT)
+        os.waitpid(waiter, 0)
+    child.become_zombie(7)
+    time.sleep(timeout + 0.05)
+    os.kill(waiter, signal.SIGCONT)
+    assert os.waitpid(waiter, 0)[1] == 0, "no look after the deadline"
+    child.reap()
+
+
+def handled_at_any_line():
+    """At each line of a wait, a handler waits for the same process."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    limits = hard // 2, hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    child = Child()
+    child.become_zombie(7)
+    by_set(child.pid, LONG)
+    before = trouble.open_fds()
+    for line in each_line(lambda: by_set(child.pid, LONG), step=9):
+        with line:
+            assert by_set(child.pid, LONG) == 7
+        assert trouble.open_fds() == before, line.where
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits, line.where
+    child.reap()
+
+
+def used_set_at_any_line():
+    """A handler that uses the very set whose wait it interrupts: nothing hangs."""
+    first, second = Child(), Child()
+    first.become_zombie(1)
+
+    def use():
+        waiting.discard(second.pid)
+        waiting.wait(0)
+        waiting.add(second.pid)
+
+    for line in each_line(use, step=9):
+        with pidwait.WaitSet([first.pid, second.pid]) as waiting, line:
+            waiting.wait(0.001)
+    second.end(0)
+    assert (first.reap(), second.reap()) == (1, 0)
+
+
+GOES_ON = [
+    in_a_storm,
+    used_by_the_handler,
+    closed_by_the_handler,
+    reaped_by_the_handler,
+    stopped_waiter,
+    handled_at_any_line,
+    used_set_at_any_line,
+]
+
+
+@pytest.mark.parametrize("scenario", GOES_ON)
+def test_a_wait_goes_on_after_a_handler(variant, scenario):
+    forked(scenario)
