@@ -44,10 +44,10 @@ class before_call:
         return step
 
 
-def at_each_call(play, least):
-    """play(number) until there is no such call any more; it returns its before_call."""
+def at_each_call(play, least, *args):
+    """play(number, ...) until there is no such call any more; it returns its before_call."""
     number = 1
-    while play(number).reached:
+    while play(number, *args).reached:
         number += 1
     assert number > least, number
 

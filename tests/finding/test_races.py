@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from .. import pidwait, trouble
 from ..processes import eventually, needs_ctypes
 from ..trouble import Child, raises, system
@@ -16,8 +18,6 @@ from .steps import at_each_call, before_call
 ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
 CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
 
-pytestmark = needs_ctypes
-
 
 def next_tick():
     """Start times are told in hundredths of a second."""
@@ -25,15 +25,7 @@ def next_tick():
     eventually(lambda: int(time.clock_gettime(CLOCK_BOOTTIME) * 100) > int(now * 100))
 
 
-def or_none(function, *args):
-    """What the function returns; None for a process that is gone."""
-    try:
-        return function(*args)
-    except ProcessLookupError:
-        return None
-
-
-# Each looks at one process, and returns a dict.
+# Looks at one process: a dict, or None if it is gone
 
 
 def in_the_list(info, attrs):
@@ -41,46 +33,53 @@ def in_the_list(info, attrs):
     return found[0].info if found else None
 
 
+def unless_gone(look):
+    def look_or_none(info, attrs):
+        try:
+            return look(info, attrs)
+        except ProcessLookupError:
+            return None
+
+    return look_or_none
+
+
+@unless_gone
 def by_as_dict(info, attrs):
     return info.as_dict(attrs)
 
 
+@unless_gone
 def in_a_oneshot(info, attrs):
     with info.oneshot():
         return {name: info.pid if name == "pid" else getattr(info, name)() for name in attrs}
 
 
+@unless_gone
 def by_a_method(info, attrs):
     return {attrs[0]: getattr(info, attrs[0])()}
 
 
-def vanishing():
+def a_process_that_vanishes_is_told_whole_or_not_at_all(folder):
+    def play(number, look, seen):
+        child = Child()
+        info = pidwait.ProcessInfo(child.pid)
+        step = before_call(number, lambda: (child.end(0), child.reap()))
+        with step:
+            found = look(info, ALL)
+        if not step.reached:
+            child.end(0)
+            child.reap()
+        if found is not None:
+            assert sorted(found) == sorted(ALL)
+            assert found["ppid"] == os.getpid() and found["uids"] == os.getresuid()
+        assert not info.is_running()
+        seen.add(found is None)
+        return step
+
     for look in in_the_list, by_as_dict, in_a_oneshot:
         seen = set()
-
-        def play(number, look=look, seen=seen):
-            child = Child()
-            info = pidwait.ProcessInfo(child.pid)
-            step = before_call(number, lambda: (child.end(0), child.reap()))
-            with step:
-                found = or_none(look, info, ALL)
-            if not step.reached:
-                child.end(0)
-                child.reap()
-            if found is not None:
-                assert sorted(found) == sorted(ALL)
-                assert found["ppid"] == os.getpid() and found["uids"] == os.getresuid()
-            assert not info.is_running()
-            seen.add(found is None)
-            return step
-
-        pidwait.ProcessInfo(os.getpid()).as_dict()  # what a first look loads
-        at_each_call(play, 5)
+        at_each_call(play, 5, look, seen)
         assert seen == {True, False}
-
-
-def test_a_process_that_vanishes_is_told_whole_or_not_at_all(namespaces):  # noqa: F811
-    trouble.run(vanishing, within=namespaces)
 
 
 # Reused pids
@@ -117,40 +116,39 @@ class Twice:
         self._popen.wait()
 
 
-def reused(folder):
-    for look, attrs, names in (
-        (in_the_list, ["name", "cmdline", "create_time"], set(NAMES)),
-        (in_the_list, ["name"], set(NAMES)),
-        (by_as_dict, ["name", "cmdline", "create_time"], {NAMES[0]}),
-        (in_a_oneshot, ["name", "cmdline", "create_time"], {NAMES[0]}),
-        (by_a_method, ["cmdline"], {NAMES[0]}),
-        (by_a_method, ["name"], {NAMES[0]}),
-    ):
-        seen = set()
-
-        def play(number, look=look, attrs=attrs, seen=seen):
-            twice = Twice(folder)
-            info = pidwait.ProcessInfo(twice.pid)
-            created = info.create_time()
-            with before_call(number, twice.pass_on) as step:
-                found = or_none(look, info, attrs)
-            assert info.is_running() is not step.reached
-            twice.end()
-            if found is None:
-                return step
+def what_is_told_of_a_reused_pid_is_of_one_process(folder):
+    def play(number, look, attrs, seen):
+        twice = Twice(folder)
+        info = pidwait.ProcessInfo(twice.pid)
+        created = info.create_time()
+        with before_call(number, twice.pass_on) as step:
+            found = look(info, attrs)
+        assert info.is_running() is not step.reached
+        twice.end()
+        if found is not None:
             name = os.path.basename(found["cmdline"][0]) if "cmdline" in found else found["name"]
             # It may be cut off, where the arguments are another's already; but never another's.
             assert found.get("name", name) in (name, name[:15])
             if "create_time" in found:
                 assert (found["create_time"] < created + 0.005) is (name == NAMES[0])
             seen.add(name)
-            return step
+        return step
 
-        at_each_call(play, 4)
-        assert seen - {NAMES[0][:15]} == names
+    several = ["name", "cmdline", "create_time"]
+    for look, attrs, names in (
+        (in_the_list, several, NAMES),
+        (in_the_list, ["name"], NAMES),
+        (by_as_dict, several, NAMES[:1]),
+        (in_a_oneshot, several, NAMES[:1]),
+        (by_a_method, ["cmdline"], NAMES[:1]),
+        (by_a_method, ["name"], NAMES[:1]),
+    ):
+        seen = set()
+        at_each_call(play, 4, look, attrs, seen)
+        assert seen - {NAMES[0][:15]} == set(names)
 
 
-def waited_for(folder):
+def a_wait_is_for_the_process_that_was_listed(folder):
     twice = Twice(folder)
     (info,) = [one for one in pidwait.process_iter() if one.pid == twice.pid]
     twice.pass_on()
@@ -163,14 +161,6 @@ def waited_for(folder):
     with pidwait.WaitSet([info]) as waiting:
         assert waiting.wait() == [(info, None)]
     twice.end()
-
-
-def test_what_is_told_of_a_reused_pid_is_of_one_process(namespaces, tmp_path):  # noqa: F811
-    trouble.run(reused, str(tmp_path), within=namespaces)
-
-
-def test_a_wait_is_for_the_process_that_was_listed(namespaces, tmp_path):  # noqa: F811
-    trouble.run(waited_for, str(tmp_path), within=namespaces)
 
 
 # Families
@@ -219,105 +209,113 @@ def stop(*pids):
         os.waitpid(pid, 0)
 
 
-def family(pid):
-    return [child.pid for child in pidwait.ProcessInfo(pid).children(recursive=True)]
+@unless_gone
+def family(info, recursive=True):
+    return [child.pid for child in info.children(recursive)]
 
 
-def parent_is_another(number):
-    """The parent exits, and the process that gets its pid has a child, too."""
-    parent = Parent()
-    own = parent.fork()
-    # The other's child has a pid that is in the list already.
-    system.next_pid(own + 100)
-    placeholder = long_lived()
-    parents = [parent]
-
-    def pass_on():
-        parent.leave()
-        stop(placeholder)
+def a_child_of_the_next_process_with_the_pid_is_none_of_ours(folder):
+    def play(number):
+        parent = Parent()
+        own = parent.fork()
+        # The other's child has a pid that is in the list already.
+        system.next_pid(own + 100)
+        placeholder = long_lived()
         next_tick()
-        system.next_pid(parent.pid)
-        parents.append(Parent())
-        assert parents[1].pid == parent.pid
-        parents[1].fork(placeholder)
-        next_tick()  # a look that begins from here on is younger than all of them
+        parents = [parent]
 
-    info = pidwait.ProcessInfo(parent.pid)
-    with before_call(number, pass_on) as step:
-        found = or_none(info.children, True) or []
-    pids = [child.pid for child in found]
-    assert pids == [own] or (step.reached and pids == []), (number, pids, placeholder)
-    parents[-1].leave()
-    stop(own, placeholder)
-    return step
+        def pass_on():
+            parent.leave()
+            stop(placeholder)
+            next_tick()
+            system.next_pid(parent.pid)
+            parents.append(Parent())
+            assert parents[1].pid == parent.pid
+            parents[1].fork(placeholder)
+            next_tick()  # a look that begins from here on is younger than all of them
 
+        info = pidwait.ProcessInfo(parent.pid)
+        with before_call(number, pass_on) as step:
+            found = family(info, True)
+        assert found == [own] or (step.reached and not found), (number, found, placeholder)
+        parents[-1].leave()
+        stop(own, placeholder)
+        return step
 
-def orphan(number):
-    """The parent exits, and a child of the family gets its pid."""
-    system.next_pid(5000)
-    parent, top = Parent(), Parent()
-    child = parent.fork(4000)
-    joined = []
-
-    def pass_on():
-        parent.leave()
-        next_tick()
-        joined.append(top.fork(parent.pid))
-
-    with before_call(number, pass_on) as step:
-        found = family(top.pid)
-    assert found in ([], joined), (number, found)
-    if not joined:
-        parent.leave()
-    top.leave()
-    stop(child, *joined)
-    return step
+    at_each_call(play, 8)
 
 
-def growing(number):
-    """What is started before the last look begins is found: here there are two looks, or three."""
-    top = Parent()
-    started = [top.fork()]
-    with before_call(number, lambda: started.append(top.fork())) as step:
-        found = family(top.pid)
-    assert found in (started, started[:1]), number
-    missed.append(found != started)
-    top.leave()
-    stop(*started)
-    return step
+def an_orphan_is_not_adopted_by_the_next_process_with_the_pid_of_its_parent(folder):
+    def play(number):
+        system.next_pid(5000)
+        parent, top = Parent(), Parent()
+        child = parent.fork(4000)
+        joined = []
+
+        def pass_on():
+            parent.leave()
+            next_tick()
+            joined.append(top.fork(parent.pid))
+
+        info = pidwait.ProcessInfo(top.pid)
+        with before_call(number, pass_on) as step:
+            assert family(info, True) in ([], joined), number
+        if not joined:
+            parent.leave()
+        top.leave()
+        stop(child, *joined)
+        return step
+
+    at_each_call(play, 8)
 
 
-missed = []
+def what_is_started_before_the_last_look_is_found(folder):
+    missed = []
+
+    def play(number):
+        inner = Parent()
+        started = [inner.pid, inner.fork()]
+        me = pidwait.ProcessInfo(os.getpid())
+        with before_call(number, lambda: started.append(inner.fork())) as step:
+            found = family(me, True)
+        assert found in (started, started[:2]), number
+        missed.append(found != started)
+        inner.leave()
+        stop(*started[1:])
+        return step
+
+    at_each_call(play, 8)
+    assert 0 < sum(missed) < len(missed) / 2  # there are two looks, or three
 
 
-def families(play):
-    family(os.getpid())  # what a first look loads
-    at_each_call(globals()[play], 8)
-    assert play != "growing" or 0 < sum(missed) < len(missed) / 2
-
-
-def test_a_child_of_the_next_process_with_the_pid_is_none_of_ours(namespaces):  # noqa: F811
-    trouble.run(families, "parent_is_another", within=namespaces)
-
-
-def test_an_orphan_is_not_adopted_by_the_next_process_with_the_pid(namespaces):  # noqa: F811
-    trouble.run(families, "orphan", within=namespaces)
-
-
-def test_children_that_are_started_meanwhile_are_found(namespaces):  # noqa: F811
-    trouble.run(families, "growing", within=namespaces)
-
-
-def without_end():
-    """A family that grows at every look."""
+def children_returns_though_the_family_never_stops_growing(folder):
     top, real, started = Parent(), os.listdir, []
+    info = pidwait.ProcessInfo(top.pid)
     os.listdir = lambda *args: started.append(top.fork()) or real(*args)
-    found = family(top.pid)
+    found = family(info, True)
     assert found == started[: len(found)] and len(found) > 10
     os.listdir = real
     top.leave()
     stop(*started)
 
 
-def test_children_returns_though_the_family_never_stops_growing(namespaces):  # noqa: F811
-    trouble.run(without_end, within=namespaces)
+PLAYS = [
+    a_process_that_vanishes_is_told_whole_or_not_at_all,
+    what_is_told_of_a_reused_pid_is_of_one_process,
+    a_wait_is_for_the_process_that_was_listed,
+    a_child_of_the_next_process_with_the_pid_is_none_of_ours,
+    an_orphan_is_not_adopted_by_the_next_process_with_the_pid_of_its_parent,
+    what_is_started_before_the_last_look_is_found,
+    children_returns_though_the_family_never_stops_growing,
+]
+
+
+def loaded(name, folder):
+    pidwait.ProcessInfo(os.getpid()).as_dict()  # what a first look loads
+    globals()[name](folder)
+
+
+@needs_ctypes
+@pytest.mark.parametrize("play", PLAYS)
+def test(namespaces, tmp_path, play):  # noqa: F811
+    trouble.run(loaded, play.__name__, str(tmp_path), within=namespaces)

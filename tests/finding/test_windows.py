@@ -41,15 +41,13 @@ def put_into(entry, place, number):
 
 
 def argv(line):
-    shell32, kernel32 = ctypes.WinDLL("shell32"), ctypes.WinDLL("kernel32")
+    """What the system makes of a command line; of an empty one, our own program's name."""
+    shell32, count = ctypes.WinDLL("shell32"), ctypes.c_int()
     shell32.CommandLineToArgvW.restype = ctypes.POINTER(ctypes.c_wchar_p)
-    count = ctypes.c_int()
     words = shell32.CommandLineToArgvW(ctypes.c_wchar_p(line), ctypes.byref(count))
-    try:
-        return words[: count.value]
-    finally:
-        kernel32.LocalFree.argtypes = [ctypes.c_void_p]
-        kernel32.LocalFree(words)
+    found = words[: count.value] if line else []
+    ctypes.WinDLL("kernel32").LocalFree(ctypes.cast(words, ctypes.c_void_p))
+    return found
 
 
 NASTY = ["", " ", "\t", 'say "hi"', '"', '""', 'a"b c', "back\\", "two\\\\", 'slash and quote\\"']
@@ -73,24 +71,6 @@ def test_each_binding_tells_arguments_user_and_times(binding, told):
     assert us.create_time() < info.create_time() and found[2:] == (0.0, 0.0)
 
 
-class CommandLines:
-    """NtQueryInformationProcess as Windows has had it since 8.1, and Wine 8 has not."""
-
-    def __init__(self):
-        self.line = ""
-
-    def __call__(self, handle, class_, size):
-        if isinstance(self.line, OSError):
-            raise self.line
-        text = self.line.encode("utf-16-le", "surrogatepass")
-        assert class_ == 60 and size >= 16 + len(text)
-        memory = bytearray(size)
-        memory[:4] = len(text).to_bytes(2, "little") + (len(text) + 2).to_bytes(2, "little")
-        memory[8:16] = (0x7FFE1234).to_bytes(8, "little")
-        memory[16 : 16 + len(text)] = text
-        return memory
-
-
 LINES = [
     start + "".join(chars)
     for start, length in (("", 4), ("a ", 5), ('"a b"', 3))
@@ -101,14 +81,31 @@ LINES += ["a.exe b", '"a b" "\xe9\u6f22" \udc80 ', "a " + 32764 * "b"]
 
 
 def test_a_command_line_has_the_words_that_the_system_makes_of_it(seam, told):
-    info, lines = pidwait.ProcessInfo(told().pid), CommandLines()
-    info.cmdline()
-    seam.put("NtQueryInformationProcess", lines)
-    for lines.line in LINES:
-        # Of an empty line the system makes the name of our own program.
-        assert info.cmdline() == (argv(lines.line) if lines.line else []), lines.line
-    lines.line = OSError(0, "NTSTATUS 0xC0000225", None, NOT_FOUND)  # a process of the kernel's
+    def query(handle, class_, size):
+        """As NtQueryInformationProcess has been since Windows 8.1, and is not in Wine 8."""
+        if isinstance(line, OSError):
+            raise line
+        text = line.encode("utf-16-le", "surrogatepass")
+        assert class_ == 60 and size >= 16 + len(text)
+        memory = bytearray(size)
+        memory[:2] = len(text).to_bytes(2, "little")
+        memory[8:16] = (0x7FFE1234).to_bytes(8, "little")
+        memory[16 : 16 + len(text)] = text
+        return memory
+
+    child = told()
+    info = pidwait.ProcessInfo(child.pid)
+    seam.put("NtQueryInformationProcess", query)
+    for line in LINES:
+        assert info.cmdline() == argv(line), line
+    line = OSError(0, "NTSTATUS 0xC0000225", None, NOT_FOUND)  # a process of the kernel's
     assert info.cmdline() == []
+    line = OSError(0, "NTSTATUS 0xC0000022", None, ACCESS_DENIED)
+    with pytest.raises(PermissionError, match=r"0xC0000022 \(NtQuery.*, pid %d\)" % child.pid):
+        info.cmdline()
+    child.stdin.close()
+    child.wait()
+    assert info.cmdline() == []  # as that of any process that has exited
 
 
 def test_uids_and_terminal_are_not_told():
@@ -170,17 +167,18 @@ def test_a_process_may_exit_after_the_snapshot(snapshot, told, is_held):
             become_gone(child.pid)
 
     snapshot(end=end)
-    info = find(child.pid, ["name", "ppid", "status", "cmdline"])
-    if not is_held:
+    info = find(child.pid, ["ppid", "status", "cmdline"])
+    if is_held:
+        assert info.info == {"ppid": os.getpid(), "status": "zombie", "cmdline": []}
+        with pytest.raises(ProcessLookupError, match="pid %d" % child.pid):
+            info.name()  # it is in the next snapshot no more
+    else:
         assert info is None
-        return
-    assert info.info.pop("name").lower() == NAME
-    assert info.info == {"ppid": os.getpid(), "status": "zombie", "cmdline": []}
 
 
 def test_a_pid_may_be_another_processes_after_the_snapshot(seam, snapshot, told):
     """Neither Windows nor Wine uses a pid again so soon: the entry of ours gets the new one."""
-    fake, new, looks = 2**32 - 4, [], []
+    fake, new = 2**32 - 4, []
     real = calls.get("OpenProcess")
 
     def change(entry):
@@ -199,8 +197,7 @@ def test_a_pid_may_be_another_processes_after_the_snapshot(seam, snapshot, told)
 
     snapshot(change)
     seam.put("OpenProcess", open_process)
-    looks = [info for info in pidwait.process_iter(["ppid"]) if info.pid == fake]
-    assert [info.info for info in looks] == [{"ppid": 5}]
+    assert find(fake, ["ppid"]).info == {"ppid": 5}
 
 
 # Rights
