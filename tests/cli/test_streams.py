@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line where stdin, stdout or stderr is closed, full, read no more, or a terminal."""
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from .. import pidwait
+from ..processes import become_zombie, exiting, gone_pid, sleeping
+from .command_line import COMMAND, PROG, until_it_sleeps
+
+PYTHON = " ".join(map(shlex.quote, COMMAND)) + " "
+needs_sigint_ignored = pytest.mark.skipif(
+    sys.implementation.name == "pypy", reason="it catches SIGINT that is to be ignored, too"
+)
+# What is buffered is written once more when the interpreter ends.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def shell(command):
+    return subprocess.run(
+        ["sh", "-c", command],
+        env=BUFFERED,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+
+
+@pytest.fixture
+def exited(start):
+    child = start(*exiting(0))
+    become_zombie(child.pid)
+    return child
+
+
+# Streams that take nothing
+
+
+@contextlib.contextmanager
+def stream(kind):
+    """A stream that is closed, full, or read no more, as Python has it."""
+    if kind == "closed":
+        yield None
+        return
+    number = os.open("/dev/full", os.O_WRONLY)
+    if kind == "unread":
+        os.close(number)
+        reader, number = os.pipe()
+        os.close(reader)
+    with os.fdopen(number, "w") as file:
+        yield file
+
+
+ERRORS = {"closed": "Bad file descriptor", "full": "No space left on device"}
+
+
+@pytest.mark.parametrize("kind", sorted(ERRORS))
+@pytest.mark.parametrize(
+    "args, status",
+    [
+        ("--help", 1),
+        ("--version", 1),
+        ("--probe", 1),
+        ("--probe --json", 1),
+        ("-l {exited}", 1),
+        ("-v {exited}", 1),
+        ("--json {exited}", 1),
+        ("-v --exit-code {exited}", 125),
+        ("--json -t 0 {sleeper}", 124),
+        ("run --help", 125),
+        ("patch --help", 1),
+    ],
+)
+def test_a_stdout_that_takes_nothing(monkeypatch, main, exited, sleeper, args, status, kind):
+    args = args.format(exited=exited.pid, sleeper=sleeper.pid).split()
+    with stream(kind) as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        done = main(*args)
+    assert done.returncode == status
+    (line,) = [line for line in done.stderr.splitlines() if "still running" not in line]
+    assert line.startswith(PROG) and line.endswith("can't write to stdout: " + ERRORS[kind])
+
+
+@pytest.mark.parametrize("args", ["--help", "-v {}", "--json --exit-code {}", "-l {}", "run -h"])
+def test_a_stdout_that_nobody_reads(exited, args):
+    with stream("unread") as stdout:
+        command = COMMAND + args.format(exited.pid).split()
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=BUFFERED)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("stderr", ["", " 2>&-"])
+@pytest.mark.parametrize("stdout", [">&-", ">/dev/full"])
+def test_the_end_of_the_interpreter_does_not_change_that(exited, stdout, stderr):
+    done = shell(PYTHON + "-v %d %s %s" % (exited.pid, stdout, stderr))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == (0 if stderr else 1)
+
+
+def test_a_wait_goes_on_without_its_output(start, exited):
+    child = start(*sleeping(0.3))
+    done = shell(PYTHON + "-v 2>&1 >/dev/full %d %d" % (exited.pid, child.pid))
+    assert (done.returncode, done.stdout.count("stdout:"), child.poll()) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", sorted(ERRORS))
+@pytest.mark.parametrize(
+    "args, status",
+    [("--json {gone}", 1), ("-t 0 {sleeper}", 124), ("--nonesuch", 2), ("run --nonesuch", 125)],
+)
+def test_a_message_that_gets_lost_changes_nothing(monkeypatch, main, sleeper, args, status, kind):
+    args = args.format(gone=gone_pid(), sleeper=sleeper.pid).split()
+    with stream(kind) as stderr, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
+        done = main(*args)
+    assert done.returncode == status
+    found = [json.loads(line)["found"] for line in done.stdout.splitlines()]
+    assert found == ([False] if "--json" in args else [])
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "args, status", [("run /nonesuch", 127), ("run -v -t 0.1 sleep 60", 124), ("patch /x/y", 2)]
+)
+def test_a_message_that_gets_lost_does_not_come_out_elsewhere(args, status, stderr):
+    done = shell(PYTHON + args + " " + stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+
+
+@pytest.mark.parametrize("args", ["-t 0.1 {pid}", "run -v -t 0.1 sleep 60"])
+def test_a_message_does_not_go_to_a_file_that_took_the_number(sleeper, tmp_path, args):
+    """The number 2 may be another file's, which the program has opened since."""
+    code = """if True:
+        import sys
+        with open(sys.argv.pop(1), "w") as file:
+            assert file.fileno() == 2
+            from {package} import cli
+            cli.main()
+    """.format(package=pidwait.__name__)
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", code, str(path)] + args.format(pid=sleeper.pid).split()
+    done = shell(" ".join(map(shlex.quote, command)) + " 2>&-")
+    assert (done.returncode, done.stdout, path.read_text()) == (124, "", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_that_are_not_needed(exited, closed):
+    done = shell(PYTHON + "%d %s" % (exited.pid, closed))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", ">&- 2>&-"])
+def test_the_command_of_run_finds_its_streams_closed(tmp_path, closed):
+    path = tmp_path / "streams"
+    command = "sh -c 'for n in 0 1 2; do [ -e /proc/self/fd/$n ] && echo $n >> %s; done; exit 4'"
+    done = shell("%s run -t 50 %s %s" % (PYTHON, command % path, closed))
+    assert (done.returncode, done.stderr) == (4, "")
+    names = {"<&-": "0", ">&-": "1", "2>&-": "2"}
+    closed = [names[one] for one in closed.split()]
+    assert path.read_text().split() == [n for n in "012" if n not in closed]
+
+
+# Readers that go, and signals that are ignored
+
+
+@pytest.fixture
+def ends():
+    """ends(kind): our end and theirs of what is to be a stream."""
+    with contextlib.ExitStack() as stack:
+
+        def ends(kind="pipe"):
+            if kind == "socket":
+                both = socket.socketpair()
+            else:
+                reader, writer = os.pipe()
+                both = os.fdopen(reader, "rb"), os.fdopen(writer, "wb")
+            return list(map(stack.enter_context, both))
+
+        yield ends
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("args", [[], ["-v"], ["-t", "600"]], ids=" ".join)
+def test_a_wait_that_nobody_reads_any_more_ends(variant, start, sleeper, ends, kind, args):
+    """With -v, a reader of stderr does not count."""
+    (our_out, out), (our_err, err) = ends(kind), ends(kind)
+    command = start(*COMMAND + args + [str(sleeper.pid)], stdout=out, stderr=err)
+    out.close()
+    err.close()
+    until_it_sleeps(command.pid)
+    if args != ["-v"]:
+        our_err.close()
+        until_it_sleeps(command.pid)
+        assert command.poll() is None
+    our_out.close()
+    assert command.wait() == 141
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("why", ["stderr is read", "stderr is a file", "nohup", "its input"])
+def test_a_wait_goes_on_while_it_has_a_reader(start, sleeper, tmp_path, ends, why):
+    """Or under nohup; and a socket whose reader writes has a reader."""
+    (our_out, out), (our_err, err) = ends("socket"), ends()
+    our_out.send(b"input")
+
+    def handle():
+        ignored = signal.SIG_IGN if why == "nohup" else signal.SIG_DFL
+        signal.signal(signal.SIGHUP, ignored)
+
+    with open(str(tmp_path / "file"), "w") as file:
+        stderr = {"stderr is a file": file, "its input": subprocess.DEVNULL}.get(why, err)
+        args = COMMAND + [str(sleeper.pid)]
+        command = start(*args, stdout=out, stderr=stderr, preexec_fn=handle)
+    out.close()
+    err.close()
+    until_it_sleeps(command.pid)
+    if why == "nohup":
+        our_err.close()
+    if why != "its input":
+        our_out.close()
+    until_it_sleeps(command.pid)
+    sleeper.kill()
+    assert command.wait() == 0
+
+
+def test_a_wait_of_a_program_that_replaces_stdout_has_a_reader(monkeypatch, main, sleeper):
+    reader, writer = os.pipe()
+    os.close(reader)
+    stdout = os.dup(1)
+    os.dup2(writer, 1)
+    try:
+        done = main("--json", "-t", "0.1", sleeper.pid)
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+        os.close(writer)
+    assert done.returncode == 124 and json.loads(done.stdout)["exited"] is False
+
+
+@needs_sigint_ignored
+def test_a_job_in_the_background_of_a_shell_has_no_ctrl_c(start, sleeper):
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    command = start(*COMMAND + [str(sleeper.pid)], **ignore)
+    until_it_sleeps(command.pid)
+    command.send_signal(signal.SIGINT)
+    sleeper.kill()
+    assert command.wait() == 0
+
+
+# A terminal
+
+LINE = r"\r\x1b\[K"
+
+
+@pytest.fixture
+def terminal(start):
+    """terminal(command, actions) is what the command writes on one.
+
+    ``actions`` are what to do once some text has been shown.
+    """
+    pty = pytest.importorskip("pty")
+    fcntl, termios = map(importlib.import_module, ("fcntl", "termios"))
+
+    def terminal(command, actions=(), columns=0, **env):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        env = dict(os.environ, **dict({"TERM": "xterm", "NO_COLOR": ""}, **env))
+        seen, actions = b"", dict(actions)
+        try:
+            process = start(*map(str, command), stdout=slave, stderr=slave, env=env)
+            os.close(slave)
+            while True:
+                if select.select([master], [], [], 0.1)[0]:
+                    try:
+                        seen += os.read(master, 1024)
+                    except OSError:  # EIO: the other side is closed
+                        break
+                elif process.poll() is not None:
+                    break
+                for shown in [one for one in actions if one in seen]:
+                    actions.pop(shown)()
+        finally:
+            os.close(master)
+        return seen.decode()
+
+    return terminal
+
+
+def test_progress_tells_how_many_still_run(start, sleeper, terminal):
+    child = start(*sleeping(60))
+    actions = {b"0 of 2": child.kill, b"1 of 2": sleeper.kill}
+    text = terminal(COMMAND + [child.pid, sleeper.pid], actions)
+    line = LINE + r"1 of 2 exited, \d+:\d\d; waiting for %d \(sleep\)" % sleeper.pid
+    assert re.search(line, text), text
+
+
+@pytest.mark.parametrize("columns, width", [(0, 80), (23, 23)])
+def test_progress_is_as_wide_as_the_terminal(start, terminal, columns, width):
+    """0 is what a terminal says that was not told its size. The last column stays free."""
+    children = [start(*sleeping(60)) for _ in range(9)]
+    pids = [child.pid for child in children]
+    actions = {b"0 of 9": children[0].kill}
+    text = terminal(COMMAND + ["--any"] + pids, actions, columns)
+    names = ", ".join("%d (sleep)" % pid for pid in pids[:3])
+    shown = re.match(LINE + r"(0 of 9 exited, (\d:\d\d).*?)\r", text)
+    line = "0 of 9 exited, %s; waiting for %s, and 6 more" % (shown.group(2), names)
+    assert shown.group(1) == line[: width - 1]
+
+
+def test_progress_is_wiped_before_the_result(start, terminal):
+    child = start(*sleeping(60))
+    text = terminal(COMMAND + ["-v", child.pid], {b"waiting 0:01": child.kill})
+    result = LINE + r"%d \(sleep\): \x1b\[31mkilled by SIGKILL\x1b\[m; waited" % child.pid
+    assert re.search(LINE + r"waiting 0:01 for %d \(sleep\)" % child.pid + result, text), text
+
+
+def test_progress_of_run_with_v(terminal, tmp_path):
+    path = str(tmp_path / "fifo")
+    os.mkfifo(path)
+    end = {b"waiting 0:01": lambda: os.close(os.open(path, os.O_WRONLY))}
+    text = terminal(COMMAND + ["run", "-v", "sh", "-c", 'read line < "$0"', path], end)
+    assert re.search(LINE + r"waiting \d:\d\d for \d+ \(sh\)%s$" % LINE, text), text
+
+
+@pytest.mark.parametrize("option", ["-v", "-p"])
+def test_progress_of_run_is_wiped_before_a_message(terminal, option):
+    text = terminal(COMMAND + ["run", option, "-t", "1.2", "sleep", "60"])
+    line = LINE + r"waiting 0:01 for \d+ \(sleep\)" + LINE + ".* sending signal TERM"
+    assert re.match(line, text) if option == "-v" else text == ""
+
+
+def test_no_progress_in_the_background_of_a_terminal(terminal):
+    """Nor a message that would stop it there."""
+    code = """if True:
+        import os, sys, termios
+        os.setsid()
+        fd = os.open(os.ttyname(2), os.O_RDWR)  # the terminal that controls us from here on
+        old = termios.tcgetattr(fd)
+        old[3] |= termios.TOSTOP
+        termios.tcsetattr(fd, termios.TCSANOW, old)
+        pid = os.fork()
+        if not pid:
+            os.setpgid(0, 0)
+            os.execv(sys.executable, [sys.executable] + sys.argv[1:])
+        os._exit(os.waitpid(pid, 0)[1] >> 8)
+    """
+    command = [sys.executable, "-c", code] + COMMAND[1:]
+    text = terminal(command + ["run", "-v", "-t", "1.2", "sleep", "60"])
+    assert "sending signal TERM to command 'sleep'" in text and "waiting" not in text
+
+
+def test_colour_tells_failures(start, terminal):
+    """Where stdout is a terminal that has colours, and NO_COLOR is not set."""
+    command = COMMAND + ["-v"] + [start(*exiting(code)).pid for code in (0, 3)]
+    text = terminal(command)
+    assert ": exited with 0; waited" in text and ": \x1b[31mexited with 3\x1b[m; waited" in text
+    for env in {"NO_COLOR": "1"}, {"TERM": "dumb"}:
+        text = terminal(command, **env)
+        assert "exited with 3; waited" in text and "\x1b" not in text
+    assert "\x1b" not in subprocess.check_output(list(map(str, command))).decode()
+
+
+def test_a_dumb_terminal_shows_no_progress(start, terminal):
+    assert terminal(COMMAND + [start(*sleeping(1.2)).pid], TERM="dumb") == ""
