@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Both bindings, ctypes and cffi, make the same functions of the system's calls.
+
+Of all tests only these import private modules of the package: its tables, and the two adapters.
+"""
+
+import ast
+import errno
+import importlib
+import importlib.util
+import os
+import signal
+import struct
+import sys
+import time
+
+import pytest
+
+from .. import pidwait
+from .. import seam as calls
+from ..processes import exiting, not_on_windows, run_python
+
+if hasattr(pidwait, "__path__"):
+    ffi = importlib.import_module(pidwait.__name__ + "._ffi")
+    linux = importlib.import_module(pidwait.__name__ + "._ffi.linux")
+else:
+    pytest.skip("a single file has no modules", allow_module_level=True)
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its calls are Linux's")
+
+
+@pytest.fixture
+def adapter(binding):
+    return ffi.load(binding)
+
+
+# System calls
+
+
+@on_linux
+def test_pidfds(binding, sleeper):
+    opened = calls.get("pidfd_open")(sleeper.pid)
+    try:
+        assert not os.get_inheritable(opened)
+        send = calls.get("pidfd_send_signal")
+        assert send(opened, 0) == 0
+        send(opened, signal.SIGTERM)
+        assert sleeper.wait() == -signal.SIGTERM
+        with pytest.raises(ProcessLookupError) as caught:
+            send(opened, 0)
+        assert caught.value.errno == errno.ESRCH
+    finally:
+        os.close(opened)
+
+
+@on_linux
+def test_a_call_that_fails_raises_the_systems_error(binding):
+    with pytest.raises(OSError) as caught:
+        calls.get("pidfd_open")(-1)
+    assert caught.value.errno == errno.EINVAL
+    assert caught.value.strerror == os.strerror(errno.EINVAL)
+
+
+@on_linux
+def test_arguments_that_are_not_given_are_0(binding, sleeper):
+    """Flags above all: whatever is on the stack would be refused, or obeyed."""
+    open_ = calls.get("pidfd_open")
+    fds = [open_(sleeper.pid) for _ in range(20)]
+    for fd in fds:
+        os.close(fd)
+    with pytest.raises(OSError) as caught:
+        open_(sleeper.pid, 1)
+    assert caught.value.errno == errno.EINVAL
+
+
+@not_on_windows("waitid")
+@pytest.mark.parametrize("code, told", [(0, (1, 0)), (7, (1, 7)), (-9, (2, 9))])
+def test_waitid(binding, start, code, told):
+    """CLD_EXITED is 1, CLD_KILLED 2."""
+    waitid, child = calls.get("waitid"), start(*exiting(code))
+    for options in (linux.WEXITED | linux.WNOWAIT, linux.WEXITED):
+        info = waitid(linux.P_PID, child.pid, options)
+        assert (info.si_code, info.si_status, info.si_pid) == told + (child.pid,)
+    with pytest.raises(ChildProcessError):
+        waitid(linux.P_PID, child.pid, linux.WEXITED)
+    child.returncode = code
+
+
+@not_on_windows("waitid")
+def test_waitid_has_nothing_to_tell(binding, sleeper):
+    options = linux.WEXITED | linux.WNOHANG
+    assert calls.get("waitid")(linux.P_PID, sleeper.pid, options) is None
+
+
+@on_linux
+def test_a_timer(binding):
+    fd = calls.get("timerfd_create")(linux.CLOCK_MONOTONIC)
+    settime = calls.get("timerfd_settime")
+    try:
+        assert not os.get_inheritable(fd)
+        for initial in 50.5, 3e7 - 2**-20, 7:
+            settime(fd, initial=initial)
+            first, interval = timer(fd)
+            assert initial - 10 < sum(first) <= initial and interval == (0, 0)
+        settime(fd, initial=1.5e-7)
+        with open(fd, "rb", closefd=False) as file:
+            assert file.read(8) == struct.pack("=Q", 1)  # the timer has gone off once
+        settime(fd, initial=50)
+        settime(fd, initial=0)
+        assert timer(fd) == ((0, 0), (0, 0))
+    finally:
+        os.close(fd)
+
+
+def timer(fd):
+    """The time left and the interval, each as seconds and a fraction of a second."""
+    with open("/proc/self/fdinfo/%d" % fd) as file:
+        info = dict(line.split(": ", 1) for line in file if ": (" in line)
+    pairs = (ast.literal_eval(info[name]) for name in ("it_value", "it_interval"))
+    return tuple((seconds, rest / 1e9) for seconds, rest in pairs)
+
+
+@not_on_windows("these functions in kernel32")
+def test_a_prototype_converts_arguments_and_result(adapter):
+    absolute = adapter.function("labs", ("long", "long"), None)
+    assert absolute(1 - sys.maxsize) == sys.maxsize - 1
+    number = adapter.function("strtol", ("long", "char *", "void *", "int"), None)
+    assert number(b"-%x" % sys.maxsize, adapter.null, 16) == -sys.maxsize
+
+
+@not_on_windows("read(2)")
+def test_a_pointer_is_to_memory_of_ours(adapter):
+    buffer = bytearray(8)
+    copy = adapter.function("memcpy", ("uintptr_t", "void *", "void *", "uintptr_t"), None)
+    copy(adapter.pointer(buffer), adapter.pointer(bytearray(b"abcdefgh")), 5)
+    assert buffer == b"abcde\0\0\0"
+    cell = adapter.cell()
+    copy(cell, adapter.pointer(bytearray(struct.pack("@i", -7))), 4)
+    assert cell[0] == -7
+
+
+@not_on_windows("these functions in kernel32")
+def test_strings_end_with_null(adapter):
+    """Those of a command line."""
+    fd_reader, fd_writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(fd_writer, 1)
+            execv = adapter.function("execv", ("int", "char *", "void *"))
+            execv(b"/bin/sh", adapter.strings([b"sh", b"-c", b'echo "$0" "$@"', b"a", b"b c"]))
+        finally:
+            os._exit(9)
+    os.close(fd_writer)
+    with open(fd_reader) as file:
+        assert file.read() == "a b c\n"
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@not_on_windows("qsort")
+def test_a_callback_is_called_from_c(adapter):
+    seen = []
+
+    def compare(one, other):
+        seen.append((one, other))
+        return 0
+
+    function = adapter.callback(("int", "uintptr_t", "uintptr_t"), compare)
+    sort = adapter.function("qsort", ("void", "void *", "uintptr_t", "uintptr_t", "void *"), None)
+    sort(adapter.pointer(bytearray(8)), 2, 4, function)
+    assert seen and abs(seen[0][0] - seen[0][1]) == 4
+
+
+@pytest.mark.windows
+def test_a_function_that_is_not_there_is_no_import(binding):
+    with pytest.raises(ImportError, match="no such_function"):
+        ffi.load(binding).function("such_function", ("int", "int"))
+
+
+@on_linux
+def test_prototypes_stay_our_own(monkeypatch, sleeper):
+    """Other users of libc in this process don't get them."""
+    ctypes = pytest.importorskip("ctypes")
+    monkeypatch.setenv("PIDWAIT_FFI", "ctypes")
+    calls.forget()
+    os.close(calls.get("pidfd_open")(sleeper.pid))
+    theirs = ctypes.CDLL(None).syscall
+    assert theirs.argtypes is None and theirs.restype is ctypes.c_int
+    monkeypatch.undo()
+    calls.forget()
+
+
+# Which binding
+
+
+@pytest.mark.windows
+def test_the_faster_binding_is_chosen(monkeypatch):
+    """PyPy's ctypes is written in Python."""
+    order = ["cffi", "ctypes"] if sys.implementation.name == "pypy" else ["ctypes", "cffi"]
+    bindings = pidwait.probe()["bindings"]
+    works = [name for name in order if bindings[name]["available"]]
+    if not works:
+        pytest.skip("there is no binding")
+    monkeypatch.delenv("PIDWAIT_FFI", raising=False)
+    calls.forget()
+    via = {row["via"] for row in pidwait.probe()["calls"].values()}
+    assert works[0] in via and not via & set(works[1:])
+
+
+BROKEN = """if True:
+    import sys
+
+    class Broken:
+        names = []
+
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in sys.argv[1].split(","):
+                self.names.append(name)
+                raise {error}("broken on purpose")
+
+    sys.meta_path.insert(0, Broken())
+    import os
+    import {package} as pidwait
+    for name in ("pidfd_open", "waitid"):  # the interpreter's own
+        if hasattr(os, name):
+            delattr(os, name)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    answer = pidwait.probe()
+    print(pidwait.wait(pid, 30), answer["backend"], answer["calls"]["pidfd_open"]["via"])
+    tried = len(Broken.names)
+    with pidwait.Process(pid) as process:
+        assert pidwait.wait(process, 30, reap=True) == 3
+    assert pidwait.probe() == answer and len(Broken.names) == tried > 0  # each is tried once
+    print(answer["bindings"]["ctypes"]["reason"])
+    print(answer["backends"]["pidfd"]["reason"])
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("error", ["ImportError", "OSError", "MemoryError", "SystemError"])
+def test_a_ctypes_that_does_not_load_gives_way_to_cffi(error):
+    if not pidwait.probe()["bindings"]["cffi"]["available"]:
+        pytest.skip("there is no cffi")
+    if not pidwait.probe()["backends"]["pidfd"]["available"]:
+        pytest.skip("there is no pidfd")
+    done = run_python(BROKEN.format(error=error, package=pidwait.__name__), "ctypes,_ctypes")
+    first, reason, _ = done.stdout.splitlines()
+    assert first.split() == ["3", "pidfd", "cffi"], done
+    assert "broken on purpose" in reason and (error == "ImportError" or error in reason)
+
+
+@on_linux
+def test_without_any_binding_processes_are_polled():
+    """And the probe tells why."""
+    code = BROKEN.format(error="ImportError", package=pidwait.__name__)
+    done = run_python(code, "ctypes,_ctypes,cffi,_cffi_backend")
+    first, _, reason = done.stdout.splitlines()
+    code, backend, via = first.split()
+    assert (code, via) == ("3", "None") and backend in ("connector", "polling"), done
+    assert "ctypes" in reason and "cffi" in reason and "broken on purpose" in reason
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="its calls go through a binding")
+def test_a_binding_that_is_not_needed_is_not_loaded():
+    """Where the interpreter has the calls itself."""
+    code = """if True:
+        import os, sys
+        import {package} as pidwait
+        pid = os.fork() or os._exit(3)
+        assert pidwait.wait(pid, reap=True) == 3
+        print("_ctypes" in sys.modules or "_cffi_backend" in sys.modules)
+    """
+    done = run_python(code.format(package=pidwait.__name__))
+    assert done.stdout == "False\n", done
+
+
+@not_on_windows("ioctl, nor epoll")
+@pytest.mark.parametrize("module, name", [("fcntl", "ioctl"), ("select", "epoll")])
+def test_a_call_that_somebody_has_taken_away(monkeypatch, module, name):
+    """As gevent deletes select.epoll, which no binding makes."""
+    monkeypatch.delattr(importlib.import_module(module), name)
+    calls.forget()
+    with pytest.raises(OSError, match="the module %s has no %s" % (module, name)) as caught:
+        calls.get(name)
+    assert caught.value.errno == errno.ENOSYS
+    monkeypatch.undo()
+    calls.forget()
+
+
+@on_linux
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_lack_of_file_descriptors_is_no_lack_of_a_binding(is_told):
+    """An ImportError does not tell it; but then nothing else can be opened, either."""
+    code = """if True:
+        import os, resource, sys
+        from {package} import probe, wait
+
+        class Full:
+            def find_spec(self, name, path=None, target=None):
+                if name in ("ctypes", "_ctypes", "_cffi_backend"):
+                    raise {error}
+
+        for name in "pidfd_open", "waitid":
+            if hasattr(os, name):
+                delattr(os, name)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        pid = os.fork() or os._exit(3)
+        sys.meta_path.insert(0, Full())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        print(wait(pid))
+        del sys.meta_path[0]
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        answer = probe()
+        print(wait(pid), answer["bindings"] == {bindings!r})
+    """
+    error = "OSError(24, 'full')" if is_told else "ImportError('no file')"
+    bindings = pidwait.probe()["bindings"]
+    done = run_python(
+        code.format(package=pidwait.__name__, error=error, bindings=bindings),
+        env=dict(os.environ, PIDWAIT_FFI=""),
+    )
+    assert done.stdout.split() == ["None", "3", "True"], done
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    "machine, abi, word, number",
+    [
+        ("x86_64", "x86_64-linux-gnu", 8, 434),
+        ("x86_64", "i386-linux-gnu", 4, 434),
+        ("x86_64", "", 4, 434),
+        ("x86_64", "x86_64-linux-gnux32", 4, 0x40000000 + 434),
+        ("aarch64", "arm-linux-gnueabihf", 4, 434),
+        ("armv7l", "", 4, 434),
+        ("riscv64", "riscv64-linux-gnu", 8, 434),
+        ("ppc64le", "powerpc64le-linux-gnu", 8, 434),
+        ("s390x", "s390x-linux-gnu", 8, 434),
+        ("alpha", "alpha-linux-gnu", 8, 544),
+        ("mips", "mips-linux-gnu", 4, 4434),
+        ("mips64", "mipsel-linux-gnu", 4, 4434),
+        ("mips64", "mips64el-linux-gnuabi64", 8, 5434),
+        ("mips64", "mips64el-linux-gnuabin32", 4, 6434),
+        ("mips64", "", 8, 5434),
+    ],
+)
+def test_system_call_numbers(machine, abi, word, number):
+    assert linux.SYSCALLS["pidfd_open"] + linux.offset(machine, abi, word) == number
+
+
+@pytest.mark.parametrize("machine, word", [("ia64", 8), ("mips64", 4), ("vax", 4), ("", 8)])
+def test_an_unknown_processor_is_no_guess(machine, word):
+    with pytest.raises(LookupError, match="not known"):
+        linux.offset(machine, "", word)
+
+
+def test_system_call_numbers_are_for_linux_alone(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(LookupError, match="not Linux"):
+        linux.number("pidfd_open")
+
+
+@not_on_windows("numbers to compare them with")
+def test_numbers_are_the_interpreters():
+    names = "P_ALL P_PID P_PIDFD WNOHANG WEXITED WNOWAIT CLD_EXITED".split()
+    found = {name: getattr(os, name) for name in names if hasattr(os, name)}
+    assert found == {name: getattr(linux, name) for name in found}
+    assert linux.CLOCK_MONOTONIC == time.CLOCK_MONOTONIC
+
+
+@not_on_windows("uname")
+@pytest.mark.parametrize(
+    "maxsize, machine, layout",
+    [
+        # Offsets of code, pid, status: asm-generic/siginfo.h, and MIPS' own
+        (2**63 - 1, "x86_64", (8, 16, 24)),
+        (2**63 - 1, "mips64", (4, 16, 24)),
+        (2**31 - 1, "armv7l", (8, 12, 20)),
+        (2**31 - 1, "x86_64", (8, 12, 20)),  # on a 64-bit kernel
+        (2**31 - 1, "mips", (4, 12, 20)),
+    ],
+)
+def test_the_layout_of_siginfo(monkeypatch, maxsize, machine, layout):
+    monkeypatch.setattr(sys, "maxsize", maxsize)
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "", "", "", machine)))
+    spec = linux.__spec__
+    there = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(there)
+    assert layout == tuple(getattr(there, "SIGINFO_" + name) for name in ("CODE", "PID", "STATUS"))
+    assert maxsize.bit_length() + 1 == 8 * there.WORD

@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What only Windows has: rights, HANDLEs, consoles."""
+
+import _thread
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .. import pidwait
+from .. import seam as calls
+from ..processes import exiting, gone_pid, run_python, sleeping
+from .windows import (
+    CREATE_SUSPENDED,
+    ERROR_ACCESS_DENIED,
+    ERROR_INVALID_PARAMETER,
+    PRESS_CTRL_C,
+    WAIT_TIMEOUT,
+    end,
+    in_a_console,
+    leave_only_synchronize,
+    open_handles,
+    refusing,
+)
+
+ctypes = pytest.importorskip("ctypes")
+pytestmark = pytest.mark.windows
+
+PACKAGE = pidwait.__name__
+
+
+@pytest.fixture
+def suspended(start):
+    """A process that runs nothing, which is cheap, until end() ends it."""
+    return start("cmd", creationflags=CREATE_SUSPENDED)
+
+
+# Pids, rights and codes
+
+
+def test_a_pid_beside_another_is_no_process(variant, suspended):
+    """Pids are multiples of 4, and Windows opens 4712 for 4713."""
+    assert pidwait.pid_exists(suspended.pid)
+    for pid in range(suspended.pid + 1, suspended.pid + 4):
+        assert not pidwait.pid_exists(pid)
+        assert pidwait.wait(pid, 0) is None
+        with pytest.raises(ProcessLookupError):
+            pidwait.Process(pid)
+
+
+@pytest.mark.parametrize("code", [0, 259, 0x7FFFFFFF, 0x80000000, 0xC0000005, 0xFFFFFFFF])
+def test_an_exit_code_has_32_bits(variant, suspended, code):
+    """259 is STILL_ACTIVE, which GetExitCodeProcess also says of a process that runs."""
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(suspended.pid, 0)
+    end(suspended, code)
+    assert pidwait.wait(suspended.pid) == pidwait.wait(suspended) == code
+    assert suspended.returncode == code
+
+
+def test_a_handle_keeps_the_pid_and_the_code(variant, backend, suspended):
+    with pidwait.Process(suspended.pid) as process:
+        end(suspended, 5)
+        suspended.wait()
+        suspended._handle.Close()
+        if backend == "win32":
+            assert pidwait.pid_exists(suspended.pid) and process.wait() == 5
+        else:
+            assert process.wait() in (5, None)
+
+
+def test_a_process_that_may_only_be_waited_for_has_no_code(start_told):
+    child = start_told(7)
+    leave_only_synchronize(child)
+    assert not pidwait.pid_exists(child.pid + 1)
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "win32"
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        with pytest.raises(PermissionError) as caught:
+            process.terminate()
+        assert caught.value.winerror == ERROR_ACCESS_DENIED
+        assert "OpenProcess" in str(caught.value) and str(child.pid) in str(caught.value)
+        child.stdin.close()
+        assert process.wait() is None and process.has_exited()
+    assert pidwait.wait(child.pid) is None
+    assert pidwait.wait(child) == 7  # the Popen's own HANDLE may read the code
+
+
+def test_a_process_that_may_not_be_opened_is_polled(seam, start_told):
+    """The snapshot of all processes tells that it is there. Wine lets everybody wait."""
+    child = start_told(7)
+    seam.put("OpenProcess", refusing(ERROR_ACCESS_DENIED))
+    with pidwait.Process(child.pid) as process:
+        assert process.backend == "polling"
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        with pytest.raises(PermissionError):
+            process.terminate()
+        child.stdin.close()
+        assert process.wait() is None
+    assert pidwait.pid_exists(os.getpid()) and not pidwait.pid_exists(os.getpid() + 1)
+    assert pidwait.wait(child) == 7
+
+
+def test_a_polled_pid_with_another_start_time_has_exited(use_variant, seam, suspended):
+    use_variant("polling")
+    get_times = calls.get("GetProcessTimes")
+
+    def later(handle):
+        started, *rest = get_times(handle)
+        return [started + 1] + rest
+
+    with pidwait.Process(suspended.pid) as process:
+        assert not process.has_exited()
+        seam.put("GetProcessTimes", later)
+        assert process.wait() is None
+        with pytest.raises(ProcessLookupError):
+            process.terminate()
+    assert suspended.poll() is None
+
+
+def test_a_code_that_a_polled_process_has_told_is_kept(use_variant, seam, suspended):
+    use_variant("polling")
+    with pidwait.Process(suspended.pid) as process:
+        end(suspended, 5)
+        suspended.wait()
+        assert process.has_exited()
+        seam.put("OpenProcess", refusing(ERROR_INVALID_PARAMETER))
+        assert process.wait(0) == 5
+
+
+MAIN_THREAD_ENDS = """if True:
+    import ctypes, os, threading
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.OpenThread.restype = ctypes.c_void_p
+    main = ctypes.c_void_p(kernel32.OpenThread(0x100000, False, threading.get_ident()))
+
+    def rest():
+        kernel32.WaitForSingleObject(main, -1)
+        os.write(1, b".")
+        os.read(0, 1)
+        os._exit(9)
+
+    threading.Thread(target=rest).start()
+    kernel32.ExitThread(0)
+"""
+
+
+def test_a_process_runs_on_without_its_main_thread(variant, start):
+    pipe = subprocess.PIPE
+    child = start(sys.executable, "-c", MAIN_THREAD_ENDS, stdin=pipe, stdout=pipe)
+    assert child.stdout.read(1) == b"."
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(child.pid, 0.01)
+    child.stdin.close()
+    assert pidwait.wait(child.pid) == 9
+
+
+# HANDLEs
+
+
+def test_no_handle_is_inherited(variant, suspended):
+    before = set(open_handles())
+    with pidwait.Process(suspended.pid) as process, pidwait.WaitSet([suspended.pid]) as waiting:
+        assert waiting.wait(0) == [] and not process.has_exited()
+        for handle in set(open_handles()) - before:
+            assert not os.get_handle_inheritable(handle)
+
+
+def test_waits_leave_no_handle(variant, start, suspended):
+    done = start("cmd", creationflags=CREATE_SUSPENDED)
+    end(done, 3)
+    done.wait()
+    gone = gone_pid()
+
+    def waits(count):
+        for _ in range(count):
+            assert pidwait.wait(done.pid) == 3
+            with pytest.raises(pidwait.TimeoutExpired):
+                pidwait.wait(suspended.pid, 0)
+            with pidwait.Process(suspended.pid) as process:
+                process.send_signal(0)
+            assert pidwait.wait(gone) is None
+            assert pidwait.wait_procs([done.pid, suspended.pid], 0)[0] == [(done.pid, 3)]
+
+    waits(2)  # what is opened once and kept
+    gc.collect()  # garbage of earlier tests
+    before = set(open_handles())
+    waits(30)
+    assert set(open_handles()) <= before
+
+
+def test_prototypes_stay_our_own(use_variant, suspended):
+    """Other users of kernel32 in this process don't get them."""
+    use_variant("win32-ctypes")
+    with pytest.raises(pidwait.TimeoutExpired):
+        pidwait.wait(suspended.pid, 0)
+    for name in "GetProcessId", "OpenProcess":
+        assert getattr(ctypes.windll.kernel32, name).argtypes is None
+
+
+BROKEN = """if True:
+    import sys
+
+    class Broken:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in sys.argv[1].split(","):
+                raise ImportError("broken on purpose")
+
+    import _winapi, subprocess
+    sys.meta_path.insert(0, Broken())
+    import {package} as pidwait
+    child = subprocess.Popen("cmd", creationflags=0x4)
+    assert pidwait.pid_exists(child.pid) and not pidwait.pid_exists(child.pid + 1)
+    with pidwait.Process(child.pid) as process:
+        process.terminate()
+        answer = pidwait.probe()
+        print(process.wait(30), answer["backend"], answer["calls"]["GetProcessId"]["via"])
+"""
+
+
+@pytest.mark.parametrize(
+    "missing, via", [("ctypes,_ctypes", "cffi"), ("ctypes,_ctypes,cffi,_cffi_backend", "None")]
+)
+def test_the_interpreters_own_calls_are_enough_to_wait(missing, via):
+    done = run_python(BROKEN.format(package=PACKAGE), missing)
+    assert done.stdout.split() == ["1", "win32", via], done
+
+
+# Signals
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_it_ends_a_process_as_popen_does(variant, start, how):
+    children = [start("cmd", creationflags=CREATE_SUSPENDED) for _ in range(2)]
+    with pidwait.Process(children[0].pid) as process:
+        process.send_signal(0)
+        getattr(process, how)()
+        getattr(children[1], how)()
+        assert process.wait() == children[1].wait() == 1
+        for send in (process.terminate, process.kill, lambda: process.send_signal(0)):
+            with pytest.raises(ProcessLookupError):
+                send()
+
+
+def test_a_process_that_exits_just_before_it_is_terminated_is_gone(seam, suspended):
+    """Windows denies access then; Wine does not."""
+
+    def too_late(*args):
+        end(suspended, 3)
+        suspended.wait()
+        refusing(ERROR_ACCESS_DENIED)()
+
+    with pidwait.Process(suspended.pid) as process:
+        seam.put("TerminateProcess", too_late)
+        with pytest.raises(ProcessLookupError):
+            process.terminate()
+        assert process.wait(0) == 3
+
+
+@pytest.mark.parametrize("name", ["CTRL_C_EVENT", "CTRL_BREAK_EVENT"])
+def test_a_console_event_goes_to_the_group_of_the_process(seam, suspended, name):
+    event, sent = getattr(signal, name), []
+    with pidwait.Process(suspended.pid) as process:
+        seam.put("GenerateConsoleCtrlEvent", lambda *args: sent.append(args))
+        process.send_signal(event)
+        assert sent == [(event, suspended.pid)]
+        seam.put("GenerateConsoleCtrlEvent", refusing(ERROR_ACCESS_DENIED))
+        with pytest.raises(PermissionError, match="GenerateConsoleCtrlEvent"):
+            process.send_signal(event)
+        assert not process.has_exited()  # os.kill() of older Pythons would have ended it
+
+
+# CTRL_C_EVENT goes to a process group, whose processes ignore it until they enable it.
+SEND_EVENT = """if True:
+    import signal, subprocess, sys
+    import {package} as pidwait
+
+    CHILD = (
+        "import ctypes, os, sys, time\\n"
+        "ctypes.WinDLL('kernel32').SetConsoleCtrlHandler(None, False)\\n"
+        "try:\\n"
+        "    print(flush=True)\\n"
+        "    time.sleep(60)\\n"
+        "except KeyboardInterrupt:\\n"
+        "    os._exit(3)\\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE,
+                          creationflags=subprocess.CREATE_NEW_PROCESS_GROUP) as child:
+        child.stdout.readline()
+        with pidwait.Process(child.pid) as process:
+            process.send_signal(signal.CTRL_C_EVENT)
+            code = process.wait(50)
+    with open(sys.argv[1], "w") as file:
+        print(code, file=file)
+"""
+
+
+def test_a_console_event_arrives(tmp_path):
+    assert in_a_console(SEND_EVENT.format(package=PACKAGE), tmp_path) == ["3"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGBREAK", 1, 9])
+def test_a_signal_that_windows_lacks_is_bad_input(variant, suspended, name):
+    sig = getattr(signal, name) if isinstance(name, str) else name
+    with pidwait.Process(suspended.pid) as process:
+        with pytest.raises(ValueError, match="sig must be SIGTERM or a CTRL_ event"):
+            process.send_signal(sig)
+        assert not process.has_exited()
+
+
+# Ctrl-C
+
+INTERRUPTED = (
+    PRESS_CTRL_C
+    + """
+    sleeper = subprocess.Popen("cmd", creationflags=NO_WINDOW | SUSPENDED)
+    try:
+        with pidwait.Process(sleeper.pid) as process:
+            told = [
+                is_interrupted(pidwait.wait, sleeper.pid, 100),
+                is_interrupted(pidwait.wait, sleeper),
+                is_interrupted(process.wait, 100),
+                is_interrupted(process.wait),
+            ]
+        seen = []  # a handler that raises nothing: the wait goes on
+        signal.signal(signal.SIGINT, lambda *args: seen.append(time.monotonic()))
+        began = time.monotonic()
+        try:
+            is_interrupted(pidwait.wait, sleeper, 1)
+        except pidwait.TimeoutExpired:
+            told.append(time.monotonic() - began > 0.98)
+        told.append(len(seen) == 1 and seen[0] - began < 0.98)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    with open(sys.argv[1], "w") as file:
+        print(*told, file=file)
+"""
+)
+
+
+def test_ctrl_c_interrupts_every_wait(variant, tmp_path):
+    (told,) = in_a_console(INTERRUPTED.format(package=PACKAGE), tmp_path)
+    assert told.split() == ["True"] * 6
+
+
+@pytest.mark.parametrize("timeout", [None, 3600])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_ctrl_c_that_the_call_has_swallowed_comes_when_it_ends(
+    use_variant, seam, suspended, timeout, many
+):
+    """The interpreter's own forgets one that came right before it. So no call is long.
+
+    A time-out of the system also stands still while the machine sleeps.
+    """
+    use_variant("win32-own")
+    waits = []
+
+    def wait(handles, wait_all, milliseconds):
+        waits.append(milliseconds)
+        if len(waits) > 1:
+            _thread.interrupt_main()
+        return WAIT_TIMEOUT
+
+    seam.put("WaitForMultipleObjects", wait)
+    with pidwait.Process(suspended.pid) as process, pidwait.WaitSet([suspended.pid]) as waiting:
+        del waits[:]
+        with pytest.raises(KeyboardInterrupt):
+            (waiting if many else process).wait(timeout)
+    assert 0 < max(waits) <= 5000 and len(waits) == 2
+
+
+COMMAND_LINE = """if True:
+    import ctypes, subprocess, sys, time
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    waiter = subprocess.Popen(
+        [sys.executable, "-m", "{package}", "-v"] + sys.argv[2:],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # no terminal: what a Ctrl-C cuts short there, exit can't flush
+    )
+    waiter.stdout.readline()  # the first has exited, and the second is waited for
+    try:
+        kernel32.GenerateConsoleCtrlEvent(0, 0)
+        time.sleep(60)  # ours comes in its own time
+    except KeyboardInterrupt:
+        code = waiter.wait()
+    with open(sys.argv[1], "w") as file:
+        print(code, file=file)
+"""
+
+
+def test_ctrl_c_ends_the_command_line_as_it_ends_python(tmp_path, start, suspended):
+    first = start(*sleeping(0))
+    code = COMMAND_LINE.format(package=PACKAGE)
+    (status,) = in_a_console(code, tmp_path, str(first.pid), str(suspended.pid))
+    assert int(status) == 0xC000013A  # STATUS_CONTROL_C_EXIT
+
+
+# The rest of the command line
+
+
+def test_the_command_line_takes_the_null_device_for_no_terminal(start_told):
+    """It says that it is a terminal, and has no size."""
+    child = start_told(0)
+    null = subprocess.DEVNULL
+    command = [sys.executable, "-m", PACKAGE, str(child.pid)]
+    with subprocess.Popen(command, stdin=null, stdout=null, stderr=subprocess.PIPE) as waiter:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.wait(1.5)
+        child.stdin.close()
+        assert (waiter.stderr.read(), waiter.wait()) == (b"", 0)
+
+
+@pytest.mark.parametrize("encoding", ["cp437", "utf-8"])
+def test_the_command_line_tells_a_status_in_hexadecimal(start, tmp_path, suspended, encoding):
+    """And the name, as far as the code page has its letters."""
+    name = "\u0436\u00e9.exe"
+    shutil.copy(os.environ["COMSPEC"], str(tmp_path / name))
+    child = start(str(tmp_path / name), creationflags=CREATE_SUSPENDED)
+    end(suspended, 0)
+    with subprocess.Popen(
+        [sys.executable, "-m", PACKAGE, "-v", str(suspended.pid), str(child.pid)],
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONIOENCODING=encoding),
+    ) as waiter:
+        waiter.stdout.readline()  # the first has exited, and the second is waited for
+        end(child, 0xC0000005)
+        printed = waiter.stdout.read()
+    shown = name.encode(encoding, "backslashreplace")
+    assert printed.startswith(b"%d (%s): exited with 0xC0000005; waited" % (child.pid, shown))
+
+
+def test_spawn_makes_a_process_group_of_its_own_only():
+    with pidwait.spawn(sleeping(60), process_group=0) as child:
+        child.terminate()
+    with pytest.raises(ValueError, match="process_group"):
+        pidwait.spawn(exiting(0), process_group=5)
+
+
+def test_run_can_not_watch_a_tree():
+    command = [sys.executable, "-m", PACKAGE, "run", "--tree"]
+    assert subprocess.call(command + list(exiting(0)), stderr=subprocess.DEVNULL) == 125
