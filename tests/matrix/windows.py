@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run the suite on Windows CPythons, under Wine.
+"""Run the tests marked windows on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named. It needs pyte, wine64 and wine (Debian's work), and mvn at the first time: the interpreters
-come from Maven Central. They and the wheels of the tools are kept in a folder of the user's cache.
-Without Wine it is skipped, or fails if the environment variable CI is set.
+named; on some processors at once, or as -n says. It needs pyte, wine64 and wine (Debian's work),
+and mvn at the first time: the interpreters come from Maven Central. They and the wheels of the
+tools are kept in a folder of the user's cache. Without Wine it is skipped, or fails if the
+environment variable CI is set.
 """
 
 import argparse
@@ -25,7 +26,6 @@ import time
 import zipfile
 from pathlib import Path
 
-from . import single_file
 from .interpreters import CACHE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ VERSIONS = {
     "3.12": "3.12.1-1.5.10",
     "3.14": "3.14.3-1.5.13",
 }
-WHEELS = "pytest pytest-timeout cffi".split()
+WHEELS = "pytest pytest-timeout pytest-xdist cffi".split()
 # pip evaluates environment markers for its own interpreter, so these are named here.
 MARKED = {"": "colorama tomli exceptiongroup typing_extensions", "3.7": "importlib_metadata zipp"}
 
@@ -95,7 +95,7 @@ def fetch(version):
     """The folders of an interpreter and of the packages for it, each fetched once."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     python = FOLDER / VERSIONS[version]
-    wheels = FOLDER / (version + "-wheels")
+    wheels = FOLDER / (version + "-wheels-xdist")
     with FOLDER.joinpath("lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not python.is_dir():
@@ -132,6 +132,8 @@ WAIT_FOR_A_SLEEPER = """if True:
 PROGRESS = re.compile(r"waiting 0:\d\d for \d+ \(python.exe\)")
 EXITED = re.compile(r"\d+ \(python.exe\): exited with 0; waited [\d.]+ s")
 PATIENCE = 120  # seconds
+# Wine waits more than it computes.
+OPTIONS = "-p no:cacheprovider -p xdist -n 4".split()
 
 
 def windows_path(path):
@@ -172,7 +174,7 @@ def check_console(python, env, end):
     return True
 
 
-def run_suite(version, single, args):
+def run_suite(version, args):
     """Return what has failed: a text, an exit code or 0."""
     python, wheels = fetch(version)
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
@@ -181,16 +183,12 @@ def run_suite(version, single, args):
         site = Path(tmp, "site")
         shutil.copytree(str(Path(__file__).with_name("wine")), str(site))
         env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
-        if single:
-            tree.mkdir()
-            args = single_file.prepare(tree, "windows") + args
-        else:
-            ignored = shutil.ignore_patterns(".*", "__pycache__")
-            shutil.copytree(str(ROOT), str(tree), ignore=ignored)
-            if not check_console(python, env, Path(tmp, "end")):
-                return "the console"
+        ignored = shutil.ignore_patterns(".*", "__pycache__")
+        shutil.copytree(str(ROOT), str(tree), ignore=ignored)
+        if not check_console(python, env, Path(tmp, "end")):
+            return "the console"
         process = subprocess.Popen(
-            ["wine", str(python / "python.exe"), "-m", "pytest", "-p", "no:cacheprovider"] + args,
+            ["wine", str(python / "python.exe"), "-m", "pytest", *OPTIONS, *args],
             cwd=str(tree),
             env=env,
             stdin=subprocess.DEVNULL,
@@ -242,14 +240,13 @@ def copy_output(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
-    parser.add_argument("--single-file", action="store_true", help="see tests.matrix.single_file")
     options, args = parser.parse_known_args()
     check_tools()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
     failed = []
     for version in options.python or VERSIONS:
         print("Windows, CPython {}".format(VERSIONS[version]), flush=True)
-        fault = run_suite(version, options.single_file, args)
+        fault = run_suite(version, args)
         if fault:
             failed.append("CPython {} ({})".format(version, fault))
     if failed:
