@@ -250,6 +250,7 @@ def interrupted(folder, name):
             other = trouble.fork(when_it_sleeps)
             assert raises(error, look) is raised
             os.waitpid(other, 0)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # with the error its traceback goes, and its fds
     child.end(0)
     child.reap()
 
