@@ -388,17 +388,21 @@ def why_no_pidfd():
 
 def kernel_tells():
     """Whether the kernel tells the exit code of a process that has been reaped: Linux 6.15."""
-    child = Child()
-    fd = system.pidfd_open(child.pid)
+    child, fds = Child(), []
     try:
+        fds.append(system.pidfd_open(child.pid))
         child.end(3)
-        child.reap()
-        mask, status = system.pidfd_info(fd)
+        os.waitpid(child.pid, 0)
+        mask, status = system.pidfd_info(fds[0])
         return bool(mask & system.PIDFD_INFO_EXIT) and status == 3 << 8
     except OSError:
         return False
     finally:
-        os.close(fd)
+        list(map(os.close, fds))
+        if not fds:
+            child.end(3)
+            os.waitpid(child.pid, 0)
+        child.forget()
 
 
 # Acting between two lines of pidwait

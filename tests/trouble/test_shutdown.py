@@ -28,11 +28,10 @@ KEPT = """if True:
         child = pidwait.spawn(["sleep", "0.01"])
         process, waiting = pidwait.Process(os.getppid()), pidwait.WaitSet([os.getppid(), child])
         waiting.wait(0)
-        return process, waiting, child, pidwait.watch(os.getppid(), print)
+        return process, waiting, child
 
     cycle, kept = Cycle(), make()
     cycle.kept, cycle.cycle = make(), cycle
-    del cycle
 """
 
 
@@ -47,6 +46,11 @@ def test_open_objects_at_the_end_of_the_interpreter_only_warn_if_asked(variant, 
         assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
     assert (done.stdout, done.returncode) == ("", 0)
     assert asked or done.stderr == ""
+
+
+def test_a_watch_at_the_end_of_the_interpreter_prints_nothing(variant):
+    done = run("import os, {package} as pidwait; kept = pidwait.watch(os.getppid(), print)")
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
 DAEMONS = """if True:
