@@ -2,6 +2,7 @@
 """asyncio's event loops for the tests, and the ways to wait in them for one process."""
 
 import asyncio
+import concurrent.futures
 import gc
 import importlib
 
@@ -30,18 +31,14 @@ async def by_wait(proc):
 
 async def by_wait_procs(proc):
     exited, alive = await aio.wait_procs([proc], 20)
-    assert alive == []
     ((found, code),) = exited
-    assert found is proc
+    assert found is proc and alive == []
     return code
 
 
 async def by_as_completed(proc):
-    codes = []
-    async for found, code in aio.as_completed([proc]):
-        assert found is proc
-        codes.append(code)
-    (code,) = codes
+    ((found, code),) = await seen_in(aio.as_completed([proc]))
+    assert found is proc
     return code
 
 
@@ -49,16 +46,48 @@ WAYS = [by_wait, by_wait_procs, by_as_completed]
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
-async def gathered(coroutines):
-    return await asyncio.gather(*coroutines)
-
-
 async def seen_in(completed):
     return [one async for one in completed]
 
 
+async def gathered(coroutines):
+    return await asyncio.gather(*coroutines)
+
+
+async def some_turns(number=5):
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def begun(coroutine, turns=5):
+    """A task of it, which waits by now."""
+    task = asyncio.ensure_future(coroutine)
+    await some_turns(turns)
+    assert not task.done(), task
+    return task
+
+
+async def ended(way, proc, end, turns=5):
+    """The exit code of a process that ends once it is waited for."""
+    task = await begun(way(proc), turns)
+    end()
+    return await task
+
+
+async def is_cancelled(task):
+    """Cancel the task, and wait for its end; return whether it says that it was cancelled."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
 def readers(loop):
     """What the loop watches, but for its own end of a socketpair."""
+    if not hasattr(loop._selector, "get_map"):
+        return []  # Windows' proactor watches none
     own = loop._ssock.fileno()
     return [key.fd for key in loop._selector.get_map().values() if key.fd != own]
 
@@ -68,26 +97,32 @@ def timers(loop):
     return [handle for handle in handles if not getattr(handle, "_cancelled", False)]
 
 
-def turns(loop, number=3):
-    for _ in range(number):
-        loop.run_until_complete(asyncio.sleep(0))
-
-
-def left_in(loop):
-    """What the loop still has to do, once it has had a few turns."""
-    turns(loop)
-    for _ in range(3):
-        if readers(loop) or timers(loop):  # PyPy frees an iterator later
-            gc.collect()
-            turns(loop)
-    left = {"readers": readers(loop), "timers": timers(loop)}
-    left["tasks"] = [task for task in all_tasks(loop) if not task.done()]
-    return {name: what for name, what in left.items() if what}
-
-
 def nothing_left_in(loop):
-    left = left_in(loop)
-    assert left == {}, left
+    """Check that the loop has nothing to do, once it has had a few turns."""
+    for _ in range(4):
+        loop.run_until_complete(some_turns())
+        tasks = [task for task in all_tasks(loop) if not task.done()]
+        left = readers(loop), timers(loop), tasks
+        if not any(left):
+            return
+        gc.collect()  # PyPy frees an iterator later
+    raise AssertionError(left)
+
+
+def run_in(loop, coroutine):
+    """Run it in the loop, and close that; its result."""
+    try:
+        result = loop.run_until_complete(coroutine)
+        nothing_left_in(loop)
+        return result
+    finally:
+        loop.close()
+
+
+def in_threads(function, arguments):
+    """What function(argument) returns, in a thread for each argument."""
+    with concurrent.futures.ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(function, arguments))
 
 
 @pytest.fixture
