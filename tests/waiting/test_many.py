@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many processes in one call: wait_procs() and as_completed()."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import time
+import warnings
+
+import pytest
+
+from .. import pidwait
+from ..processes import (
+    HERD,
+    WINDOWS,
+    OnPurpose,
+    become_zombie,
+    exiting,
+    gone_pid,
+)
+from .crowd import Crowd, in_a_fork, those_that_may_be_told
+from .threads import Thread
+
+
+def everywhere(test):
+    return pytest.mark.windows(pytest.mark.kqueue(test))
+
+
+@pytest.fixture
+def zombie(start):
+    """zombie(code) is a child that has exited, and that nobody has reaped."""
+
+    def zombie(code):
+        child = start(*exiting(code))
+        become_zombie(child.pid)
+        return child
+
+    return zombie
+
+
+# wait_procs()
+
+
+@everywhere
+def test_exited_is_in_the_order_of_exit_and_the_callback_is_called_at_each_exit(
+    variant, start_told
+):
+    """Each process is ended by the callback for the one before it."""
+    children = [start_told(code) for code in (3, 4, 5)]
+    expected = [(children[1], 4), (children[2], 5), (children[0], 3)]
+    left, seen = [child for child, _ in expected], []
+
+    def callback(*exit):
+        seen.append(exit)
+        if left:
+            left.pop(0).stdin.close()
+
+    left.pop(0).stdin.close()
+    assert pidwait.wait_procs(children, None, callback) == (expected, [])
+    assert seen == expected
+    assert [child.returncode for child in children] == [3, 4, 5]
+
+
+@pytest.mark.kqueue
+def test_exits_that_come_together_are_in_their_order_too(backend, herd):
+    if backend not in ("pidfd", "kqueue"):
+        pytest.skip("looks do not tell the order")
+    pids = [herd.fork(0) for _ in range(5)]
+    completed = pidwait.as_completed(pids)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGTERM)
+        become_zombie(pid)
+    assert list(completed) == [(pid, -signal.SIGTERM) for pid in reversed(pids)]
+
+
+@everywhere
+@pytest.mark.parametrize("timeout", [0, -1, 0.02])
+def test_alive_is_in_the_order_given(variant, zombie, herd, timeout):
+    """The time-out is no error. What has exited is found, however short it is."""
+    pids = [herd.fork(0) for _ in range(3)]
+    done, child, gone = zombie(5), zombie(6), gone_pid()
+    done.wait()
+    began = time.monotonic()
+    exited, alive = pidwait.wait_procs([pids[2], child, pids[0], done, gone, pids[1]], timeout)
+    assert time.monotonic() - began >= timeout
+    assert sorted(exited, key=str) == sorted([(child, 6), (done, 5), (gone, None)], key=str)
+    assert alive == [pids[2], pids[0], pids[1]]
+    assert child.returncode == 6
+
+
+@everywhere
+def test_nothing_to_wait_for(variant):
+    assert pidwait.wait_procs([]) == ([], [])
+    assert pidwait.wait_procs(iter(()), timeout=0) == ([], [])
+    assert list(pidwait.as_completed([])) == []
+
+
+@everywhere
+def test_what_was_given_twice_is_reported_twice_and_waited_for_once(variant, zombie, sleeper):
+    child, seen = zombie(3), []
+    exited, alive = pidwait.wait_procs(
+        [child, sleeper, child, sleeper.pid, sleeper.pid, child],
+        0.01,
+        lambda *exit: seen.append(exit),
+    )
+    assert exited == [(child, 3)] * 3 == seen
+    assert alive == [sleeper, sleeper.pid, sleeper.pid]
+    assert list(pidwait.as_completed([child, child])) == [(child, 3)] * 2
+
+
+@pytest.mark.kqueue
+def test_a_process_given_as_a_pid_and_as_its_popen_is_reported_as_both(variant, start_told):
+    child = start_told(3)
+    completed = pidwait.as_completed([child.pid, child])
+    child.stdin.close()
+    codes = dict(completed)
+    assert codes[child] == child.returncode == 3
+    # The Popen may have reaped it before the pid was looked at, and not every system tells then.
+    assert set(codes) == {child, child.pid} and codes[child.pid] in (3, None)
+
+
+@pytest.mark.kqueue
+def test_each_is_reported_as_it_was_given(variant, zombie, sleeper):
+    """Subclasses of int, and objects that are equal to each other and have no hash."""
+
+    class Number(int):
+        pass
+
+    class Job:
+        __hash__ = None
+
+        def __init__(self, pid):
+            self.pid = pid
+
+        def __eq__(self, other):
+            return True
+
+    pid = zombie(3).pid
+    (first, second), _ = pidwait.wait_procs([pid, Number(pid)])
+    assert {type(first[0]), type(second[0])} == {int, Number}
+    one, other = Job(pid), Job(sleeper.pid)
+    exited, alive = pidwait.wait_procs([one, other, one], 0.01)
+    assert [(proc is one, code) for proc, code in exited] == [(True, 3)] * 2
+    assert len(alive) == 1 and alive[0] is other
+
+
+@everywhere
+def test_an_exception_of_the_callback_ends_the_call(variant, zombie, start_told):
+    """What has not been reported can be waited for again."""
+    children = zombie(3), start_told(4)
+
+    def callback(proc, code):
+        raise OnPurpose(proc, code)
+
+    with pytest.raises(OnPurpose) as caught:
+        pidwait.wait_procs(children, callback=callback)
+    assert caught.value.args == (children[0], 3)
+    children[1].stdin.close()
+    assert pidwait.wait_procs(children[1:]) == ([(children[1], 4)], [])
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "args, error, words",
+    [
+        ([[os.getpid(), 0]], ValueError, "positive"),
+        ([["1"]], TypeError, "not str"),
+        ([[[os.getpid()]]], TypeError, "for several there is wait_procs"),
+        ([1], TypeError, "iterable"),
+        ([[os.getpid()], "1"], TypeError, "timeout"),
+        ([[os.getpid()], 0, 1], TypeError, "callback must be callable, not int"),
+    ],
+    ids=lambda value: "",
+)
+def test_bad_arguments_are_errors_at_the_call(args, error, words):
+    with pytest.raises(error, match=words):
+        pidwait.wait_procs(*args)
+    if len(args) < 3:
+        with pytest.raises(error, match=words):
+            pidwait.as_completed(*args)
+
+
+@pytest.mark.kqueue
+def test_what_exited_before_a_call_is_among_its_exited(variant, herd):
+    """However short the time-out is, and whatever exits meanwhile."""
+    pids = [herd.fork(0) for _ in range(HERD)]
+    ended = set()
+
+    def end():
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            become_zombie(pid)
+            ended.add(pid)
+
+    thread = Thread(end)
+    seen, left = [], pids
+    while left:
+        before = set(ended)
+        exited, left = pidwait.wait_procs(left, 0.001)
+        seen += [pid for pid, _ in exited]
+        assert before <= set(seen)
+    thread.result()
+    assert sorted(seen) == sorted(pids)
+
+
+# as_completed()
+
+
+@everywhere
+def test_as_completed_reports_each_when_it_exits(variant, start_told):
+    children = [start_told(code) for code in (3, 4, 5)]
+    completed = pidwait.as_completed(children, 60)
+    for number in 2, 0, 1:
+        children[number].stdin.close()
+        assert next(completed) == (children[number], number + 3)
+        assert children[number].returncode == number + 3
+    with pytest.raises(StopIteration):
+        next(completed)
+
+
+@everywhere
+def test_as_completed_raises_when_the_time_is_up(variant, zombie, sleeper):
+    """The time counts from the call on; what has exited is reported before."""
+    child = zombie(4)
+    began = time.monotonic()
+    completed = pidwait.as_completed([sleeper, child], 0.05)
+    assert next(completed) == (child, 4)
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        next(completed)
+    assert time.monotonic() - began >= 0.05
+    assert caught.value.pid == sleeper.pid and caught.value.timeout == 0.05
+    completed = pidwait.as_completed([sleeper, child], 0)
+    assert next(completed) == (child, 4)
+    with pytest.raises(pidwait.TimeoutExpired):
+        next(completed)
+
+
+@pytest.mark.kqueue
+def test_as_completed_watches_from_the_call_on(backend, start_told):
+    """Also what has been reaped since then."""
+    child = start_told(7)
+    completed = pidwait.as_completed([child.pid])
+    child.stdin.close()
+    become_zombie(child.pid)
+    pidwait.wait(child)
+    ((pid, code),) = completed
+    assert pid == child.pid and code in those_that_may_be_told(7, backend)
+
+
+@pytest.mark.kqueue
+def test_an_iterator_may_be_dropped(variant, zombie, sleeper):
+    """Also in the middle: nothing stays open, and nothing warns."""
+    child = zombie(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pidwait.as_completed([sleeper])
+        assert next(pidwait.as_completed([sleeper, child])) == (child, 3)
+        for pair in pidwait.as_completed([child, sleeper]):
+            assert pair == (child, 3)
+            break
+        del pair
+        gc.collect()
+
+
+@pytest.mark.kqueue
+def test_an_iterator_goes_on_in_a_forked_child(variant, herd):
+    """Its parent's goes on, too. The processes are no children of the child's."""
+    pids = [herd.fork(0) for _ in range(2)]
+    completed = pidwait.as_completed(pids)
+
+    def use():
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        codes = dict(completed)
+        assert sorted(codes) == sorted(pids)
+        assert set(codes.values()) <= {-signal.SIGTERM, None}
+
+    assert in_a_fork(use)
+    assert sorted(completed) == sorted((pid, -signal.SIGTERM) for pid in pids)
+
+
+@everywhere
+def test_all_kinds_together(variant, start_told, zombie, sleeper):
+    """Owners have reaped, others have not; what knows its code answers with it, closed or not."""
+    popen, number = start_told(3), zombie(5)
+    context = multiprocessing.get_context("spawn" if WINDOWS else "fork")
+    job = context.Process(target=time.sleep, args=(0.01,))
+    job.start()
+    with pidwait.Process(number.pid) as process, pidwait.spawn(exiting(4)) as child:
+        popen.stdin.close()
+        expected = [(popen, 3), (number.pid, 5), (job, 0), (process, 5), (child, 4)]
+        exited, alive = pidwait.wait_procs([proc for proc, _ in expected])
+        assert sorted(exited, key=str) == sorted(expected, key=str) and alive == []
+        assert popen.returncode == 3 and child.reaped and process.exitcode == 5
+        assert multiprocessing.active_children() == []
+    exited, alive = pidwait.wait_procs([process, child, sleeper, popen], 0)
+    assert sorted(exited, key=str) == sorted([(process, 5), (child, 4), (popen, 3)], key=str)
+    assert alive == [sleeper] and number.returncode is None and number.wait() == 5
+
+
+def test_a_thousand_processes(variant, herd):
+    """Each is reported once, though all exit at the same time."""
+    with Crowd(1000) as crowd:
+        pids = list(crowd.codes)
+        assert pidwait.wait_procs(pids, 0) == ([], pids)
+        sleeper = herd.fork(0)
+        completed = pidwait.as_completed(pids + [sleeper])
+        crowd.end(*pids)
+        seen = [next(completed) for _ in pids]
+        assert sorted(seen) == sorted(crowd.codes.items())
+        os.kill(sleeper, signal.SIGTERM)
+        assert list(completed) == [(sleeper, -signal.SIGTERM)]

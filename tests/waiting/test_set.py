@@ -1,0 +1,976 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""WaitSet: a long-lived set that reports each exit once."""
+
+import contextlib
+import copy
+import errno
+import gc
+import os
+import select
+import selectors
+import signal
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+
+from .. import pidwait
+from ..conftest import open_fds
+from ..processes import (
+    HERD,
+    Herd,
+    OnPurpose,
+    Pid,
+    become_zombie,
+    eventually,
+    exiting,
+    gone_pid,
+    interrupted_by,
+    is_open,
+)
+from ..seam import get
+from .crowd import Crowd, in_a_fork, those_that_may_be_told
+from .threads import Thread
+
+in_threads = pytest.mark.threads
+
+
+def everywhere(test):
+    return pytest.mark.windows(pytest.mark.kqueue(test))
+
+
+@pytest.fixture
+def zombie(start):
+    """zombie(code) is a child that has exited, and that nobody has reaped."""
+
+    def zombie(code):
+        child = start(*exiting(code))
+        become_zombie(child.pid)
+        return child
+
+    return zombie
+
+
+def end(child):
+    """Have a child of start_told() exit."""
+    child.stdin.close()
+    become_zombie(child.pid)
+
+
+def all_exits(waiting):
+    """All that the set reports until nothing is left in it."""
+    return sum(iter(waiting.wait, []), [])
+
+
+class LikePopen:
+    returncode = None
+
+    def __init__(self, pid):
+        self.pid = pid
+
+
+# Members
+
+
+@everywhere
+def test_members(variant, start_told, sleeper):
+    """One that was added twice is in it once; one that was reported is not in it any more."""
+    one, other = start_told(1), start_told(2)
+    with pidwait.WaitSet([one, sleeper]) as waiting:
+        for proc in other, other, Pid(sleeper.pid), sleeper.pid:  # numbers need not be ints
+            waiting.add(proc)
+        assert len(waiting) == 4 and Pid(sleeper.pid) in waiting and sleeper.pid in waiting
+        waiting.discard(sleeper.pid)
+        assert one in waiting and 1 not in waiting
+        assert set(waiting) == {one, sleeper, other}
+        other.stdin.close()
+        assert waiting.wait(60) == [(other, 2)] and other.returncode == 2
+        assert other not in waiting and len(waiting) == 2
+        assert waiting.wait(0.01) == [] == waiting.wait(0)
+        waiting.discard(sleeper)
+        waiting.discard(other)
+        one.stdin.close()
+        assert waiting.wait() == [(one, 1)]
+        waiting.add(one)
+        assert waiting.wait() == [(one, 1)]
+
+
+@everywhere
+def test_wait_on_an_empty_set_returns_at_once(variant, sleeper):
+    with pidwait.WaitSet() as waiting:
+        assert waiting.wait() == waiting.wait(60) == waiting.wait(float("inf")) == []
+        waiting.add(sleeper)
+        waiting.discard(sleeper)
+        assert waiting.wait() == [] and len(waiting) == 0
+
+
+@everywhere
+def test_discarded_after_its_exit(variant, zombie, start_told):
+    """It is not reported, unless it is added again."""
+    child = start_told(3)
+    with pidwait.WaitSet([child, child.pid, zombie(4).pid]) as waiting:
+        end(child)
+        waiting.discard(child)
+        waiting.discard(child.pid)
+        assert [code for _, code in all_exits(waiting)] == [4]
+        for proc in child.pid, child:
+            waiting.add(proc)
+            assert waiting.wait() == [(proc, 3)]
+
+
+@pytest.mark.kqueue
+def test_what_was_reported_is_forgotten(variant, zombie, sleeper):
+    process = pidwait.Process(zombie(3).pid)
+    reference = weakref.ref(process)
+    with pidwait.WaitSet([process, sleeper]) as waiting:
+        with process:
+            assert waiting.wait() == [(process, 3)]
+        del process
+        eventually(lambda: [gc.collect()] and reference() is None)
+
+
+@everywhere
+def test_a_bad_process_changes_nothing(variant, sleeper):
+    with pidwait.WaitSet([sleeper]) as waiting:
+        for proc, error in ("x", TypeError), (0, ValueError), (None, TypeError):
+            with pytest.raises(error):
+                waiting.add(proc)
+        assert list(waiting) == [sleeper] and waiting.wait(0) == []
+
+
+@everywhere
+def test_a_closed_set(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    assert "WaitSet of 1 process" in repr(waiting)
+    with pytest.raises(TypeError, match="handle"):
+        copy.copy(waiting)
+    waiting.close()
+    waiting.close()
+    uses = [waiting.wait, lambda: waiting.wait(0), waiting.fileno]
+    for use in uses + [lambda: waiting.add(sleeper), lambda: waiting.discard(sleeper)]:
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert "closed" in repr(waiting)
+
+
+@pytest.mark.kqueue
+def test_a_forgotten_close_warns(variant, sleeper):
+    waiting = pidwait.WaitSet([sleeper])
+    with pytest.warns(ResourceWarning, match="WaitSet"):
+        del waiting
+        gc.collect()
+
+
+@pytest.mark.kqueue
+def test_a_handle_may_be_closed_while_it_is_waited_for(variant, start_told):
+    child = start_told(3)
+    with pidwait.Process(child.pid) as process:
+        waiting = pidwait.WaitSet([process])
+    with waiting:
+        child.stdin.close()
+        assert waiting.wait() == [(process, 3)]
+
+
+@everywhere
+def test_herd(variant, herd):
+    """They exit at once, soon or never; none is reported twice or lost, and all codes are right."""
+    codes = {herd.fork(number, number % 5 / 50.0): number for number in range(HERD)}
+    alive = [herd.fork(0) for _ in range(3)]
+    with pidwait.WaitSet(list(codes) + alive) as waiting:
+        seen = []
+        while len(waiting) > len(alive):
+            seen += waiting.wait(60)
+        assert sorted(seen) == sorted(codes.items())
+        assert list(waiting) == alive
+
+
+def test_a_thousand_members(variant, herd):
+    """While none exits, looking at them takes 5 % of a core at most."""
+    with Crowd(1000) as crowd, pidwait.WaitSet([herd.fork(0)]) as waiting:
+        pids = list(crowd.codes)
+        for pid in pids:
+            waiting.add(pid)
+        assert waiting.wait(0) == [] and len(waiting) == 1001
+        began = time.process_time()
+        assert waiting.wait(0.5) == []
+        assert time.process_time() - began < 0.3  # with two looks at all, and much to spare
+        crowd.end(pids[500])
+        assert waiting.wait() == [(pids[500], crowd.codes.pop(pids[500]))]
+        for pid in pids[:50]:
+            waiting.discard(pid)
+        for pid in pids[:25]:
+            waiting.add(pid)
+        crowd.end(*crowd.codes)
+        seen = []
+        while len(waiting) > 1:
+            seen += waiting.wait()
+        expected = [exit for exit in crowd.codes.items() if exit[0] not in pids[25:50]]
+        assert sorted(seen) == sorted(expected) and len(expected) == 974
+
+
+# Several threads
+
+
+@in_threads
+@everywhere
+def test_add_while_another_thread_waits(variant, start_told, zombie, sleeper):
+    """Also what has exited, what has its code already, and what is gone."""
+    child, done, gone = start_told(3), zombie(4), gone_pid()
+    done.wait()
+    with pidwait.WaitSet([sleeper]) as waiting:
+        waiter = Thread(waiting.wait).asleep()
+        waiting.add(child)
+        child.stdin.close()
+        assert waiter.result() == [(child, 3)]
+        for proc, code in (zombie(5), 5), (done, 4), (gone, None):
+            waiter = Thread(waiting.wait).asleep()
+            waiting.add(proc)
+            assert waiter.result() == [(proc, code)]
+
+
+@in_threads
+@everywhere
+def test_discard_while_another_thread_waits(variant, start_told, sleeper):
+    child = start_told(3)
+    with pidwait.WaitSet([sleeper, child]) as waiting:
+        waiter = Thread(waiting.wait).asleep()
+        waiting.discard(child)
+        end(child)
+        assert waiting.wait(0) == [] == waiting.wait(0.02)  # its own time-out counts
+        waiting.discard(sleeper)  # nothing is left to wait for
+        assert waiter.result() == []
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_each_exit_goes_to_one_thread(variant, herd):
+    codes = {herd.fork(number, 0.05 + number % 7 / 50.0): number for number in range(HERD)}
+    with pidwait.WaitSet(codes) as waiting:
+        threads = [Thread(all_exits, waiting) for _ in range(4)]
+        seen = sum((thread.result() for thread in threads), [])
+    assert sorted(seen) == sorted(codes.items())
+
+
+@in_threads
+@everywhere
+def test_close_leaves_the_wait_of_another_thread_intact(variant, start_told):
+    child = start_told(4)
+    waiting = pidwait.WaitSet([child])
+    waiter = Thread(waiting.wait).asleep()
+    waiting.close()
+    with pytest.raises(ValueError, match="closed"):
+        waiting.add(child)
+    with pytest.raises(ValueError, match="closed"):
+        waiting.wait()
+    child.stdin.close()
+    assert waiter.result() == [(child, 4)]
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_add_and_discard_under_load(variant, herd):
+    """One thread waits; others add processes that soon exit, and discard some that do not."""
+    with pidwait.WaitSet([herd.fork(0)]) as waiting:
+
+        def churn(number):
+            pids = []
+            for round in range(12):
+                pids.append(herd.fork(number, round % 3 / 500.0))
+                waiting.add(pids[-1])
+                lives = herd.fork(0)
+                waiting.add(lives)
+                waiting.discard(lives)
+            return [(pid, number) for pid in pids]
+
+        threads, seen = [Thread(churn, number) for number in range(3)], []
+        while any(thread.is_alive() for thread in threads) or len(waiting) > 1:
+            seen += waiting.wait(0.05)
+    assert sorted(seen) == sorted(sum((thread.result() for thread in threads), []))
+
+
+@in_threads
+def test_handles_of_the_discarded_go_to_the_next(by_pidfd, herd):
+    """A thread may have seen an event of the old one: it is never taken for the new one's."""
+    lives, other = herd.fork(0), herd.fork(0)
+    with pidwait.WaitSet([other]) as waiting:
+        for _ in range(20):
+            dies = herd.fork(0)
+            waiting.add(dies)
+            waiter = Thread(waiting.wait).asleep()
+            os.kill(dies, signal.SIGKILL)
+            waiting.discard(dies)
+            waiting.add(lives)
+            waiting.add(dies)
+            assert waiter.result() == [(dies, -signal.SIGKILL)]
+            waiting.discard(dies)  # it may have been reported before it was added again
+            assert list(waiting) == [other, lives]
+            waiting.discard(lives)
+
+
+class Blocking:
+    """In the block, the threads that call the function wait until it is over."""
+
+    def __init__(self, function):
+        self._function, self._pid = function, os.getpid()
+        self.entered, self._released = threading.Event(), threading.Event()
+
+    def __call__(self, *args):
+        if os.getpid() == self._pid:  # not in a forked child, where nobody would release it
+            self.entered.set()
+            self._released.wait()
+        return self._function(*args)
+
+    def __enter__(self):
+        return self
+
+    def release(self, *exc_info):
+        self._released.set()
+
+    __exit__ = release
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_an_owner_may_block(variant, start_told, sleeper):
+    """While it is asked, other threads add, discard and wait."""
+    children = [start_told(code) for code in (3, 4)]
+    owner = LikePopen(children[0].pid)
+    with Blocking(lambda: 3) as owner.poll, pidwait.WaitSet([owner, sleeper]) as waiting:
+        waiter = Thread(waiting.wait)
+        end(children[0])
+        owner.poll.entered.wait()
+        waiting.add(children[1])
+        waiting.discard(sleeper)
+        assert children[1] in waiting and len(waiting) > 0
+        end(children[1])
+        assert waiting.wait() == [(children[1], 4)]
+        owner.poll.release()
+        assert waiter.result() == [(owner, 3)]
+
+
+@in_threads
+def test_close_while_another_thread_adds(by_pidfd, seam, sleeper):
+    """The add fails or not, but leaves nothing open."""
+    waiting = pidwait.WaitSet()
+    with Blocking(get("pidfd_open")) as blocking:
+        seam.put("pidfd_open", blocking)
+        adder = Thread(waiting.add, sleeper.pid)
+        blocking.entered.wait()
+        closer = Thread(waiting.close).asleep()
+    closer.result()
+    try:
+        adder.result()
+    except ValueError as error:
+        assert "closed" in str(error)
+    with pytest.raises(ValueError, match="closed"):
+        waiting.wait()
+
+
+# Signals
+
+
+HOME = os.path.dirname(pidwait.__file__) if hasattr(pidwait, "__path__") else pidwait.__file__
+
+
+@contextlib.contextmanager
+def handling_alarms(handler):
+    """In the block, pytest's time limit, which needs the same timer, does not count."""
+    old = signal.signal(signal.SIGALRM, handler)
+    timer = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+class Raising:
+    """After arm(), SIGALRM comes every 0.1 ms until its handler has raised.
+
+    It raises in the package alone, and not in wait() itself: what that has returned, but what has
+    not been assigned, nobody could keep.
+    """
+
+    count, _is_armed = 0, False
+
+    def arm(self):
+        self._is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+
+    def disarm(self):
+        self._is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def __call__(self, number, frame):
+        if not self._is_armed:
+            return
+        code, names = frame.f_code, set()
+        while frame is not None:
+            names.add(frame.f_code.co_name)
+            frame = frame.f_back
+        is_ours = code.co_filename.startswith(HOME) and code.co_name != "wait"
+        if is_ours and "__del__" not in names:  # which would lose it
+            self._is_armed = False
+            self.count += 1
+            raise OnPurpose
+        signal.setitimer(signal.ITIMER_REAL, 0.0001)
+
+
+def exits_in_spite_of(raising, waiting):
+    """All exits that wait() returns, though many of its calls raise."""
+    seen = []
+    while len(waiting):
+        with contextlib.suppress(OnPurpose):
+            if raising.count < 500:
+                raising.arm()
+            batch = waiting.wait(60)
+            raising.disarm()
+            assert batch or not len(waiting)
+            seen += batch
+    return seen
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize(
+    "helpers", [pytest.param(0, id="alone"), pytest.param(3, id="with threads", marks=in_threads)]
+)
+def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, helpers):
+    """And have nothing reported twice, whether the same thread waits again or others wait, too."""
+    raising, before = Raising(), set(open_fds())
+    while not raising.count:  # unless all signals came while a stand-in was at work
+        codes = {herd.fork(number, 0.05 + number / 200.0): number for number in range(HERD)}
+        with pidwait.WaitSet(codes) as waiting:
+            threads = [Thread(all_exits, waiting) for _ in range(helpers)]
+            with handling_alarms(raising):
+                seen = exits_in_spite_of(raising, waiting)
+                raising.disarm()
+            seen += sum((thread.result() for thread in threads), [])
+        assert sorted(seen) == sorted(codes.items())
+    # Only what a call had just opened when the handler raised.
+    left = set(open_fds()) - before
+    assert len(left) <= raising.count / 10
+    for fd in left:
+        os.close(fd)
+
+
+@in_threads
+def test_ctrl_c_during_the_look_at_an_exit_leaves_it_to_another_thread(by_pidfd, seam, herd):
+    pids = [herd.fork(0) for _ in range(3)]
+    with pidwait.WaitSet(pids) as waiting, interrupted_by(KeyboardInterrupt()) as interrupted:
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            become_zombie(pid)
+        real = get("waitid")
+        seam.put("waitid", lambda *args: seam.put("waitid", real) or interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            waiting.wait()
+        assert list(waiting) == pids
+        assert sorted(Thread(all_exits, waiting).result()) == sorted((pid, -15) for pid in pids)
+
+
+@pytest.mark.kqueue
+def test_an_exception_of_a_handler_inside_an_owner(variant, zombie):
+    """It is not taken for the owner's, and the exit is not lost."""
+    owner = LikePopen(zombie(3).pid)
+    with interrupted_by(OnPurpose()) as owner.poll, pidwait.WaitSet([owner]) as waiting:
+        with pytest.raises(OnPurpose):
+            waiting.wait()
+        owner.poll = lambda: 3
+        assert waiting.wait() == [(owner, 3)]
+        assert waiting.wait(0) == [] and len(waiting) == 0
+
+
+@pytest.mark.kqueue
+def test_a_handler_may_use_the_set_whose_wait_it_interrupts(variant, start_told, sleeper):
+    """Nothing hangs."""
+    child, seen = start_told(3), []
+    with pidwait.WaitSet([sleeper, child]) as waiting:
+
+        def use(*args):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            waiting.discard(sleeper)
+            waiting.add(child)
+            child.stdin.close()
+            seen.extend(waiting.wait(60))
+
+        with handling_alarms(use):
+            # It repeats, in case the interpreter misses the first just before the system call.
+            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.05)
+            seen += waiting.wait(60)
+    assert (child, 3) in seen
+
+
+# fileno()
+
+
+def is_readable(fd, timeout=0):
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll.poll(timeout * 1000) != []
+
+
+def is_selected(fd, timeout):
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        return selector.select(timeout) != []
+
+
+def turns_until(waiting, fd, exits, is_ready=is_readable):
+    """The number of turns of an event loop that watches the fd, until the exits are reported."""
+    turns, seen = 0, []
+    while len(seen) < len(exits):
+        assert is_ready(fd, 60)
+        seen += waiting.wait(0)
+        turns += 1
+    assert sorted(seen, key=str) == sorted(exits, key=str)
+    return turns
+
+
+def turns_for(waiting, fd, seconds):
+    """The number of turns of an event loop in that time; nothing exits."""
+    turns, end = 0, time.monotonic() + seconds
+    while is_readable(fd, max(0, end - time.monotonic())):
+        assert waiting.wait(0) == []
+        turns += 1
+    return turns
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize("is_ready", [is_readable, is_selected])
+def test_fileno_is_readable_when_there_is_something_to_report(
+    variant, backend, start_told, zombie, sleeper, is_ready
+):
+    child = start_told(3)
+    with pidwait.WaitSet([child, sleeper]) as waiting:
+        fd = waiting.fileno()
+        assert not os.get_inheritable(fd)
+        assert backend == "polling" or not is_readable(fd)
+        child.stdin.close()
+        turns_until(waiting, fd, [(child, 3)], is_ready)
+        assert backend == "polling" or not is_readable(fd)
+        # What is added later counts, too: what has exited, has its code, or is gone.
+        exits = [(zombie(4), 4), (child, 3), (gone_pid(), None)]
+        for proc, _ in exits:
+            waiting.add(proc)
+        turns_until(waiting, fd, exits, is_ready)
+        assert backend == "polling" or not is_readable(fd)
+        assert waiting.fileno() == fd
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_fileno_is_readable_for_what_another_thread_adds(variant, zombie, sleeper):
+    proc = zombie(3)
+    with pidwait.WaitSet([sleeper]) as waiting:
+        watcher = Thread(turns_until, waiting, waiting.fileno(), [(proc, 3)]).asleep()
+        waiting.add(proc)
+        watcher.result()
+
+
+def test_fileno_of_polled_members(variant, backend, seam, start_told, sleeper):
+    """It tells when a look is due, which is not all the time; no other descriptor is needed."""
+    seam.without_hints()
+    child = start_told(3)
+    with pidwait.WaitSet() as waiting:
+        fd = waiting.fileno()
+        if backend == "pidfd":
+            seam.refuse("pidfd_open", errno.EMFILE)
+        seam.refuse("timerfd_create", errno.EMFILE)
+        waiting.add(child.pid)
+        waiting.add(sleeper)
+        assert waiting.wait(0) == []
+        assert turns_for(waiting, fd, 0.2) < 60
+        child.stdin.close()
+        turns_until(waiting, fd, [(child.pid, 3)])
+        waiting.discard(sleeper)
+        assert turns_for(waiting, fd, 0.05) < 5
+
+
+# A code, or a reaping, that is still to come
+
+
+@pytest.mark.kqueue
+def test_a_popen_that_another_thread_holds(variant, zombie, herd):
+    """It does not hold up other exits, and is reported once it has been reaped."""
+    child = zombie(4)
+    child._waitpid_lock.acquire()  # as while another thread is in its poll()
+    try:
+        with pidwait.WaitSet([child]) as waiting:
+            assert waiting.wait(0) == [] == waiting.wait(0.02)
+            assert turns_for(waiting, waiting.fileno(), 0.1) in range(1, 60)  # to ask it again
+            pid = herd.fork(5, 0.01)
+            waiting.add(pid)
+            assert waiting.wait() == [(pid, 5)]
+            waiter = Thread(waiting.wait).asleep()
+            child._waitpid_lock.release()
+            assert waiter.result() == [(child, 4)] and child.returncode == 4
+    finally:
+        if child._waitpid_lock.locked():
+            child._waitpid_lock.release()
+
+
+def as_nobody(function, *args):
+    """Call function(stranger, ...) where the code of a stranger's zombie can't be read."""
+    from ..trouble import Stranger, system
+
+    if system.libc is None:
+        pytest.skip("only ctypes can hide a process")
+
+    def use():
+        stranger = Stranger(system.not_dumpable)
+        system.become(65432)
+        function(stranger, *args)
+
+    assert in_a_fork(use)
+
+
+def is_given_up(stranger, backend):
+    """It is reported when the time is up, else after the grace."""
+    pid = stranger.pid
+    with pidwait.WaitSet([pid]) as waiting:
+        fd = waiting.fileno()
+        assert waiting.wait(0) == []
+        stranger.become_zombie(7)
+        assert pidwait.wait_procs([pid], 0) == ([(pid, None)], [])
+        assert list(pidwait.as_completed([pid], 0)) == [(pid, None)]
+        turns = turns_until(waiting, fd, [(pid, None)])
+        assert backend == "polling" or turns < 10
+        waiting.add(pid)
+        assert waiting.wait() == [(pid, None)]
+    stranger.reap()
+
+
+def is_told(stranger, seam):
+    """It is reaped right after it was seen as a zombie."""
+    real, calls = get("ioctl"), []
+
+    def leave_after_the_first_look(*args):
+        info = real(*args)
+        calls.append(info)
+        if len(calls) == 1:
+            assert stranger.leave() == 7
+        return info
+
+    with pidwait.WaitSet([stranger.pid]) as waiting:
+        stranger.become_zombie(7)
+        seam.put("ioctl", leave_after_the_first_look)
+        assert waiting.wait() == [(stranger.pid, 7)] and calls
+    stranger.forget()
+
+
+def test_a_code_that_only_the_reaping_tells(variant, backend):
+    if backend == "connector":
+        pytest.skip("its messages tell the code, too")
+    as_nobody(is_given_up, backend)
+
+
+def test_a_code_that_the_reaping_tells_in_time(by_pidfd, seam):
+    if those_that_may_be_told(7, "pidfd") != (7,):
+        pytest.skip("before Linux 6.15 the reaping tells no code")
+    as_nobody(is_told, seam)
+
+
+# A pid that the system gives out again
+
+
+@pytest.fixture
+def numbers(by_pidfd, seam):
+    """numbers[pid] is the pid of the process that pidfd_open(pid) opens instead."""
+    real, numbers = get("pidfd_open"), {}
+    seam.put("pidfd_open", lambda pid, flags: real(numbers.get(pid, pid), flags))
+    return numbers
+
+
+@pytest.mark.parametrize("discards", [False, True])
+def test_a_pid_that_is_added_again_for_another_process(numbers, start_told, discards):
+    """The set waits for the new process as well as for the old one, and reports both."""
+    pid, first, second = gone_pid(), start_told(1), start_told(2)
+    numbers[pid] = first.pid
+    with pidwait.WaitSet([pid]) as waiting:
+        waiting.add(pid)
+        end(first)
+        waiting.add(pid)  # still the same process, a zombie
+        assert len(waiting) == 1
+        numbers[pid] = second.pid
+        waiting.add(pid)
+        assert len(waiting) == 2 and list(waiting) == [pid, pid]
+        if discards:
+            waiting.discard(pid)
+            assert len(waiting) == 0 and waiting.wait(0) == []
+            return
+        assert waiting.wait() == [(pid, 1)]
+        assert pid in waiting
+        end(second)
+        assert waiting.wait() == [(pid, 2)]
+        assert len(waiting) == 0
+
+
+def namespaces():
+    """The command by which another runs in a PID namespace of its own."""
+    from ..trouble import system, why_no_pidfd
+
+    if system.libc is None or why_no_pidfd():
+        pytest.skip("the test needs ctypes and pidfds")
+    try:
+        return system.namespaces()
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def test_a_pid_that_the_kernel_gives_out_again():
+    """For real, by each backend."""
+    within = namespaces()
+    from ..trouble import run_on_each_backend
+    from .reuse import pid_in_a_set
+
+    run_on_each_backend(pid_in_a_set, within=within)
+
+
+FOREIGN = """if True:
+    import sys
+    import {package} as pidwait
+
+    with pidwait.Process.from_fd(int(sys.argv[1])) as process:
+        with pidwait.WaitSet([process]) as waiting:
+            assert waiting.wait(0) == [] and process.pid is None, process.pid
+            print("waiting", flush=True)
+            ((found, code),) = waiting.wait()
+            assert found is process and code in (3, None), code
+"""
+
+
+def test_a_pidfd_from_another_pid_namespace(variant, start, start_told):
+    """There is no pid that could be polled."""
+    within, child = namespaces(), start_told(3)
+    from ..trouble import system
+
+    fd = system.pidfd_open(child.pid)
+    command = within + (sys.executable, "-c", FOREIGN.format(package=pidwait.__name__), str(fd))
+    other = start(*command, pass_fds=[fd], stdout=-1)
+    os.close(fd)
+    assert other.stdout.readline() == b"waiting\n"
+    child.stdin.close()
+    child.wait()
+    assert other.wait() == 0
+
+
+# Where the best way does not work for all
+
+
+@pytest.mark.parametrize("code", ["EMFILE", "ENFILE", "ENOMEM", "EPERM", "EINVAL", "ENODEV"])
+@pytest.mark.parametrize("hints", [False, True])
+def test_what_gets_no_handle_is_polled(by_pidfd, seam, herd, code, hints):
+    """Handles and polling together; what the exits free goes to the others."""
+    if not hints:
+        seam.without_hints()
+    real, opened = get("pidfd_open"), []
+
+    def every_second(pid, flags):
+        opened.append(pid)
+        if len(opened) % 2:
+            raise OSError(getattr(errno, code), "on purpose")
+        return real(pid, flags)
+
+    pids = [herd.fork(0) for _ in range(8)]
+    with pidwait.WaitSet() as waiting:
+        seam.put("pidfd_open", every_second)
+        for pid in pids:
+            waiting.add(pid)
+        waiting.discard(pids[0])
+        waiting.discard(pids[1])
+        assert waiting.wait(0) == []
+        for number, pid in enumerate(pids):
+            os.kill(pid, signal.SIGTERM)
+            become_zombie(pid)
+            if number > 1:
+                assert waiting.wait() == [(pid, -signal.SIGTERM)]
+            if number == 4:
+                seam.put("pidfd_open", real)
+        assert waiting.wait() == []
+
+
+@pytest.mark.parametrize("hints", [False, True])
+def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd, hints):
+    if not hints:
+        seam.without_hints()
+    pids = [herd.fork(0) for _ in range(2)]
+    seam.refuse("epoll", errno.EMFILE)
+    with pidwait.WaitSet(pids[:1]) as waiting:
+        waiting.add(pids[1])
+        waiter = Thread(waiting.wait).asleep()
+        os.kill(pids[0], signal.SIGTERM)
+        assert waiter.result() == [(pids[0], -signal.SIGTERM)]
+        assert waiting.wait(0.01) == [] and list(waiting) == pids[1:]
+        assert in_a_fork(waiting.wait, 0.01)
+        fd = waiting.fileno()
+        os.kill(pids[1], signal.SIGTERM)
+        turns_until(waiting, fd, [(pids[1], -signal.SIGTERM)])
+
+
+# File descriptors
+
+
+@pytest.mark.kqueue
+def test_low_file_descriptors_are_spared(variant, backend, seam, herd):
+    """Pidfds are above the soft limit, which stays as it is, and close on exec."""
+    import resource
+
+    pids, before = [herd.fork(0) for _ in range(HERD)], set(open_fds())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lower = min(limits[0], 256), limits[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, lower)
+    try:
+        with pidwait.WaitSet(pids) as waiting:
+            new = set(open_fds()) - before
+            assert not any(map(os.get_inheritable, new))
+            if lower[0] < lower[1]:
+                assert len([fd for fd in new if fd < lower[0]]) <= 3  # for all of them together
+            if backend == "pidfd":
+                assert len(new) > HERD
+                with interrupted_by(OnPurpose()) as interrupted, pytest.raises(OnPurpose):
+                    seam.put("pidfd_open", interrupted)
+                    waiting.add(os.getpid())
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == lower
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def add_where_none_is_left(keeps):
+    """``keeps``: file descriptors that are still free."""
+    import resource
+
+    pids, kept = [herd.fork(0) for herd in [Herd()] * 12], []
+    pidwait.probe()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))  # nobody raises a hard limit again
+    with pidwait.WaitSet(pids[:2]) as waiting:
+        with contextlib.suppress(OSError):
+            while True:
+                kept.append(os.dup(0))
+        for _ in range(keeps):
+            os.close(kept.pop())
+        for pid in pids[2:8]:
+            waiting.add(pid)
+        assert pidwait.wait_procs(pids, 0) == ([], pids)
+        with pidwait.WaitSet(pids[8:]) as other:
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            seen = all_exits(waiting) + all_exits(other)
+        assert sorted(seen) == [(pid, -signal.SIGTERM) for pid in sorted(pids)]
+
+
+@pytest.mark.parametrize("keeps", [0, 1, 2, 5])
+def test_no_file_descriptor_is_left(variant, keeps):
+    """What gets none is waited for by the next best means, in the same call."""
+    assert in_a_fork(add_where_none_is_left, keeps)
+
+
+# Forks
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize("polls", [False, True])
+def test_a_forked_copy(variant, backend, seam, herd, polls):
+    """Parent and child go on by themselves, with what was added before; nothing is shared."""
+    pids = {herd.fork(0): -signal.SIGTERM for _ in range(3)}
+    first = next(iter(pids))
+    with pidwait.WaitSet([first]) as waiting:
+        fd = waiting.fileno()
+        if polls and backend == "pidfd":
+            seam.refuse("pidfd_open", errno.EMFILE)
+        for pid in pids:
+            waiting.add(pid)
+
+        def use():
+            waiting.discard(first)
+            assert len(waiting) == 2 and waiting.wait(0) == []
+            assert is_open(waiting.fileno())
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            # They are not its children, so a code may be unknown.
+            assert {code for _, code in all_exits(waiting)} <= {-signal.SIGTERM, None}
+            waiting.add(os.getppid())
+            assert waiting.wait(0) == []
+            waiting.close()
+
+        assert in_a_fork(waiting.close)
+        assert in_a_fork(use)
+        assert waiting.fileno() == fd
+        turns_until(waiting, fd, list(pids.items()))
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_a_fork_while_another_thread_waits(variant, sleeper, herd):
+    pid = herd.fork(0)
+    with pidwait.WaitSet([sleeper.pid, pid]) as waiting:
+        waiter = Thread(waiting.wait).asleep()
+
+        def use():
+            assert waiting.wait(0.01) == [] and len(waiting) == 2
+            waiting.discard(pid)
+            waiting.add(os.getpid())
+            assert waiting.wait(0) == []
+            waiting.close()
+
+        assert in_a_fork(use)
+        waiting.discard(sleeper.pid)
+        os.kill(pid, signal.SIGTERM)
+        assert waiter.result() == [(pid, -signal.SIGTERM)]
+
+
+@in_threads
+@pytest.mark.parametrize("use", ["add", "discard", "wait", "fileno", "close"])
+def test_a_fork_while_another_thread_adds(by_pidfd, seam, sleeper, use):
+    """Whatever lock that thread holds, nobody would release it in the child."""
+    parent = os.getpid()
+    args = {"add": [os.getppid()], "discard": [parent], "wait": [0]}.get(use, [])
+    with pidwait.WaitSet([parent]) as waiting:
+        with Blocking(get("pidfd_open")) as blocking:
+            seam.put("pidfd_open", blocking)
+            adder = Thread(waiting.add, sleeper.pid)
+            blocking.entered.wait()
+            assert in_a_fork(lambda: (getattr(waiting, use)(*args), waiting.close()))
+        adder.result()
+        assert set(waiting) == {parent, sleeper.pid}
+
+
+@in_threads
+@pytest.mark.kqueue
+def test_a_fork_while_another_thread_reaps(variant, zombie):
+    """The child's copy asks the owner again, as that thread is not there."""
+    owner = LikePopen(zombie(3).pid)
+
+    def use():
+        assert waiting.wait() == [(owner, 3)] and len(waiting) == 0
+
+    def discard():
+        waiting.discard(owner)
+        assert waiting.wait(0) == []
+
+    with Blocking(lambda: 3) as owner.poll, pidwait.WaitSet([owner]) as waiting:
+        waiter = Thread(waiting.wait)
+        owner.poll.entered.wait()
+        assert in_a_fork(use) and in_a_fork(discard)
+        owner.poll.release()
+        assert waiter.result() == [(owner, 3)]
+
+
+@pytest.mark.kqueue
+def test_copies_in_a_forked_child_wake_nobody(backend, herd):
+    """A closed pidfd of which a forked child has a copy would stay in the epoll, and be ready."""
+    pids = [herd.fork(0) for _ in range(2)]
+    with pidwait.WaitSet(pids) as waiting:
+        copy = herd.fork(0)
+        waiting.discard(pids[0])
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            become_zombie(pid)
+        assert waiting.wait() == [(pids[1], -signal.SIGTERM)]
+        waiting.add(copy)
+        began = time.process_time()
+        assert waiting.wait(0.5) == []
+        assert time.process_time() - began < 0.25
+        assert backend != "pidfd" or not is_readable(waiting.fileno())
