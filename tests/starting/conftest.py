@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import contextlib
 import errno
 import importlib
 import os
+import signal
 import subprocess
+import threading
 import time
 from types import SimpleNamespace
 
@@ -132,3 +135,23 @@ def output(*args, **options):
         text = pipe.read()
     assert child.exitcode == 0
     return text.decode("utf-8", "surrogateescape")
+
+
+@contextlib.contextmanager
+def signalled(handler):
+    """In the block, this thread gets a signal again and again: the first may come too early."""
+    done, me = threading.Event(), threading.get_ident()
+
+    def send():
+        while not done.wait(0.02):
+            signal.pthread_kill(me, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: handler())
+    sender = threading.Thread(target=send)
+    try:
+        sender.start()
+        yield
+    finally:
+        done.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)

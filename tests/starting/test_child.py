@@ -23,9 +23,10 @@ from ..processes import (
     state,
 )
 from ..waiting.ways import every_way
+from .conftest import signalled
 
 TRUE = exiting(0)
-WNOWAIT = getattr(os, "WNOWAIT", 0x01000000)
+WNOWAIT = 0x01000000  # which PyPy lacks
 
 
 def is_reaped_later(pid):
@@ -134,21 +135,14 @@ def test_signal_handler_may_wait_for_it_too(variant, timeout):
     """The wait that the handler interrupts can't reap before the handler returns."""
     codes = []
 
-    def handle(signum, frame):
+    def handle():
         if not codes:
             codes.append(None)
             child.kill()
             codes[0] = child.wait(timeout)
 
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        with pidwait.spawn(sleeping(60)) as child:
-            # Again and again: the first may come just before the system call.
-            signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-            codes.append(child.wait(timeout))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with pidwait.spawn(sleeping(60)) as child, signalled(handle):
+        codes.append(child.wait(timeout))
     assert codes == [-signal.SIGKILL] * 2
 
 

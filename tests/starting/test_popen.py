@@ -23,7 +23,7 @@ import pytest
 from .. import pidwait
 from ..conftest import targets_of
 from ..processes import WINDOWS, eventually, exiting, is_open, sleeping, state
-from .conftest import note_starts, ours
+from .conftest import note_starts, ours, signalled
 
 POPENS = subprocess.Popen, ours.Popen
 PARAMETERS = inspect.signature(subprocess.Popen.__init__).parameters
@@ -217,7 +217,7 @@ def test_audit_hooks_see_what_they_see_of_the_original(forks, forked):
     forked(check)  # where the hook ends
 
 
-@pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}])
 def test_process_group_works_on_every_python(options):
     with ours.Popen(sleeping(60), process_group=0, **options) as leader:
         try:
@@ -346,19 +346,18 @@ def test_code_of_a_child_that_is_reaped_meanwhile_is_known_where_the_kernel_tell
 def test_error_of_a_signal_handler_comes_through_from_wait(variant, error):
     """It is no answer of the system's, nor the time-out of the wait that it interrupts."""
 
-    def handle(signum, frame):
-        raise error
+    raised = []
 
-    before = signal.signal(signal.SIGALRM, handle)
-    try:
-        with ours.Popen(sleeping(60)) as child:
-            with pytest.raises(type(error)) as caught:
-                signal.setitimer(signal.ITIMER_REAL, 0.02)
-                child.wait(60)
-            assert caught.value is error and child.returncode is None
-            child.kill()
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    def handle():
+        if not raised:
+            raised.append(error)
+            raise error
+
+    with ours.Popen(sleeping(60)) as child:
+        with pytest.raises(type(error)) as caught, signalled(handle):
+            child.wait(60)
+        assert caught.value is error and child.returncode is None
+        child.kill()
 
 
 @pytest.mark.threads
