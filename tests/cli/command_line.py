@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from .. import pidwait
+from .. import pidwait, seam
 from ..processes import state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
@@ -47,3 +47,15 @@ def once_we_sleep(action):
         yield
     finally:
         os.waitpid(helper, 0)
+
+
+def acting_first(pid, action):
+    """pidfd_open(), before which the action is taken when it is first called for that pid."""
+    call, actions = seam.get("pidfd_open"), [action]
+
+    def act(*args):
+        while actions and args[0] == pid:
+            actions.pop()()
+        return call(*args)
+
+    return act

@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from .. import pidwait
-from ..processes import eventually
+from ..processes import WINDOWS, eventually
 
 Done = collections.namedtuple("Done", "returncode stdout stderr")
 
@@ -24,6 +24,20 @@ def main(capsys):
         return Done(status, *capsys.readouterr())
 
     return main
+
+
+@pytest.fixture
+def worker(worker):
+    """As it is, with its command line in /proc, which is empty for a moment."""
+
+    def start(*words):
+        child = worker(*words)
+        if not WINDOWS:
+            with open("/proc/%d/cmdline" % child.pid) as file:
+                eventually(lambda: file.seek(0) == 0 and file.read())
+        return child
+
+    return start
 
 
 @pytest.fixture

@@ -190,8 +190,7 @@ def test_a_wait_can_be_for_any(herd, main, option):
 @pytest.mark.windows
 def test_a_wait_can_be_for_a_number_of_them(herd, zombie, main):
     pids = [zombie(0), zombie(0), herd.fork(0)]
-    assert main("-c", "2", *pids) == (0, "", "")
-    assert main("-c", "9", *pids[:2]) == (0, "", "")  # no more than there are
+    assert main("-c", "2", *pids) == main("-c", "9", *pids[:2]) == (0, "", "")
     assert main("-t", "0", "-c", "3", *pids).returncode == 124
     assert main("-e", "-t", "0", "-c", "9", *pids).returncode == 124
 
@@ -202,7 +201,7 @@ def test_a_wait_can_be_for_a_number_of_them(herd, zombie, main):
 @pytest.mark.windows
 @pytest.mark.kqueue
 @pytest.mark.parametrize("after", [0, 0.05], ids=["exited", "running"])
-@pytest.mark.parametrize("code", codes(0, 3, 255, -signal.SIGTERM, -signal.SIGKILL, -40))
+@pytest.mark.parametrize("code", codes(0, 3, 255, -signal.SIGTERM, -9, -40))
 def test_the_exit_status_is_that_of_the_process(variant, start, zombie, main, code, after):
     pid = start(*exiting(code, after)).pid if after else zombie(code)
     assert main("--exit-code", pid) == (code if code >= 0 else 128 - code, "", "")
@@ -498,22 +497,6 @@ def test_an_ancestor_that_may_end_before_it_is_waited_for(family, why):
     os.close(writer)
 
 
-@posix
-def test_a_shell_that_started_it_in_the_background():
-    """It cleans up once the shell has exited."""
-    script = "(%s -m %s $$; echo cleaned up $?) & read line; exit 3" % (
-        "'%s'" % sys.executable,
-        pidwait.__name__,
-    )
-    done = subprocess.run(
-        ["sh", "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == (b"cleaned up 0\n", b"", 3)
-
-
 # What it prints, and Ctrl-C
 
 
@@ -538,41 +521,6 @@ def test_ctrl_c_ends_it_without_a_word(start, sleeper):
     command.send_signal(signal.SIGINT)
     assert command.communicate() == (b"", b"")
     assert command.returncode == -signal.SIGINT
-
-
-# Ctrl-C comes with an import by the command line, counted from 1.
-INTERRUPTED = """if True:
-    import os, signal, sys
-    from {package} import cli
-
-    class Finder:
-        left = int(sys.argv.pop(1))
-        def find_spec(self, name, path=None, target=None):
-            self.left -= 1
-            if not self.left:
-                os.kill(os.getpid(), signal.SIGINT)
-
-    print("main", flush=True)
-    sys.meta_path.insert(0, Finder())
-    cli.main()
-"""
-
-
-@posix
-@pytest.mark.parametrize(
-    "args",
-    ["1 -v 1", "4 -v 1", "3 --json -e 1", "2 --probe", "1 run true", "4 run true"]
-    + ["3 patch -m this"],
-)
-def test_ctrl_c_while_it_loads_ends_it_without_a_word(args):
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", INTERRUPTED.format(package=pidwait.__name__)] + args.split(),
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"main\n", b"")
 
 
 @posix
