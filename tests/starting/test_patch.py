@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """patch() and unpatch(): the standard library's own Popen starts and waits as ours does."""
 
+import functools
 import os
 import subprocess
 import time
@@ -123,6 +124,7 @@ def test_asyncio_starts_by_a_patched_popen_and_waits_by_itself(forks, starts):
 def hook(name, seen):
     beneath = getattr(Standard, name)
 
+    @functools.wraps(beneath)
     def hooked(self, *args, **kwargs):
         seen.add(name)
         return beneath(self, *args, **kwargs)
@@ -147,9 +149,11 @@ def test_hooks_see_each_start_and_wait(names, first, forks, starts, forked):
             assert subprocess.call(["sh", "-c", "exit 3"], timeout=30) == 3
             assert (seen, starts) == (set(names), expected)
             ours.unpatch()
+        seen.clear()
         with ours.patch():
             try:
                 start_in_a_group()
+                assert seen == set(names)
             except (TypeError, NotImplementedError) as error:
                 # The start that the hook calls takes no group: it must not get lost.
                 assert "process_group" in str(error) and "process_group" not in PARAMETERS
@@ -166,6 +170,10 @@ FOREIGN = """if True:
     class Foreign:  # such as gevent's
         def __init__(self, args, **options):
             self.args, self.returncode = args, None
+            self._execute_child(None, args)
+
+        def _execute_child(self, universal_newlines, args):
+            self.pid = 1
 
         def wait(self, timeout=None):
             return 3
