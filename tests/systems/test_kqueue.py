@@ -89,21 +89,6 @@ def test_fileno_stays_readable_after_the_exit(on, start_told, system):
             assert select.select([process], [], [], 0)[0]
 
 
-@any_
-def test_fileno_becomes_readable_without_a_file_descriptor_to_spare(
-    on, keeper, tmp_path, fds_left, system
-):
-    on(system)
-    pid = keeper.start_told(4, tmp_path / "fifo")
-    with pidwait.Process(pid) as process:
-        keeper.reap_soon(pid)
-        (tmp_path / "fifo").open("w").close()
-        with fds_left(0):
-            assert process.wait() == (None if system == "darwin" else 4)
-        assert select.select([process], [], [], 60)[0]
-    keeper.reaped()
-
-
 @each
 def test_the_code_is_found_though_nothing_keeps_the_kqueue_readable(on, start_told, system):
     """No timer and no pipe: waitid(2) has the code."""

@@ -3,13 +3,14 @@
 
 import _thread
 import gc
+import subprocess
 import threading
 
 import pytest
 
 from .. import pidwait
 from ..processes import eventually
-from .windows import CREATE_SUSPENDED, PRESS_CTRL_C, end, in_a_console, open_handles
+from .windows import CREATE_SUSPENDED, end, open_handles
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.windows
@@ -20,8 +21,6 @@ MANY = 66  # more than one call can wait for
 @pytest.fixture(scope="module")
 def crowd():
     """Processes that run nothing, which is cheap: for the places before a test's own."""
-    import subprocess
-
     children = [subprocess.Popen("cmd", creationflags=CREATE_SUSPENDED) for _ in range(MANY)]
     yield [child.pid for child in children]
     for child in children:
@@ -86,28 +85,20 @@ def test_a_change_is_seen_by_a_thread_that_sleeps(variant, crowd, suspended):
     assert exits == [(late, 2), (early, 3), (other, 4)]
 
 
-def test_wait_procs_and_as_completed(variant, crowd, suspended):
-    first, second = suspended(2)
-    end(second, 8)
-    second.wait()
-    end(first, 9)
-    first.wait()
-    exited, alive = pidwait.wait_procs(crowd + [first, second], 0)
-    assert sorted(code for _, code in exited) == [8, 9] and alive == crowd
-    found = [next(pidwait.as_completed(crowd + [one])) for one in (first, second)]
-    assert found == [(first, 9), (second, 8)]
-
-
 @pytest.mark.parametrize("how", ["discard", "close", "exit"])
-def test_a_set_leaves_no_handle(variant, crowd, suspended, how):
+def test_a_set_leaves_no_handle(variant, backend, crowd, suspended, how):
+    closed = MANY if backend == "win32" else 0  # a polled member has none
+
     def use():
         child, *others = suspended(2)
         with pidwait.WaitSet(crowd + [child]) as waiting:
             assert waiting.wait(0) == []
             if how == "discard":
+                there = len(open_handles())
                 for one in crowd:
                     waiting.discard(one)
-                assert len(waiting) == 1
+                # A thread keeps its HANDLEs until it has woken up.
+                eventually(lambda: len(open_handles()) <= there - closed)
             elif how == "exit":
                 end(child, 6)
                 assert waiting.wait() == [(child, 6)]
@@ -121,21 +112,7 @@ def test_a_set_leaves_no_handle(variant, crowd, suspended, how):
     before = len(open_handles())
     use()
     use()
-    # A thread keeps its HANDLEs until it has woken up.
     eventually(lambda: len(open_handles()) <= before)
-
-
-def test_discarded_members_leave_no_handle_in_an_open_set(variant, crowd, suspended):
-    (child,) = suspended(1)
-    with pidwait.WaitSet(crowd) as waiting:
-        waiting.add(child)
-        waiting.discard(child)
-        assert waiting.wait(0) == []
-        before = len(open_handles())
-        for _ in range(3):
-            waiting.add(child)
-            waiting.discard(child)
-        eventually(lambda: len(open_handles()) <= before)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -178,37 +155,3 @@ def test_a_set_whose_wait_the_system_refuses_polls(use_variant, seam, suspended)
         for child in children:
             end(child, 3)
         assert sorted(code for _, code in all_exits(waiting, 0)) == [3, 3]
-
-
-CTRL_C = (
-    PRESS_CTRL_C
-    + """
-    flags = NO_WINDOW | SUSPENDED
-    herd = [subprocess.Popen("cmd", creationflags=flags) for _ in range(70)]
-    waiting = pidwait.WaitSet(herd)
-    thread = threading.Thread(target=waiting.wait)
-    try:
-        told = [
-            is_interrupted(pidwait.wait_procs, herd),
-            is_interrupted(lambda: list(pidwait.as_completed(herd, 100))),
-            is_interrupted(waiting.wait),
-        ]
-        thread.start()
-        told.append(is_interrupted(waiting.wait, 100))
-        told.append(thread.is_alive())
-    finally:
-        for child in herd:
-            child.kill()
-            child.wait()
-    thread.join()
-    waiting.close()
-    with open(sys.argv[1], "w") as file:
-        print(*told, file=file)
-"""
-)
-
-
-def test_ctrl_c_interrupts_a_wait_for_many(variant, tmp_path):
-    """In the main thread, though another one waits on the same set, which goes on."""
-    (told,) = in_a_console(CTRL_C.format(package=pidwait.__name__), tmp_path)
-    assert told.split() == ["True"] * 5

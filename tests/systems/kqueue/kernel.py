@@ -20,9 +20,9 @@ from .systems import (
     EV_ERROR,
     EV_ONESHOT,
     EVENT,
-    INTS,
     NOTE_EXIT,
     SYSTEMS,
+    info_type,
 )
 
 c = ctypes
@@ -255,8 +255,7 @@ class timespec(c.Structure):
 
 
 class _LinuxInfo(c.Structure):
-    _fields_ = INTS + [("pad", c.c_int), ("si_pid", c.c_int), ("si_uid", c.c_uint)]
-    _fields_ += [("si_status", c.c_int), ("rest", c.c_char * 100)]
+    _fields_ = info_type("signo errno code pad pid uid status", 100)._fields_
 
 
 def _waitid(pid, options):

@@ -228,7 +228,6 @@ USER, SYSTEM = {
 if USER:
     COLUMNS[USER] = (USER.upper(), 9, False, lambda one: timeval(one, 0))
     COLUMNS[SYSTEM] = (SYSTEM.upper(), 9, False, lambda one: timeval(one, 1))
-ALIASES = {"stat": "state", "cputime": "time"}
 
 
 class Column:
@@ -255,22 +254,10 @@ def line(columns, texts):
     return b" ".join(cells) + b"\n"
 
 
-def warn(text):
-    sys.stderr.write("ps: %s\n" % text)
-
-
 def columns_of(formats):
     for text in formats:
         keyword, is_given, headline = text.partition("=")
-        if keyword in ALIASES:
-            keyword = ALIASES[keyword]
-            if is_given and PLATFORM == "dragonfly":
-                warn("%s: illegal keyword specification" % text.partition("=")[0])
-                is_given = ""
-        if keyword in COLUMNS:
-            yield Column(keyword, headline if is_given else None)
-        else:
-            warn("%s: keyword not found" % keyword)
+        yield Column(keyword, headline if is_given else None)
 
 
 def processes(pid):
@@ -293,9 +280,8 @@ def main(arguments):
             formats.append(next(arguments))
         elif argument == "-p":
             pid = int(next(arguments))
-        elif argument not in ("-ax", "-ww"):
-            warn("illegal option %s" % argument)
-            return 1
+        else:
+            assert argument in ("-ax", "-ww")
     columns = list(columns_of(formats))
     rows = [(one.tty, [column.value(one) for column in columns]) for one in processes(pid)]
     rows = [row for _, row in sorted(rows, key=lambda row: row[0])]
