@@ -4,19 +4,23 @@
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from .. import pidwait
+from .. import seam as table
 from ..processes import (
     MAIN_THREAD_ENDS,
     become_zombie,
     ending_after_the_main_thread,
+    exiting,
     needs_ctypes,
 )
 from ..trouble import Child, Stranger
 from .crowd import those_that_may_be_told
 from .threads import Thread
+from .ways import every_way
 
 
 def answers(process, right):
@@ -115,11 +119,25 @@ def test_a_process_whose_main_thread_has_ended_first(variant, start, by):
     become_zombie(child.pid)
     with pidwait.Process(child.pid) as process:
         proc = {"pid": child.pid, "Popen": child, "Process": process}[by]
+        assert not process.has_exited()
         with pytest.raises(pidwait.TimeoutExpired):
             pidwait.wait(proc, 0)
-        assert not process.has_exited()
         child.stdin.close()
         assert pidwait.wait(proc) == 9
+
+
+@every_way
+def test_a_look_that_shows_the_main_threads_code(variant, way, start, seam):
+    """Before Linux 5.17 only who reaps is told that of the process."""
+
+    def look(idtype, number, options):
+        info = waitid(idtype, number, options)
+        return info and SimpleNamespace(si_pid=info.si_pid, si_code=1, si_status=0)
+
+    child, waitid = start(*exiting(9)), table.get("waitid")
+    become_zombie(child.pid)
+    seam.put("waitid", look)
+    assert way(child) == child.returncode == 9
 
 
 @needs_ctypes

@@ -34,11 +34,13 @@ def everywhere(test):
 
 
 @everywhere
-def test_a_handle_tells_its_pid_its_backend_and_that_it_runs(variant, backend, sleeper):
+def test_a_handle_tells_what_it_is_for_and_kills_it(variant, backend, sleeper):
     with pidwait.Process(sleeper.pid) as process:
         assert (process.pid, process.backend, process.exitcode) == (sleeper.pid, backend, None)
         assert process.has_exited() is False
         assert str(sleeper.pid) in repr(process) and backend in repr(process)
+        process.kill()
+        assert process.wait() == (1 if WINDOWS else -9)
 
 
 @everywhere
@@ -55,24 +57,9 @@ def test_a_wait_ends_with_the_exit_code_and_reaps_only_if_told(variant, start_to
         assert waiter.result() == process.exitcode == process.wait() == 7
         assert process.has_exited() is True
         assert state(child.pid) == "Z"
-        assert process.wait(0, reap=True) == 7
+        assert pidwait.wait(process, 0, reap=True) == 7
         assert state(child.pid) == ("Z" if WINDOWS else None)
-        assert process.wait(0) == process.wait(reap=True) == 7
-
-
-@everywhere
-@pytest.mark.parametrize("reap", [False, True])
-def test_the_function_wait_uses_the_handle(variant, start_told, reap):
-    child = start_told(3)
-    with pidwait.Process(child.pid) as process:
-        with pytest.raises(pidwait.TimeoutExpired):
-            pidwait.wait(process, 0.001, reap)
-        child.stdin.close()
-        assert pidwait.wait(process, 30, reap) == process.exitcode == 3
-        assert state(child.pid) == (None if reap and not WINDOWS else "Z")
-    assert pidwait.wait(process) == 3  # though it is closed
-    if reap and not WINDOWS:
-        child.returncode = 3
+        assert process.wait(0) == process.wait(reap=True) == pidwait.wait(process) == 7
 
 
 @everywhere
@@ -130,13 +117,6 @@ def test_signals_reach_the_process_until_it_has_exited(variant, start):
 
 
 @everywhere
-def test_kill_kills(variant, sleeper):
-    with pidwait.Process(sleeper.pid) as process:
-        process.kill()
-        assert process.wait() == (1 if WINDOWS else -9)
-
-
-@everywhere
 @pytest.mark.parametrize(
     "sig, error",
     [(sig, TypeError) for sig in ("9", 9.0, None, True)]
@@ -189,7 +169,7 @@ def test_a_closed_handle_tells_a_code_that_it_has_seen(variant, start, make):
     assert process.wait(30) == 3
     process.close()
     assert process.wait(0) == process.wait() == process.exitcode == 3
-    assert process.has_exited()
+    assert pidwait.wait(process) == 3 and process.has_exited()
     if make is pidwait.Process and not WINDOWS:
         with pytest.raises(ValueError, match="closed"):
             process.wait(0, reap=True)
@@ -250,9 +230,9 @@ def test_handles_on_one_process_are_equal(variant, start):
             assert a != c and (a != b) is False
             assert a != one.pid and (a == one.pid) is False
             assert len({a, b, c}) == 2
-        d, e = pidwait.Process(one.pid), pidwait.Process(other.pid)
-        for process in d, e:
-            process.close()
+            d, e = pidwait.Process(one.pid), pidwait.Process(other.pid)
+            for process in d, e:
+                process.close()
         assert a == d and d != e and c == e  # for the first time when they are closed
         one.kill()
         one.wait()

@@ -72,21 +72,15 @@ def test_reap_reaps_our_child(variant, herd, after, timeout):
 
 
 @pytest.mark.kqueue
-def test_reap_without_an_exit_reaps_nothing(variant, herd):
-    pid = herd.fork(5)
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(pid, 0.01, reap=True)
-    assert os.waitpid(pid, os.WNOHANG) == (0, 0)
-
-
-@pytest.mark.kqueue
 def test_a_stopped_process_has_not_exited(variant, start):
     child = start(*sleeping(60), start_new_session=True)
     waiter = Thread(pidwait.wait, child.pid, 60).asleep()
     stop(child.pid)
-    for _ in "stopped", "continued":
+    for reap in False, True:  # while it is stopped, and when it goes on
         with pytest.raises(pidwait.TimeoutExpired):
-            pidwait.wait(child.pid, 0.01)
+            pidwait.wait(child.pid, 0.01, reap)
+        with pytest.raises(pidwait.TimeoutExpired):
+            pidwait.wait(child.pid, 0, not reap)
         os.kill(child.pid, signal.SIGCONT)
     assert waiter.is_alive()
     child.kill()

@@ -481,11 +481,6 @@ def test_an_owner_that_lacks_something_is_asked_again(variant, way, zombie, erro
     assert way(Lacking(zombie, 9)) == 9
 
 
-def test_psutils_process_that_lacks_something_still_runs(variant, sleeper):
-    process = Faulty(sleeper.pid, "psutil", "is_running", raising(OSError(errno.EMFILE, "no fds")))
-    assert pidwait.wait_procs([process], 0) == ([], [process])
-
-
 @every_way
 def test_an_owner_that_blocks_holds_up_nobody_else(variant, way, zombie, start):
     """No lock is held while its code runs."""

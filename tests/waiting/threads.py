@@ -11,14 +11,13 @@ class Thread(threading.Thread):
 
     def __init__(self, function, *args, **kwargs):
         super().__init__(daemon=True)
-        self._call = function, args, kwargs
+        self._call = lambda: function(*args, **kwargs)
         self._answer = self._error = None
         self.start()
 
     def run(self):
-        function, args, kwargs = self._call
         try:
-            self._answer = function(*args, **kwargs)
+            self._answer = self._call()
         except BaseException as error:
             self._error = error
 
