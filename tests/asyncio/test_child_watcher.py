@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from ..conftest import CHOSEN, STANDIN, open_fds
+from ..conftest import CHOSEN, EVENT, STANDIN, open_fds
 from ..processes import become_zombie, eventually, exiting, exiting_when_told, state
 from .loops import Blind, aio, in_threads, run_in, some_turns
 
@@ -162,7 +162,7 @@ def test_somebody_else_reaps_before_the_loop_looks(run, way, certain, watcher, s
     assert (pid, more) == (child.pid, "more") and code in certain
 
 
-@pytest.mark.skipif(bool(STANDIN), reason="kqueue tells the code")
+@pytest.mark.skipif(EVENT != "pidfd", reason="it is about what a pidfd tells")
 def test_somebody_else_reaps_where_the_system_tells_no_code(run, seam, watcher, start_told):
     seam.refuse("ioctl", errno.ENOTTY)  # as before Linux 6.13
     test_somebody_else_reaps_before_the_loop_looks(run, None, (255,), watcher, start_told)

@@ -45,6 +45,21 @@ def test_a_time_out_is_not_cut_short(variant, run, sleeper):
     assert time.monotonic() - began >= 0.1
 
 
+def test_an_exit_right_before_the_time_is_up_is_found(variant, run, start_told):
+    async def main(child):
+        began = time.monotonic()
+        waiting = await begun(aio.wait_procs([child], 0.16))
+        await asyncio.sleep(began + 0.15 - time.monotonic())
+        child.stdin.close()
+        become_zombie(child.pid)  # the loop does not run meanwhile
+        is_late = waiting.done()
+        return is_late or await waiting
+
+    for _ in range(3):
+        child = start_told(3)
+        assert run(main(child)) in (True, ([(child, 3)], []))
+
+
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_what_has_exited_is_found_at_once(variant, run, start, sleeper, timeout):
     done = start(*exiting(5))

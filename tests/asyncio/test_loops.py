@@ -68,7 +68,7 @@ def test_the_loop_sleeps_until_there_is_something_to_do(variant, start_told):
 
     # Nothing wakes it; but a polled process is looked at every 40 ms.
     count = run_in(asyncio.SelectorEventLoop(selector), main())
-    assert count < (100 if "polling" in variant else 5)
+    assert count < (5 if variant.startswith(("pidfd", "kqueue")) else 100)
 
 
 @every_way

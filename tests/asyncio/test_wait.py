@@ -326,7 +326,8 @@ def test_a_code_that_may_not_be_read_before_the_reaping(variant, keeper, way):
         pid = keeper.start(*exiting(5))
         become_zombie(pid)
         assert await way(pid) is None
-        assert await aio.wait_procs([pid], 0) == ([(pid, None)], [])
+        if variant != "connector":  # with that it counts as alive
+            assert await aio.wait_procs([pid], 0) == ([(pid, None)], [])
         code = None
         while is_told and code is None:  # the machine was too busy to be that quick
             pid = keeper.start(*exiting(5))

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from ..processes import become_gone, sleeping
-from .loops import WAYS, aio, begun, gathered, is_cancelled, nothing_left_in
+from .loops import WAYS, aio, begun, gathered, is_cancelled, run_in, some_turns
 
 pytestmark = pytest.mark.windows
 LOOPS = ["ProactorEventLoop", "SelectorEventLoop"]
@@ -19,8 +19,7 @@ LOOPS = ["ProactorEventLoop", "SelectorEventLoop"]
 def loop(request):
     loop = getattr(asyncio, request.param)()
     yield loop
-    nothing_left_in(loop)
-    loop.close()
+    run_in(loop, some_turns())
 
 
 def test_many_waits_take_no_thread(variant, run, start_told):
