@@ -60,6 +60,8 @@ def on(tmp_path):
 def fds_left():
     """fds_left(number): in this block only so many more file descriptors can be opened."""
     resource = pytest.importorskip("resource")
+    for name in pidwait.__all__:
+        getattr(pidwait, name)  # whatever is imported at the first use
 
     @contextlib.contextmanager
     def fds_left(number):
