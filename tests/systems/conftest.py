@@ -2,6 +2,7 @@
 import contextlib
 import os
 import stat
+import threading
 
 import pytest
 
@@ -62,6 +63,9 @@ def fds_left():
     resource = pytest.importorskip("resource")
     for name in pidwait.__all__:
         getattr(pidwait, name)  # whatever is imported at the first use
+    thread = threading.Thread()  # at whose end glibc opens a library, or aborts
+    thread.start()
+    thread.join()
 
     @contextlib.contextmanager
     def fds_left(number):
