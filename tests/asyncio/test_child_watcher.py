@@ -195,12 +195,14 @@ def test_a_tracer_prevents_the_reaping(run, way, watcher, callback, start_told):
 
     child = start_told(3)
     tracer = Tracer(child.pid)
-    watcher.add_child_handler(child.pid, callback)
-    os.write(child.stdin.fileno(), b"\n")  # the tracer has inherited this end
-    become_zombie(child.pid)
-    run(asyncio.sleep(0.05))
-    assert callback == []
-    tracer.exit()
+    try:
+        watcher.add_child_handler(child.pid, callback)
+        os.write(child.stdin.fileno(), b"\n")  # the tracer has inherited this end
+        become_zombie(child.pid)
+        run(asyncio.sleep(0.05))
+        assert callback == []
+    finally:
+        tracer.exit()
     assert run(callback.done()) == [(child.pid, 3)]
     assert state(child.pid) is None
 
