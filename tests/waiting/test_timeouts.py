@@ -195,7 +195,7 @@ def test_polling_looks_after_a_tenth_of_a_millisecond_then_ever_later(
 
     monkeypatch.setattr(time, "sleep", noting)
     assert pidwait.wait(pid, 1e6) == -9
-    assert slept[0] == 0.0001 and slept[-2:] == [0.04] * 2
+    assert slept[0] <= 0.0001 and slept[-2:] == [0.04] * 2
     assert len(slept) == 12 and max(slept) == 0.04
 
 
