@@ -7,7 +7,6 @@ import re
 import pytest
 
 from .. import pidwait
-from ..processes import not_on_windows
 
 
 @pytest.mark.windows
@@ -26,11 +25,3 @@ def test_the_command_line_shows_it(variant, backend, main):
             via = " (%s)" % row["via"] if row.get("via") else ""
             shown = "yes" + via if row["available"] else "no: " + row["reason"]
             assert line.startswith("  " + name) and line.endswith(" " + shown)
-
-
-@not_on_windows("pidfds")
-def test_what_is_missing_is_shown_with_the_reason(seam, main):
-    seam.hide("pidfd_open")
-    shown = main("--probe").stdout
-    assert re.search("^  pidfd +no: .*the system's library has no pidfd_open", shown, re.M)
-    assert pidwait.probe()["backend"] != "pidfd"

@@ -245,6 +245,7 @@ def terminal(start):
         seen, actions = b"", dict(actions)
         try:
             process = start(*map(str, command), stdout=slave, stderr=slave, env=env)
+            terminal.process = process
             os.close(slave)
             while True:
                 if select.select([master], [], [], 0.1)[0]:
@@ -286,24 +287,25 @@ def test_progress_is_as_wide_as_the_terminal(start, terminal, columns, width):
 
 def test_progress_is_wiped_before_the_result(start, terminal):
     child = start(*sleeping(60))
-    text = terminal(COMMAND + ["-v", child.pid], {b"waiting 0:01": child.kill})
+    text = terminal(COMMAND + ["-v", child.pid], {b"waiting 0:0": child.kill})
     result = LINE + r"%d \(sleep\): \x1b\[31mkilled by SIGKILL\x1b\[m; waited" % child.pid
-    assert re.search(LINE + r"waiting 0:01 for %d \(sleep\)" % child.pid + result, text), text
+    assert re.search(LINE + r"waiting 0:0\d for %d \(sleep\)" % child.pid + result, text), text
 
 
 def test_progress_of_run_with_v(terminal, tmp_path):
     path = str(tmp_path / "fifo")
     os.mkfifo(path)
-    end = {b"waiting 0:01": lambda: os.close(os.open(path, os.O_WRONLY))}
+    end = {b"waiting 0:0": lambda: os.close(os.open(path, os.O_WRONLY))}
     text = terminal(COMMAND + ["run", "-v", "sh", "-c", 'read line < "$0"', path], end)
     assert re.search(LINE + r"waiting \d:\d\d for \d+ \(sh\)%s$" % LINE, text), text
 
 
-@pytest.mark.parametrize("option", ["-v", "-p"])
-def test_progress_of_run_is_wiped_before_a_message(terminal, option):
-    text = terminal(COMMAND + ["run", option, "-t", "1.2", "sleep", "60"])
-    line = LINE + r"waiting 0:01 for \d+ \(sleep\)" + LINE + ".* sending signal TERM"
-    assert re.match(line, text) if option == "-v" else text == ""
+def test_progress_of_run_is_wiped_before_a_message(terminal):
+    end = {b"waiting 0:0": lambda: terminal.process.send_signal(signal.SIGALRM)}
+    text = terminal(COMMAND + ["run", "-v", "sleep", "60"], end)
+    line = LINE + r"waiting 0:0\d for \d+ \(sleep\)" + LINE + ".* sending signal TERM"
+    assert re.search(line, text), text
+    assert terminal(COMMAND + ["run", "-t", "1.2", "sleep", "60"]) == ""
 
 
 def test_no_progress_in_the_background_of_a_terminal(terminal):
