@@ -20,6 +20,7 @@ from .. import pidwait
 from ..conftest import open_fds
 from ..processes import (
     HERD,
+    WINDOWS,
     Herd,
     OnPurpose,
     Pid,
@@ -137,6 +138,8 @@ def test_a_bad_process_changes_nothing(variant, sleeper):
         for proc, error in ("x", TypeError), (0, ValueError), (None, TypeError):
             with pytest.raises(error):
                 waiting.add(proc)
+            with pytest.raises(error):
+                pidwait.WaitSet([sleeper, proc])
         assert list(waiting) == [sleeper] and waiting.wait(0) == []
 
 
@@ -256,7 +259,8 @@ def test_each_exit_goes_to_one_thread(variant, herd):
 @in_threads
 @everywhere
 def test_close_leaves_the_wait_of_another_thread_intact(variant, start_told):
-    child = start_told(4)
+    """What the set has opened is closed after that wait."""
+    child, before = start_told(4), [] if WINDOWS else open_fds()
     waiting = pidwait.WaitSet([child])
     waiter = Thread(waiting.wait).asleep()
     waiting.close()
@@ -266,6 +270,7 @@ def test_close_leaves_the_wait_of_another_thread_intact(variant, start_told):
         waiting.wait()
     child.stdin.close()
     assert waiter.result() == [(child, 4)]
+    assert WINDOWS or set(open_fds()) < set(before) and waiting is not None
 
 
 @in_threads
