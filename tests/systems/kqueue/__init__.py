@@ -186,10 +186,7 @@ def _install_os(kernel, patch):
     def fork():
         pid = real_fork()
         if pid == 0:
-            # The child inherits no kqueue, and their fd numbers are free.
-            for queue in kernel.queues.values():
-                queue.close()
-            kernel.queues.clear()
+            kernel.forked()
         return pid
 
     def kill(pid, sig):

@@ -207,17 +207,21 @@ def timerfd(seconds):
 
 def moved_up(open_, *args):
     """A file descriptor above the process's own, since a real kernel would not take one of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = soft if soft < hard else min(hard // 2, 4096)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        fd = open_(*args)
+    with moved_up.lock:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = soft if soft < hard else min(hard // 2, 4096)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         try:
-            return fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+            fd = open_(*args)
+            try:
+                return fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
+            finally:
+                os.close(fd)
         finally:
-            os.close(fd)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+moved_up.lock = threading.Lock()  # the limit is one for all threads
 
 
 def has_exited(fd):
@@ -319,6 +323,13 @@ class Kernel:
         while self.queues:
             gc.collect()
             time.sleep(0.001)
+
+    def forked(self):
+        """A child inherits no kqueue: their numbers are free."""
+        moved_up.lock = threading.Lock()
+        for queue in self.queues.values():
+            queue.close()
+        self.queues.clear()
 
     def close_fd(self, fd):
         """close(2) of a file descriptor that may be a kqueue; return whether it was."""
