@@ -31,7 +31,7 @@ def forget():
     if hasattr(pidwait, "__path__"):
         _module("_probe").forget()
     else:
-        for name in "_answers", "_known", "chosen", "_missing", "_resolved":
+        for name in "_answers", "_known", "chosen", "_resolved":
             getattr(pidwait, name).clear()
 
 
@@ -129,8 +129,9 @@ def count_starts(note):
 
 def drop_spare():
     """Close the inotify that one wait leaves to the next: it is no leak."""
-    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify")
-    file = inotify and inotify._take_spare()
+    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify", pidwait)
+    take = getattr(inotify, "_take_spare", None)
+    file = take and take()
     while file:
         file.close()
-        file = inotify._take_spare()
+        file = take()
