@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import types
@@ -364,19 +365,27 @@ class Stranger:
 # Threads
 
 
-def only_other_thread():
-    """The thread ID in /proc of the only thread beside the main one."""
-    (tid,) = {int(name) for name in os.listdir("/proc/self/task")} - {os.getpid()}
-    return tid
-
-
 _FUTEX = {"x86_64": "202", "aarch64": "98"}.get(os.uname().machine)
+
+
+def thread_id():
+    """This thread's ID in /proc; threading has it from Python 3.8 on."""
+    return int(os.path.basename(os.readlink("/proc/thread-self")))
 
 
 def sleeps(tid):
     """Whether a thread of ours sleeps in a system call, and not for the interpreter's lock."""
     with open("/proc/self/task/%d/syscall" % tid) as file:
         return file.read().split()[0] not in ("running", _FUTEX)
+
+
+def asleep(function):
+    """A thread that runs the function, once it sleeps in it."""
+    tids = []
+    thread = threading.Thread(target=lambda: tids.append(thread_id()) or function())
+    thread.start()
+    eventually(lambda: tids and sleeps(tids[0]))
+    return thread
 
 
 # What this kernel can do

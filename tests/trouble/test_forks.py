@@ -16,7 +16,7 @@ import pytest
 from .. import pidwait, trouble
 from ..processes import become_zombie, eventually, gone_pid, is_open, state
 from ..waiting.ways import WAYS
-from . import LONG, Child, each_line, fork, forked, raises, times_out
+from . import LONG, Child, asleep, each_line, fork, forked, raises, times_out
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.kqueue
@@ -25,14 +25,6 @@ pytestmark = pytest.mark.kqueue
 def in_a_fork(function):
     """Call it in a forked child, whose open files are the parent's copies."""
     assert os.waitpid(fork(function), 0)[1] == 0
-
-
-def asleep(function):
-    """A thread that runs the function, once it sleeps in it."""
-    thread = threading.Thread(target=function)
-    thread.start()
-    eventually(lambda: trouble.sleeps(trouble.only_other_thread()))
-    return thread
 
 
 def test_copies_of_a_process_answer_and_leave_the_parents_own_as_they_are(variant):
