@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -213,14 +212,6 @@ def is_open(fd):
     except OSError:
         return False
     return True
-
-
-def held_by_a_thread_that_is_not_here():
-    lock = threading.RLock()
-    thread = threading.Thread(target=lock.acquire)
-    thread.start()
-    thread.join()
-    return lock
 
 
 class Keeper:
