@@ -46,7 +46,7 @@ if not WINDOWS:
         signal.signal(number, signal.SIG_DFL)  # PyPy would not say that it is ignored
 
 # Files named for a system hold what is peculiar to it.
-collect_ignore_glob = [] if WINDOWS else ["*/test_windows*"]
+collect_ignore_glob = ["trouble"] if WINDOWS else ["*/test_windows*"]
 if not STANDIN:
     collect_ignore_glob.append("systems/test_kqueue*")
 
