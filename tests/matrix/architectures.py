@@ -141,7 +141,7 @@ def check_tools(names):
 def run(name, args):
     python = str(fetch(name))
     env = dict(os.environ, PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pytest = [python, "-m", "pytest", "-p", "no:cacheprovider"]
+    pytest = [python, "-m", "pytest"]
     if not any(arg.startswith("tests/") for arg in args):
         args = TESTS + args
     reasons = [SCRIPT] + [EMULATED] * bool(ARCHITECTURES[name])

@@ -55,7 +55,7 @@ def run(name, args):
     env = dict(os.environ, PYTHONPATH=str(ROOT), PYTHONDONTWRITEBYTECODE="1", GVISOR=name)
     if all(arg.startswith("-") for arg in args):
         args += TESTS
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest"]
     # Python fails if its output is a regular file.
     with subprocess.Popen(
         [str(fetch(name))] + RUN + INIT + pytest + args,

@@ -120,7 +120,7 @@ def main(args):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
     env = dict(os.environ, PYTHONPATH=path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pytest = ["-m", "pytest", "-p", "no:cacheprovider"]
+    pytest = ["-m", "pytest"]
     return subprocess.call([str(PYTHON)] + pytest + args, cwd=str(ROOT), env=env)
 
 

@@ -133,7 +133,7 @@ PROGRESS = re.compile(r"waiting 0:\d\d for \d+ \(python.exe\)")
 EXITED = re.compile(r"\d+ \(python.exe\): exited with 0; waited [\d.]+ s")
 PATIENCE = 120  # seconds
 # Wine waits more than it computes.
-OPTIONS = "-p no:cacheprovider -p xdist -n 4".split()
+OPTIONS = "-p xdist -n 4".split()
 
 
 def windows_path(path):
