@@ -30,7 +30,7 @@ async def by_wait(proc):
 
 
 async def by_wait_procs(proc):
-    exited, alive = await aio.wait_procs([proc], 20)
+    exited, alive = await aio.wait_procs([proc], 100)
     ((found, code),) = exited
     assert found is proc and alive == []
     return code

@@ -303,14 +303,19 @@ def test_close_in_a_forked_child(run, way, watcher, callback, start_told):
 
 
 @pytest.mark.threads
-def test_the_attached_loop_runs_in_another_thread(run, loop, way, watcher, callback, start_told):
+def test_the_attached_loop_runs_in_another_thread(loop, way, watcher, callback, start_told, seam):
+    seam.without_hints()  # so that only a timer wakes the loop for what is polled
     child = start_told(3)
-    thread = threading.Thread(target=run, args=[callback.done()])
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    eventually(loop.is_running)
-    watcher.add_child_handler(child.pid, callback)
-    child.stdin.close()
-    thread.join()
+    try:
+        eventually(loop.is_running)
+        watcher.add_child_handler(child.pid, callback)
+        child.stdin.close()
+        eventually(lambda: callback)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
     assert callback == [(child.pid, 3)]
 
 

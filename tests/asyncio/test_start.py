@@ -36,16 +36,17 @@ def left():
     assert [state(pid) for pid in pids] == [None] * len(pids)
 
 
+@pytest.mark.parametrize("wait", [aio.Child.wait] + WAYS)
 @pytest.mark.parametrize("code", [0, 3, -9])
-def test_waiting_reaps_it_and_returns_the_exit_code(variant, run, code):
+def test_any_wait_reaps_it_and_returns_the_exit_code(variant, run, code, wait):
     reader, writer = os.pipe()
 
     async def main():
         async with aio.spawn(exiting_when_told(code), stdin=reader) as child:
-            waiting = await begun(gathered([child.wait()] + [way(child) for way in WAYS]))
+            waiting = await begun(gathered([wait(child), wait(child)]))
             assert child.exitcode is None and str(child.pid) in repr(child)
             os.close(writer)
-            assert await waiting == [code] * 4
+            assert await waiting == [code, code]
             assert (child.exitcode, state(child.pid)) == (code, None)
         assert await child.wait() == code  # closed, but it knows its code
 
