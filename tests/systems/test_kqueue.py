@@ -14,6 +14,8 @@ from .. import pidwait
 from ..processes import become_zombie, eventually, exiting, gone_pid, run_python, sleeping, state
 from .kqueue.systems import NAMED, SYSTEMS, named
 
+pytestmark = pytest.mark.kqueue
+
 BINDINGS = ["own", "ctypes", "cffi"]
 each = pytest.mark.parametrize("system", NAMED)
 any_ = pytest.mark.parametrize("system", NAMED[:1])

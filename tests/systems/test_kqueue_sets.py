@@ -19,6 +19,8 @@ from ..processes import OnPurpose, become_zombie, eventually, exiting, sleeping
 from .kqueue.systems import named
 from .test_kqueue import any_, by_each_binding, each
 
+pytestmark = pytest.mark.kqueue
+
 
 class Job:
     """An object that stands for a process, so that one process can be in a set twice."""
