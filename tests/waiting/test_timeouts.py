@@ -160,8 +160,8 @@ def alarms():
 @pytest.mark.parametrize("reap", [False, True])
 def test_a_wait_goes_on_after_a_signal_handler(variant, herd, alarms, timeout, reap):
     """PEP 475. The child ends once the handler has run three times."""
-    pid, left = herd.fork(0), [0, 1, 2]
-    alarms(lambda: left and left.pop() == 0 and kill(pid))
+    pid, left = herd.fork(0), iter([2, 1, 0])
+    alarms(lambda: next(left, None) == 0 and kill(pid))
     assert pidwait.wait(pid, timeout, reap) == -9
     assert left == []
 
