@@ -10,8 +10,8 @@ import sys
 import tempfile
 import time
 
-from ..cli import sshd
-from ..cli.remote import single_file
+from ..plays import sshd
+from ..plays.remote import single_file
 from . import core
 
 # By then Python has started there and waits, on a slow machine, too.

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ..cli import sshd
-from ..cli.remote import single_file
 from ..package.recipes import SHELL, Folder
 from ..processes import become_zombie, eventually, exiting, gone_pid, state
+from . import sshd
+from .remote import single_file
 
 CI = "CI" in os.environ
 pytestmark = pytest.mark.skipif(sshd.program() is None and not CI, reason="no sshd")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ..bench.core import find
-from ..cli.remote import single_file
 from ..package.recipes import RECIPES, SHELL, Folder
 from ..processes import exiting, state
+from .remote import single_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TITLE = "In a script that names its requirements"

@@ -3,7 +3,7 @@
 
 import subprocess
 
-from .command_line import COMMAND
+from ..cli.command_line import COMMAND
 
 
 def single_file():
