@@ -163,7 +163,7 @@ def test_a_wait_goes_on_after_a_signal_handler(variant, herd, alarms, timeout, r
     pid, left = herd.fork(0), iter([2, 1, 0])
     alarms(lambda: next(left, None) == 0 and kill(pid))
     assert pidwait.wait(pid, timeout, reap) == -9
-    assert left == []
+    assert list(left) == []
 
 
 @pytest.mark.kqueue
