@@ -138,6 +138,30 @@ def test_a_callback_that_blocks(variant, start_told, told):
     assert told.empty()
 
 
+@pytest.mark.kqueue
+def test_a_callback_may_cancel_what_has_exited_too(variant, start_told, told, others):
+    """Two exits are found together: of two callbacks that cancel each other, one is called."""
+    children, watches = [start_told(code) for code in (3, 4, 5)], []
+    entered, released = threading.Event(), threading.Event()
+
+    def cancel_all(proc, code):
+        for watch in watches:
+            watch.cancel()
+        told.put(code)
+
+    pidwait.watch(children[0], lambda *exit: (entered.set(), released.wait()))
+    children[0].stdin.close()
+    entered.wait()
+    watches += [pidwait.watch(child.pid, cancel_all) for child in children[1:]]
+    for child in children[1:]:
+        child.stdin.close()
+        become_zombie(child.pid)
+    released.set()
+    code = told.get()
+    eventually(lambda: not others())
+    assert code in (4, 5) and told.empty()
+
+
 ERRORS = ValueError("on purpose"), KeyboardInterrupt("on purpose"), SystemExit()
 
 
