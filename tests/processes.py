@@ -339,14 +339,14 @@ class Herd:
 
     def fork(self, code, after=None):
         if WINDOWS:
-            child = subprocess.Popen(exiting(code, 60 if after is None else after))
+            child = subprocess.Popen(exiting(code, 600 if after is None else after))
             self.children = getattr(self, "children", []) + [child]
             self.pids.append(child.pid)
             return child.pid
         pid = os.fork()
         if pid == 0:
             try:
-                time.sleep(60 if after is None else after)
+                time.sleep(600 if after is None else after)
             finally:
                 os._exit(code)
         self.pids.append(pid)
