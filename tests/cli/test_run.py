@@ -35,7 +35,7 @@ def traps(name):
     return "trap 'exit 5' %s; echo ready; read line" % name
 
 
-# Options, script, exit status, the signals that -v tells of. Once it says that it is ready, the
+# Options, script, exit status, the signals that -v reports. Once it says that it is ready, the
 # time is up; what exits with 4 does so once the first signal is told of.
 SAME = {
     "in time": ("-k 50 -t 50", "exit 7", 7, ""),
@@ -109,7 +109,7 @@ def start_job(start):
 
 
 def outcome(job, script, ready=lambda pid: None):
-    """The exit status, and the signals that it tells of."""
+    """The exit status, and the signals that it reports."""
     told = b""
     if "echo ready" in script:
         assert job.stdout.readline() == b"ready\n"

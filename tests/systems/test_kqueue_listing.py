@@ -52,7 +52,7 @@ def listed():
 
 
 def told(pid):
-    """What ps tells of one process that does nothing: by itself, and in the list of all."""
+    """An idle process, asked for by its pid and in the list of all."""
     found = pidwait.ProcessInfo(pid).as_dict(FACTS)
     assert listed()[pid] == found
     return found
@@ -204,7 +204,7 @@ def test_a_strange_line_is_logged_and_left_out(on, sleeper, caplog, line):
     assert line in caplog.text
 
 
-# What is told, of which system, by these words of a row in place of the first.
+# Words in a row of ps: the system, an attribute, and its value
 ROWS = {
     "  0:01.50": ("dragonfly", "cpu_times", (1.5, 0, 0, 0)),
     "99:59.00": ("dragonfly", "cpu_times", (5999, 0, 0, 0)),

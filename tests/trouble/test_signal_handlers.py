@@ -143,7 +143,7 @@ CALLS = ["pidfd_open", "waitid", "ioctl", "pidfd_send_signal", "epoll", "timerfd
 def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
     use_variant, seam, herd, no_garbage, name, error
 ):
-    """It comes in the middle of the call, and is one by which the system tells of an exit."""
+    """The handler raises in the middle of the call, with an error that can also report an exit."""
     if trouble.why_no_pidfd():
         pytest.skip(trouble.why_no_pidfd())
     use_variant("pidfd-ctypes")
@@ -251,7 +251,7 @@ def test_no_exit_is_lost_wherever_ctrl_c_comes(variant, scenario):
 
 
 def last(count, action):
-    """An iterator over steps, of which the last is the action."""
+    """An iterator over steps; the last one runs the action."""
     return iter([int] * (count - 1) + [action])
 
 

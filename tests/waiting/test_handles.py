@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Process, a handle: what it tells, who may use it, and when it is closed."""
+"""Process: its answers, its use by several threads, and its close."""
 
 import copy
 import errno

@@ -21,23 +21,7 @@ from ..processes import (
 )
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
-
-
-@pytest.fixture
-def zombie(start):
-    """zombie(code) is a child that has exited, and that nobody has reaped."""
-
-    def zombie(code):
-        child = start(*exiting(code))
-        become_zombie(child.pid)
-        return child
-
-    return zombie
-
+from .ways import everywhere
 
 # wait_procs()
 

@@ -26,7 +26,6 @@ from ..processes import (
     Pid,
     become_zombie,
     eventually,
-    exiting,
     gone_pid,
     interrupted_by,
     is_open,
@@ -34,24 +33,9 @@ from ..processes import (
 from ..seam import get
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
+from .ways import everywhere
 
 in_threads = pytest.mark.threads
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
-
-
-@pytest.fixture
-def zombie(start):
-    """zombie(code) is a child that has exited, and that nobody has reaped."""
-
-    def zombie(code):
-        child = start(*exiting(code))
-        become_zombie(child.pid)
-        return child
-
-    return zombie
 
 
 def end(child):
@@ -970,7 +954,7 @@ def test_a_fork_while_another_thread_reaps(variant, zombie):
 
 @pytest.mark.kqueue
 def test_copies_in_a_forked_child_wake_nobody(backend, herd):
-    """A closed pidfd of which a forked child has a copy would stay in the epoll, and be ready."""
+    """If a forked child has a copy of a closed pidfd, the pidfd stays in the epoll, and ready."""
     pids = [herd.fork(0) for _ in range(2)]
     with pidwait.WaitSet(pids) as waiting:
         copy = herd.fork(0)

@@ -21,12 +21,9 @@ from ..processes import (
 )
 from ..seam import get
 from .threads import Thread
+from .ways import everywhere
 
 pytestmark = pytest.mark.threads
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 @pytest.fixture(autouse=True)
