@@ -33,9 +33,13 @@ from ..processes import (
 from ..seam import get
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
-from .ways import everywhere
 
 in_threads = pytest.mark.threads
+
+
+# Here, as on Windows only files that name the mark are imported.
+def everywhere(test):
+    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 def end(child):

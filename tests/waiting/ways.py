@@ -44,8 +44,3 @@ def by_watch(proc):
 
 WAYS = [by_wait, by_wait_procs, by_set, by_watch]
 every_way = pytest.mark.parametrize("way", WAYS)
-
-
-def everywhere(test):
-    """Mark a test that holds on Windows and with kqueue, too."""
-    return pytest.mark.windows(pytest.mark.kqueue(test))
