@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The children of a process, and theirs: found by several looks at all processes."""
 
-from ._errors import log
+from ._base.errors import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import sys
 from errno import ENOENT, EPERM
 
 from . import _hooks, _posix_spawn
-from ._errors import raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def start(self: "Any", plan: "dict[str, Any]", group: int, own: "Any") -> bool:
                 session=plan["start_new_session"],
                 restore_signals=plan["restore_signals"],
             )
-        except Exception as error:  # anything: an object with __fspath__ may raise what it likes
-            raise_of_handler(error)
+        except Exception:  # anything: an object with __fspath__ may raise what it likes
             return False
         if hasattr(sys, "audit"):  # Python 3.8
             sys.audit("subprocess.Popen", executable, args, plan["cwd"], plan["env"])  # novm
@@ -71,7 +69,6 @@ def start(self: "Any", plan: "dict[str, Any]", group: int, own: "Any") -> bool:
                 # reaped when it is freed.
                 self.pid, self._child_created = request.started[0], True
                 raise
-            raise_of_handler(error)
             if isinstance(error, (TypeError, ValueError, AttributeError)):
                 return False
             if not isinstance(error, FileNotFoundError) or not _hooks.repeats_name(own):

@@ -19,10 +19,11 @@ from errno import (
     ETXTBSY,
 )
 
-from . import _checks, _spawn_actions
-from ._errors import log, raise_of_handler
-from ._ffi import calls
+from . import _spawn_actions
+from ._base.errors import Failed, call, log
+from ._base.probe import works
 from ._spawn_actions import DEVNULL, Structure, Unable
+from ._systems.calls import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Environment:
         if 0 in b"".join(items):
             raise ValueError("embedded null byte")
         self.snapshot = snapshot
-        self.block = calls.get("spawn_strings")(items)
+        self.block = native("spawn_strings")(items)
         self._path: "list[bytes] | None" = None
 
     def path(self) -> "list[bytes]":
@@ -115,8 +116,8 @@ class Starter:
 
     def __init__(self, posix_spawn: "Any") -> None:
         self.posix_spawn = posix_spawn
-        self._strings = calls.get("spawn_strings")
-        self._cell = calls.get("spawn_cell")
+        self._strings = native("spawn_strings")
+        self._cell = native("spawn_cell")
         self._has_closefrom = _spawn_actions.has_closefrom()
         self._has_cloexec_default = not self._has_closefrom and _spawn_actions.has_cloexec_default()
         self._structures: "dict[Any, tuple[Structure, Structure]]" = {}
@@ -185,10 +186,9 @@ class Starter:
 def _missing(path: bytes) -> int:
     """The errno if there is no file at the path, else 0: quicker than starting a process."""
     try:
-        os.stat(path)
-    except OSError as error:
-        raise_of_handler(error)
-        return error.errno or 0
+        call(os.stat, path)
+    except Failed as why:
+        return why.errno
     return 0
 
 
@@ -217,9 +217,8 @@ def _blame(error: int, request: Request) -> OSError:
 
 def _is_open(fd: int) -> bool:
     try:
-        os.fstat(fd)
-    except OSError as error:
-        raise_of_handler(error)
+        call(os.fstat, fd)
+    except Failed:
         return False
     return True
 
@@ -230,8 +229,8 @@ _starters: "list[Starter]" = []
 def is_whole() -> bool:
     """Whether the system's library has all that posix_spawn can have."""
     closes = _spawn_actions.has_closefrom() or _spawn_actions.has_cloexec_default()
-    others = (check for name, _, check in _spawn_actions.CALLS if name != "addclosefrom_np")
-    return all(map(_checks.works, others)) and closes
+    others = (check for name, _, check in _spawn_actions.CHECKS if name != "addclosefrom_np")
+    return all(map(works, others)) and closes
 
 
 def start(request: Request) -> "int | None":
@@ -242,14 +241,13 @@ def start(request: Request) -> "int | None":
     """
     try:
         try:
-            posix_spawn = calls.get("posix_spawn")
+            posix_spawn = native("posix_spawn")
             # Structures can be used only by the binding that made them.
             if not _starters or _starters[0].posix_spawn is not posix_spawn:
                 _spawn_actions.check()
                 _starters[:] = [Starter(posix_spawn)]
-        except OSError as error:
-            raise_of_handler(error)
-            raise Unable(str(error.strerror)) from None
+        except Failed as why:
+            raise Unable(str(why.error.strerror)) from None
         return _starters[0].start(request)
     except Unable as why:
         log("%r is started by the standard library: %s", request.named[0], why)

@@ -14,9 +14,10 @@ import os
 import sys
 from errno import ENOSYS
 
-from . import _checks
-from ._errors import raise_of_handler
-from ._ffi import calls, libc_spawn
+from ._base.errors import failed
+from ._base.probe import checks, works
+from ._systems import libc_spawn
+from ._systems.calls import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
-
-calls.add(libc_spawn.CALLS)
 
 INHERIT = -1
 DEVNULL = -3  # as in subprocess
@@ -48,9 +47,9 @@ class Structure:
     _destroy: "Any" = None
 
     def __init__(self, kind: str) -> None:
-        destroy = calls.get(kind + "_destroy")
-        pointer = calls.get("spawn_memory")()
-        _check(calls.get(kind + "_init")(pointer))
+        destroy = native(kind + "_destroy")
+        pointer = native("spawn_memory")()
+        _check(native(kind + "_init")(pointer))
         self.pointer = pointer
         self._destroy = destroy
 
@@ -62,7 +61,7 @@ class Structure:
 
 def _check(error: int) -> None:
     if error:
-        raise OSError(error, os.strerror(error))
+        raise failed(error)
 
 
 def fd_limit() -> int:
@@ -74,7 +73,6 @@ def fd_limit() -> int:
     try:
         highest = max(map(int, os.listdir("/proc/self/fd")))
     except OSError as error:
-        raise_of_handler(error)
         raise Unable("/proc/self/fd: %s" % error) from None
     if highest >= limit:
         raise Unable("file descriptor %d is above the limit" % highest)
@@ -95,12 +93,12 @@ def build_actions(
     structure = Structure("posix_spawn_file_actions")
 
     def add(name: str, *arguments: "Any") -> None:
-        error = calls.get("posix_spawn_file_actions_" + name)(structure.pointer, *arguments)
+        error = native("posix_spawn_file_actions_" + name)(structure.pointer, *arguments)
         if error:  # EBADF for an fd above the limit
             raise Unable("%s%r: %s" % (name, arguments, os.strerror(error)))
 
     if cwd is not None:
-        if not _checks.works(check_chdir):
+        if not works(check_chdir):
             raise Unable("no addchdir_np")
         add("addchdir_np", cwd)
     used = set(stdio + pass_fds)
@@ -173,85 +171,85 @@ def build_attributes(
         flags |= libc_spawn.CLOEXEC_DEFAULT or 0
     if restore_signals:
         flags |= libc_spawn.SETSIGDEF or 0
-        signals = calls.get("spawn_memory")()
-        calls.get("sigemptyset")(signals)
+        signals = native("spawn_memory")()
+        native("sigemptyset")(signals)
         for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):  # what Python itself ignores
             if hasattr(_signal, name):
-                _check(calls.get("sigaddset")(signals, getattr(_signal, name)))
-        _check(calls.get("posix_spawnattr_setsigdefault")(structure.pointer, signals))
+                _check(native("sigaddset")(signals, getattr(_signal, name)))
+        _check(native("posix_spawnattr_setsigdefault")(structure.pointer, signals))
     if group > _INT_MAX:
         raise Unable("%d can't be a process group" % group)
     if group >= 0:
         flags |= libc_spawn.SETPGROUP
-        _check(calls.get("posix_spawnattr_setpgroup")(structure.pointer, group))
+        _check(native("posix_spawnattr_setpgroup")(structure.pointer, group))
     if session:
-        if not _checks.works(check_setsid):
+        if not works(check_setsid):
             raise Unable("no POSIX_SPAWN_SETSID")
         flags |= libc_spawn.SETSID or 0
-    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, flags))
+    _check(native("posix_spawnattr_setflags")(structure.pointer, flags))
     return structure
 
 
 def has_closefrom() -> bool:
-    return _checks.works(check_closefrom)
+    return works(check_closefrom)
 
 
 def has_cloexec_default() -> bool:
-    return _checks.works(check_cloexec_default)
+    return works(check_cloexec_default)
 
 
 def check() -> None:
     """Build attributes with all flags that every start needs."""
     if os.name == "nt":
-        raise OSError(ENOSYS, "Windows has no posix_spawn")
+        raise failed(ENOSYS, "Windows has no posix_spawn")
     if libc_spawn.SETSIGDEF is None:
-        raise OSError(ENOSYS, "the flags of posix_spawn are not known here")
+        raise failed(ENOSYS, "the flags of posix_spawn are not known here")
     build_attributes(0, False, True)
     Structure("posix_spawn_file_actions")
-    calls.get("posix_spawn")
+    native("posix_spawn")
 
 
 def check_setsid() -> None:
     """Set the flag."""
     if libc_spawn.SETSID is None:
-        raise OSError(ENOSYS, "the number of POSIX_SPAWN_SETSID is not known here")
+        raise failed(ENOSYS, "the number of POSIX_SPAWN_SETSID is not known here")
     structure = Structure("posix_spawnattr")
-    _check(calls.get("posix_spawnattr_setflags")(structure.pointer, libc_spawn.SETSID))
+    _check(native("posix_spawnattr_setflags")(structure.pointer, libc_spawn.SETSID))
 
 
 def check_chdir() -> None:
     """Add the file action."""
     structure = Structure("posix_spawn_file_actions")
-    _check(calls.get("posix_spawn_file_actions_addchdir_np")(structure.pointer, b"/"))
+    _check(native("posix_spawn_file_actions_addchdir_np")(structure.pointer, b"/"))
 
 
 def check_closefrom() -> None:
     """Add the file action."""
     structure = Structure("posix_spawn_file_actions")
-    _check(calls.get("posix_spawn_file_actions_addclosefrom_np")(structure.pointer, 3))
+    _check(native("posix_spawn_file_actions_addclosefrom_np")(structure.pointer, 3))
 
 
 def check_cloexec_default() -> None:
     """Set the flag, and add the file action that goes with it."""
     if libc_spawn.CLOEXEC_DEFAULT is None:
-        raise OSError(ENOSYS, "only macOS has it")
+        raise failed(ENOSYS, "only macOS has it")
     build_attributes(-1, False, False, True)
     structure = Structure("posix_spawn_file_actions")
-    _check(calls.get("posix_spawn_file_actions_addinherit_np")(structure.pointer, 0))
+    _check(native("posix_spawn_file_actions_addinherit_np")(structure.pointer, 0))
 
 
-# What the probe shows: a name, the call that provides it, and its check.
-CALLS: "Tuple[Tuple[str, str, Callable[[], None]], ...]" = (
+CHECKS: "List[Tuple[str, str, Callable[[], None]]]" = [
     ("posix_spawn", "posix_spawn", check),
     ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
     ("addchdir_np", "posix_spawn_file_actions_addchdir_np", check_chdir),
     ("addclosefrom_np", "posix_spawn_file_actions_addclosefrom_np", check_closefrom),
-)
+]
 if libc_spawn.CLOEXEC_DEFAULT is not None:
-    CALLS += (
+    CHECKS.append(
         (
             "POSIX_SPAWN_CLOEXEC_DEFAULT",
             "posix_spawn_file_actions_addinherit_np",
             check_cloexec_default,
-        ),
+        )
     )
+checks["polling"] += CHECKS  # which every system has

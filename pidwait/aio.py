@@ -1,63 +1,68 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """For asyncio: wait for processes, whosever children they are, in any event loop of it.
 
-One engine for each loop does it, without a thread. A wait can be cancelled at any time, and
-leaves nothing behind; the time-outs are asyncio's own, as by asyncio.wait_for().
+One engine for each loop does it, without a thread: the loop watches its file descriptor. Where
+the loop can't, as on Windows, the thread of watch() waits, and wakes the loop. A wait can be
+cancelled at any time, and leaves nothing behind.
 """
 
 import asyncio
 
 from . import spawning
+from ._base.deadline import LONGEST_SLEEP, Deadline
+from ._base.errors import TimeoutExpired, log
 from ._child_watcher import ChildWatcher
-from ._deadline import GRACE, Deadline
-from ._errors import log
-from ._kinds import find
-from ._loops import DAY, add, discard, discard_soon, look
-from ._queue import deque
-from ._targets import key_of
-from .waiting import given_again
+from ._loop_engine import add_to_loop, call_soon, discard_from_loop, find_engine
+from ._sets import given_again
+from ._sets import wait_procs as wait_procs_now
+from ._waiting.owners import find
+from ._waiting.targets import key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, overload
-
-    from typing_extensions import Self  # novm
+    from typing import overload
 
     from ._child import Child as _Child
     from ._child import Path
-    from ._generic import P
-    from ._targets import Proc, Target
+    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, Target, deque
+else:
+    from _collections import deque  # collections loads more
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
 _running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 
 
-async def wait(proc: "Proc") -> "int | None":
+async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """Wait until the process has exited; return its exit code, as the blocking wait() does.
 
-    ``proc`` is what the blocking wait() takes. For a time-out use asyncio.wait_for() or
-    asyncio.timeout(). A cancelled wait leaves the process alone, and other waits for it.
-    Raises TypeError or ValueError for what can't stand for a process.
+    ``proc`` is what the blocking wait() takes. A cancelled wait leaves the process alone, and
+    other waits for it; so asyncio.wait_for() and asyncio.timeout() can be used, too.
+
+    Raises TimeoutExpired if the process is still running after ``timeout`` seconds, TypeError or
+    ValueError for what can't stand for a process.
 
     >>> import subprocess, sys
     >>> async def main():
     ...     popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    ...     return await asyncio.wait_for(wait(popen), 60)
+    ...     return await wait(popen, 60)
     >>> asyncio.run(main())
     3
     """
+    if timeout is not None:
+        exited, _ = await wait_procs([proc], timeout)
+        if not exited:
+            raise TimeoutExpired(getattr(proc, "pid", proc), timeout)  # type: ignore[arg-type]
+        return exited[0][1]
     loop = _running_loop()
     waiter = _Waiter(loop)
-    target = _target(proc, waiter)
     try:
-        add(loop, [target])
+        add_to_loop(loop, _target(proc, waiter))
         return await waiter.future
     except BaseException:
-        discard(loop, [waiter])
+        discard_from_loop(loop, [waiter])
         raise
 
 
@@ -66,7 +71,7 @@ def _target(proc: "Any", key: object) -> "Target":
 
 
 class _Waiter:
-    __slots__ = ("future",)
+    __slots__ = ("__weakref__", "future", "watch")
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         self.future: "asyncio.Future[int | None]" = loop.create_future()
@@ -79,74 +84,74 @@ class _Waiter:
 class _Member:
     """A process of a group."""
 
-    __slots__ = ("group", "is_taken", "proc")
+    __slots__ = ("group", "proc", "watch")
 
     def __init__(self, group: "_Group", proc: "Any") -> None:
         self.group = group
         self.proc = proc
-        self.is_taken = False
 
     def tell(self, code: "int | None") -> None:
-        self.group.exits.append((self, code))
-        self.group.wake()
+        self.group.tell(self, code)
 
 
 class _Group:
     """Processes for which one coroutine waits."""
 
-    def __init__(self, loop: "AbstractEventLoop", procs: "Iterable[Any]") -> None:
+    def __init__(self, loop: "AbstractEventLoop", procs: "list[Any]") -> None:
         self.loop = loop
-        # Those that have not been taken, by the keys of their processes.
+        self._again = given_again(procs)
+        # Those that have not exited, by the keys of their processes.
         self.left: "dict[object, _Member]" = {}
-        self.exits: "deque[tuple[_Member, int | None]]" = deque()
-        self._wanted = 1
+        self.exits: "deque[tuple[Any, int | None]]" = deque()
         self._sleeper: "asyncio.Future[None] | None" = None
         for proc in procs:
             self.left.setdefault(key_of(proc), _Member(self, proc))
 
     def start(self) -> None:
-        add(self.loop, [_target(member.proc, member) for member in self.left.values()])
+        for member in list(self.left.values()):
+            add_to_loop(self.loop, _target(member.proc, member))
 
     def stop(self) -> None:
-        discard(self.loop, [*self.left.values()])
+        discard_from_loop(self.loop, [*self.left.values()])
 
-    def wake(self, is_due: bool = False) -> None:
-        sleeper = self._sleeper
-        if sleeper is None or sleeper.done():
-            return
-        if is_due or len(self.exits) >= self._wanted:
-            sleeper.set_result(None)
+    def tell(self, member: _Member, code: "int | None") -> None:
+        key = key_of(member.proc)
+        if self.left.pop(key, None) is not None:  # else it has been reported already
+            for proc in self._again.get(key, (member.proc,)):
+                self.exits.append((proc, code))
+            self.wake()
 
-    async def sleep(self, wanted: int, seconds: "float | None") -> None:
-        """Sleep until there are so many exits, for ``seconds`` at most; it may end earlier."""
-        if len(self.exits) >= wanted or seconds == 0:
-            return
-        sleeper = self._sleeper
+    def look(self) -> None:
+        """Report all that have exited by now."""
+        engine = find_engine(self.loop)
+        if engine is not None:
+            while engine.look(True):  # each look brings so many
+                pass
+        elif self.left:  # the thread of watch() has not reported them yet
+            procs = [member.proc for member in self.left.values()]
+            for proc, code in wait_procs_now(procs, 0)[0]:
+                self.tell(self.left[key_of(proc)], code)
+
+    def wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def sleep(self, seconds: "float | None") -> None:
+        """Sleep until there is an exit, for ``seconds`` at most; it may end earlier."""
         # Python 3.6's wait_for() goes on before the task that it has cancelled has ended.
-        if sleeper is not None and not sleeper.cancelled():
+        if self._sleeper is not None and not self._sleeper.cancelled():
             raise RuntimeError("another task is waiting for the same processes")
+        sleeper = self._sleeper = self.loop.create_future()
         timer = None
+        if seconds is not None:
+            timer = self.loop.call_later(min(seconds, LONGEST_SLEEP), self.wake)
         try:
-            self._wanted = wanted
-            sleeper = self._sleeper = self.loop.create_future()
-            if seconds is not None:
-                timer = self.loop.call_later(min(seconds, DAY), self.wake, True)
             await sleeper
         finally:
             if self._sleeper is sleeper:
                 self._sleeper = None
             if timer is not None:
                 timer.cancel()
-
-    def take(self) -> "Iterator[tuple[Any, int | None]]":
-        """Take the exits: ``(proc, code)``."""
-        while self.exits:
-            member, code = self.exits.popleft()
-            # It is told again if a signal handler has raised just after the first time.
-            if not member.is_taken:
-                member.is_taken = True
-                del self.left[key_of(member.proc)]
-                yield member.proc, code
 
 
 if TYPE_CHECKING:  # for mixed lists: see waiting.py
@@ -180,28 +185,18 @@ async def wait_procs(
     """
     deadline = Deadline(timeout)
     given = list(procs)
-    again = given_again(given)
     group = _Group(_running_loop(), given)
-    exited: "list[tuple[Any, int | None]]" = []
-
-    def take() -> None:
-        for first, code in group.take():
-            exited.extend((proc, code) for proc in again.get(key_of(first), (first,)))
-
     try:
         group.start()
         while group.left:
             seconds = deadline.remaining()
-            await group.sleep(len(group.left), seconds)
-            if seconds == 0 and look(group.loop):
-                await group.sleep(len(group.left), GRACE)
-                look(group.loop)
-            take()
             if seconds == 0:
+                group.look()
                 break
+            await group.sleep(seconds)
     finally:
         group.stop()
-    return exited, [proc for proc in given if key_of(proc) in group.left]
+    return list(group.exits), [proc for proc in given if key_of(proc) in group.left]
 
 
 if TYPE_CHECKING:
@@ -228,17 +223,14 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     >>> asyncio.run(main())
     3
     """
-    given = list(procs)
-    return _Completions(_Group(_running_loop(), given), given_again(given))
+    return _Completions(_Group(_running_loop(), list(procs)))
 
 
 class _Completions:
     # The engine refers to the group only: once this is freed, the processes are watched no more.
 
-    def __init__(self, group: _Group, again: "dict[object, list[Any]]") -> None:
+    def __init__(self, group: _Group) -> None:
         self._group = group
-        self._again = again
-        self._taken: "deque[tuple[Any, int | None]]" = deque()
         group.start()
 
     def __aiter__(self) -> "Self":
@@ -246,19 +238,16 @@ class _Completions:
 
     async def __anext__(self) -> "tuple[Any, int | None]":
         group = self._group
-        while not self._taken:
+        while not group.exits:
             if not group.left:
                 raise StopAsyncIteration
-            await group.sleep(1, None)
-            for first, code in group.take():
-                again = self._again.get(key_of(first), (first,))
-                self._taken.extend((proc, code) for proc in again)
-        return self._taken.popleft()
+            await group.sleep(None)
+        return group.exits.popleft()
 
     def __del__(self) -> None:
         group = getattr(self, "_group", None)  # None: a signal handler has raised in __init__()
         if group is not None and group.left:
-            discard_soon(group.loop, [*group.left.values()])
+            call_soon(group.loop, discard_from_loop, group.loop, [*group.left.values()])
 
 
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":

@@ -4,11 +4,11 @@
 from _thread import get_ident
 from weakref import ref
 
-from . import _facts
-from ._errors import no_such_process, public, raise_of_handler
+from . import _listing as _facts
+from ._base.errors import no_such_process, public, raise_of_handler
 from ._family import Family
-from ._targets import check_pid
-from .process import pid_exists
+from ._process import pid_exists
+from ._waiting.targets import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
     from weakref import ReferenceType
 
-    from ._facts import CpuTimes, Uids
-    from ._sources.contract import Facts
+    from ._listing import CpuTimes, Uids
+    from ._listing.contract import Facts
 
 
 @public
@@ -137,6 +137,7 @@ class ProcessInfo:
             return False
         except PermissionError as error:
             raise_of_handler(error)
+            return True
         return True
 
     def oneshot(self) -> "Oneshot":

@@ -4,9 +4,9 @@
 import os
 from errno import ENOSYS
 
-from . import _backends, _child
+from . import _child, _systems
 from ._child import Child
-from ._targets import check_pid
+from ._waiting.targets import check_pid
 
 if os.name != "nt":
     from . import _posix_spawn
@@ -75,8 +75,7 @@ def spawn(
         _child.reap_left()
     if not _prepared:
         _prepare()
-    if not _backends.chosen:
-        _backends.backend()  # it may raise: do that before there is a child
+    _systems.backend()  # it may raise: do that before there is a child
     request = None
     if os.name != "nt":
         if stdio[2] == _STDOUT:

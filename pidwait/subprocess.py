@@ -15,10 +15,10 @@ import sys
 import time
 from types import BuiltinFunctionType, FunctionType
 
-from . import _backends, _hooks, _parts, process
-from ._errors import TimeoutExpired as _TimeoutExpired
-from ._errors import log as _log
-from ._errors import raise_of_handler as _raise_of_handler
+from . import _hooks, _parts, _process, _systems
+from ._base.errors import TimeoutExpired as _TimeoutExpired
+from ._base.errors import log as _log
+from ._base.errors import raise_of_handler as _raise_of_handler
 
 if os.name != "nt":
     from . import _popen_start, _posix_spawn
@@ -75,7 +75,7 @@ def _would_fork() -> bool:
 def load() -> None:
     """Load what later starts and waits need: the program may change its root before them."""
     _would_fork()
-    _backends.backend()
+    _systems.backend()
     if os.name != "nt":
         _posix_spawn.is_whole()
 
@@ -140,7 +140,7 @@ def _wait(
     if self.returncode is None:
         try:
             # With None it would be a blocking waitid(2).
-            known = process.wait(self, float("inf") if timeout is None else timeout)
+            known = _process.wait(self, float("inf") if timeout is None else timeout)
             # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
             # is known replaces that. gevent reaps all children once one of them is its own.
             self.returncode = self.returncode if known is None else known

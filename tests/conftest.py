@@ -189,7 +189,6 @@ def no_garbage():
 
 def open_fds():
     """The open file descriptors."""
-    seam.drop_spare()
     # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
 

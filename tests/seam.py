@@ -9,7 +9,7 @@ test imports a private name.
 import errno
 import importlib
 import os
-import sys
+import signal
 
 from . import pidwait
 
@@ -23,21 +23,65 @@ def _module(name):
         return pidwait
 
 
-calls = _module("_ffi.calls")
+calls = _module("_systems.calls")
+errors = _module("_base.errors")
 
 
 def forget():
     """Have the package ask the system anew, as after a change of PIDWAIT_BACKEND or a policy."""
-    if hasattr(pidwait, "__path__"):
-        _module("_probe").forget()
-    else:
-        for name in "_answers", "_known", "chosen", "_resolved":
-            getattr(pidwait, name).clear()
+    for clear in _module("_base.probe").memories:
+        clear()
 
 
 def get(name):
     """The function by which the package makes a system call; OSError if there is none."""
-    return calls.get(name)
+    try:
+        return _Raising(calls.native(name))
+    except errors.Failed as why:
+        raise why.error from None
+
+
+class _Raising:
+    """A call of the package's, for a test: it raises an OSError, as the system does."""
+
+    def __init__(self, function):
+        self._function = function
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return self._function(*args, **kwargs)
+        except errors.Failed as why:
+            raise why.error from None
+
+
+class _Put:
+    """A test's function in the place of a call: its OSErrors are the system's answers.
+
+    Those of a signal handler that interrupts it are not.
+    """
+
+    def __init__(self, function):
+        self._function = function
+
+    def __call__(self, *args, **kwargs):
+        try:
+            return self._function(*args, **kwargs)
+        except OSError as error:
+            if _is_of_handler(error):
+                raise
+            raise errors.Failed(error) from None
+
+
+def _is_of_handler(error):
+    handlers = [signal.getsignal(number) for number in range(1, signal.NSIG)]
+    called = [one if hasattr(one, "__code__") else type(one).__call__ for one in handlers]
+    codes = [getattr(one, "__code__", 0) for one in called]
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def refusing(code):
@@ -64,7 +108,7 @@ class Seam:
             get(name)
         except OSError:  # this system has no such call
             calls._origins[name] = "a test"
-        calls._resolved[name] = function
+        calls._resolved[name] = _Put(function)
 
     def refuse(self, name, code=errno.EPERM):
         """From now on the call fails; the package finds out when it makes it."""
@@ -74,27 +118,20 @@ class Seam:
         """As if the system's library had never had these functions: asked anew."""
 
         def missing(binding, name):
-            raise ImportError("the system's library has no " + name)
+            raise LookupError("the system's library has no " + name)
 
         for name in names:
-            self._rows.setdefault(name, calls._CALLS[name])
-            calls._CALLS[name] = (None, missing)
+            self._rows.setdefault(name, calls.CALLS[name])
+            calls.CALLS[name] = (None, missing)
         forget()
-
-    def without_hints(self):
-        """As where neither the proc connector nor inotify is allowed: polled by looks alone."""
-        events = _module("_backends.events")
-        checks = _module("_checks")
-        for check in events.check_connector, events.check_inotify:
-            checks._answers[check] = OSError(errno.ENOSYS, "refused")
 
     def set_spawn_flag(self, name, value):
         """Give a flag of posix_spawn a number, as another system does."""
-        self._replace(_module("_ffi.libc_spawn"), name, value)
+        self._replace(_module("_systems.libc_spawn"), name, value)
 
     def hide_zombies(self):
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
-        self._replace(_module("_sources.exitcodes"), "from_zombie", lambda pid: None)
+        self._replace(_module("_systems.pidfd"), "code_of_zombie", lambda pid: None)
 
     def _replace(self, module, name, value):
         self._set.append((module, name, getattr(module, name)))
@@ -104,7 +141,7 @@ class Seam:
     def undo(self):
         while self._set:
             setattr(*self._set.pop())
-        calls._CALLS.update(self._rows)
+        calls.CALLS.update(self._rows)
         forget()
 
 
@@ -125,13 +162,3 @@ def count_starts(note):
         return pid
 
     core.start = noted
-
-
-def drop_spare():
-    """Close the inotify that one wait leaves to the next: it is no leak."""
-    inotify = sys.modules.get(pidwait.__name__ + "._backends.inotify", pidwait)
-    take = getattr(inotify, "_take_spare", None)
-    file = take and take()
-    while file:
-        file.close()
-        file = take()

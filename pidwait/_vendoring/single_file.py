@@ -29,12 +29,12 @@ SYSTEMS = ("linux", "bsd", "windows")
 # The public names of each part, by the modules that they come from.
 PARTS = {
     "wait": {
-        "_errors": "TimeoutExpired",
-        "_probe": "probe",
-        "process": "Process pid_exists wait",
-        "waiting": "WaitSet as_completed wait_procs",
+        "_base.errors": "TimeoutExpired",
+        "_systems": "probe",
+        "_process": "Process pid_exists wait",
+        "_sets": "WaitSet as_completed wait_procs",
     },
-    "watch": {"watching": "Watch watch"},
+    "watch": {"_watching": "Watch watch"},
     "spawn": {"_child": "Child", "spawning": "spawn"},
     "aio": {"aio": "*"},
     "subprocess": {"subprocess": "**_offered"},
@@ -106,19 +106,16 @@ class SingleFile:
             "_parts.SINGLE_FILE": True,
         }
         on = set(self.systems)
-        for system, backend in ("linux", "pidfd"), ("bsd", "kqueue"), ("windows", "win32"):
-            if system not in on:
-                facts['name == "%s"' % backend] = False
         if "windows" not in on or len(on) == 1:
             is_windows = on == {"windows"}
             facts.update({'os.name == "nt"': is_windows, 'os.name != "nt"': not is_windows})
             facts.update({'sys.platform == "win32"': is_windows})
             facts.update({'sys.platform != "win32"': not is_windows})
-        if "bsd" not in on:
-            facts.update({"bsd.system() is None": True, "bsd.system() is not None": False})
-        if "linux" not in on or "bsd" not in on:
-            is_linux = "linux" in on
-            facts['_ffi.PLATFORM in ("linux", "android")'] = is_linux
+        if len(on) == 1 or "linux" not in on:
+            facts['calls.PLATFORM in ("linux", "android")'] = "linux" in on
+        if len(on) == 1 or "bsd" not in on:
+            names = ", ".join('"%s"' % name for name in _PLATFORMS["bsd"])
+            facts["calls.PLATFORM in (%s)" % names] = "bsd" in on
         return facts
 
     def text(self) -> str:

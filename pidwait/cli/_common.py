@@ -35,7 +35,7 @@ class Usage(Exception):
     """The arguments are wrong, or the environment variables."""
 
 
-class Failed(Exception):
+class CommandError(Exception):
     """The command can't do its work."""
 
     status: "int | None" = None
@@ -68,7 +68,7 @@ class Command:
         except Usage as error:
             complain("%s\n%s: %s" % (self._usage, self.name, error))
             return self.wrong
-        except Failed as error:
+        except CommandError as error:
             complain("%s: %s" % (self.name, error))
             return error.status or self.failed
         except Lost as error:
@@ -101,15 +101,16 @@ class Command:
 
 def check_environment() -> None:
     """Raise Usage if a variable forces what there is not."""
-    from .. import _config
+    from .._base import probe
 
-    if not os.environ.get(_config.BACKEND) and not os.environ.get(_config.FFI):
+    if not os.environ.get(probe.BACKEND) and not os.environ.get(probe.FFI):
         return
-    from .. import _backends, _ffi
+    from .. import _systems
+    from .._systems import bindings
 
     try:
-        _config.choice(_config.FFI, *_ffi.NAMES)
-        _backends.backend()
+        probe.choice(probe.FFI, *bindings.NAMES)
+        _systems.backend()
     except (OSError, ValueError) as error:
         raise Usage(getattr(error, "strerror", None) or str(error)) from None
 

@@ -4,8 +4,8 @@
 import os
 from errno import ENOENT
 
-from .._errors import raise_of_handler
-from .._sources import procfs
+from .._base.errors import Failed
+from .._systems import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 def parents() -> "dict[int, int]":
     """The parent of each process, by the numbers that /proc has, which may not be those here."""
     found = {}
-    for number in procfs.numbers():
+    for number in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
         stat = read_stat(number)
         if stat is not None:
             found[number] = stat.parent
     return found
 
 
-def read_stat(number: int) -> "procfs.Stat | None":
+def read_stat(number: int) -> "procfs.ProcStat | None":
     line = procfs.whole_stat(_read, number, "stat")
-    return procfs.Stat(line) if line else None
+    return procfs.ProcStat(line) if line else None
 
 
 def _read(number: int, name: str) -> bytes:
@@ -33,9 +33,8 @@ def _read(number: int, name: str) -> bytes:
 
 def _read_file(path: str) -> bytes:
     try:
-        return procfs.read(path, None, True)
-    except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
-        raise_of_handler(error)
+        return procfs.read_file(path, None, True)
+    except Failed:
         return b""
 
 

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from .._deadline import Deadline
+from .._base.deadline import Deadline
 from . import _signals
 from ._common import TIMED_OUT
 from ._family import is_ignored
@@ -139,7 +139,7 @@ class Job:
         poll.register(self._reader, select.POLLIN)
         while True:
             step = self._progress and Deadline(self._progress.step(deadline.remaining()))
-            if poll.poll((step or deadline).milliseconds()):
+            if poll.poll((step or deadline).milliseconds()[0]):
                 os.read(self._reader, 65536)
                 return True
             if deadline.expired():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The option --list: what would be waited for."""
 
-from .._errors import raise_of_handler
-from ._common import PROG, Failed, no_process
+from .._base.errors import raise_of_handler
+from ._common import PROG, CommandError, no_process
 from ._output import complain, write
 from ._waited import NOT_THERE, is_gone, name_of
 
@@ -34,7 +34,7 @@ def show(all_: "Sequence[Waited]", options: "Mapping[str, str]") -> int:
 
 def _as_text(one: "Waited") -> str:
     if one.chosen is None:
-        from ..process import pid_exists
+        from .._process import pid_exists
 
         if is_gone(one.pid) or not pid_exists(one.pid):
             raise ProcessLookupError
@@ -50,9 +50,10 @@ def _as_json(one: "Waited") -> str:
     try:
         info = one.chosen or ProcessInfo(one.pid)
         found = info.as_dict(_SHOWN)
-    except ProcessLookupError:
+    except ProcessLookupError as error:
+        raise_of_handler(error)
         raise
     except OSError as error:
         raise_of_handler(error)
-        raise Failed(error.strerror or str(error)) from None
+        raise CommandError(error.strerror or str(error)) from None
     return json.dumps({name: found[name] for name in _SHOWN})

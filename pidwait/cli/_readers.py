@@ -12,15 +12,15 @@ import sys
 from errno import EPIPE
 from stat import S_ISFIFO, S_ISSOCK
 
-from .._deadline import Deadline
+from .._base.deadline import Deadline
 from ._output import Lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-    from ..process import Process
-    from ..waiting import WaitSet
+    from .._process import Process
+    from .._sets import WaitSet
 
     Exits = Sequence[tuple[Process, int | None]]  # novm
 
@@ -84,10 +84,10 @@ def _sleep(poll: "select.poll", waiting: "WaitSet[Process]", deadline: Deadline)
     """Until there are exits, or one of the readers has gone, or the time is up."""
     try:
         fd = waiting.fileno()
-    except OSError:  # it has polled members, and no timer
+    except OSError:  # it has none
         return waiting.wait(deadline.at_most(_EVERY))
     poll.register(fd, select.POLLIN)
-    poll.poll(deadline.milliseconds())
+    poll.poll(deadline.milliseconds()[0])
     poll.unregister(fd)
     return waiting.wait(0)
 

@@ -4,11 +4,11 @@
 import os
 import re
 
-from .._errors import raise_of_handler
-from .._targets import check_pid
+from .._base.errors import raise_of_handler
+from .._process import Process
+from .._waiting.targets import check_pid
 from ..listing import ProcessInfo, _iterate
-from ..process import Process
-from ._common import Failed, Usage, digits
+from ._common import CommandError, Usage, digits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Choice:
             ours = _family() if found else {}
         except OSError as error:
             raise_of_handler(error)
-            raise Failed(error.strerror or str(error)) from None
+            raise CommandError(error.strerror or str(error)) from None
         found = [info for info in found if not _is_among(info, ours) and not _has_exited(info)]
         if self._end is None:
             return found
@@ -189,8 +189,9 @@ def _climb(found: "dict[int, ProcessInfo]") -> bool:
     except ProcessLookupError as error:
         raise_of_handler(error)
         return False
-    except PermissionError as error:
-        raise_of_handler(error)  # a hidden one is not listed either
+    except PermissionError as error:  # a hidden one is not listed either
+        raise_of_handler(error)
+        return True
     return True
 
 

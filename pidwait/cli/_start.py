@@ -5,7 +5,7 @@ import os
 from errno import ENOENT, ENOEXEC
 
 from ..spawning import spawn
-from ._common import PROG, Failed
+from ._common import PROG, CommandError
 from ._output import complain
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def _script(name: str) -> "str | None":
     return which(name)
 
 
-class CanNotStart(Failed):
+class CanNotStart(CommandError):
     """The command has not been started."""
 
     def __init__(self, command: str, error: OSError) -> None:

@@ -5,11 +5,12 @@ import os
 import signal
 
 from .. import _child
-from .._deadline import Deadline
-from .._errors import log
-from .._ffi import calls, linux
-from ..process import Process
-from ._common import Failed
+from .._base.deadline import Deadline
+from .._base.errors import Failed, log
+from .._process import Process
+from .._systems.calls import ask, native
+from .._systems.linux_calls import LOOK, PR_SET_CHILD_SUBREAPER
+from ._common import CommandError
 from ._family import View, read_stat
 from ._job import Job
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from typing import Sequence
 
     from .run import Options
+
+
+_P_ALL = 0
 
 
 class Tree(Job):
@@ -30,10 +34,10 @@ class Tree(Job):
         super().__init__(options, command)
         self.killing: bool = False
         try:
-            calls.get("prctl")  # it is Linux' alone
+            native("prctl")  # it is Linux' alone
             self._view = View()
-        except (ImportError, OSError) as error:
-            raise Failed("--tree needs Linux, and its /proc: %s" % error) from None
+        except (Failed, OSError) as error:
+            raise CommandError("--tree needs Linux, and its /proc: %s" % error) from None
 
     def supervise(self) -> int:
         if _has_children():
@@ -44,7 +48,7 @@ class Tree(Job):
                 return _Deputy(self, pid).supervise()
             self._came.clear()  # which our parent passes on
             self._view = View()
-        calls.get("prctl")(linux.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ask("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return super().supervise()
 
     def reap(self) -> bool:
@@ -53,8 +57,8 @@ class Tree(Job):
         while True:
             try:
                 # The command's own exit is left to the Child.
-                info = calls.get("waitid")(linux.P_ALL, 0, linux.LOOK)
-            except ChildProcessError:
+                info = ask("waitid", _P_ALL, 0, LOOK)
+            except Failed:
                 return True
             if info is None:
                 break
@@ -93,8 +97,8 @@ class Tree(Job):
 
 def _has_children() -> bool:
     try:
-        calls.get("waitid")(linux.P_ALL, 0, linux.LOOK)
-    except ChildProcessError:
+        ask("waitid", _P_ALL, 0, LOOK)
+    except Failed:
         return False
     return True
 

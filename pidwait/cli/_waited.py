@@ -4,13 +4,13 @@
 import os
 import sys
 
-from .._errors import pass_over, raise_of_handler
+from .._base.errors import log, raise_of_handler
 from ._output import red
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .._process import Process
     from ..listing import ProcessInfo
-    from ..process import Process
 
 NOT_THERE = "%s: there is no process %d (with -e that is no error)"
 
@@ -32,7 +32,7 @@ class Waited:
         """Whether there is such a process."""
         if is_gone(self.pid):
             return False
-        from ..process import Process
+        from .._process import Process
 
         try:
             process = Process(self.pid)
@@ -98,6 +98,7 @@ def is_gone(pid: int) -> bool:
         return True
     except OSError as error:
         raise_of_handler(error)
+        return False
     return False
 
 
@@ -105,22 +106,21 @@ def _is_running(chosen: "ProcessInfo") -> bool:
     try:
         return chosen.is_running()
     except OSError as error:  # no file descriptor left
-        pass_over(error, "pid %d", chosen.pid)
+        raise_of_handler(error)
+        log("pid %d: %s", chosen.pid, error)
         return True
 
 
 def name_of(pid: int) -> "str | None":
-    from .._sources import procfs, toolhelp
+    if os.name == "nt":
+        from .._systems import windows_handles
 
-    try:
-        if os.name == "nt":
-            entry = toolhelp.find(pid)
-            return entry.name if entry else None
-        stat = procfs.read_stat(pid)
-        return stat.name if stat else None
-    except OSError as error:
-        raise_of_handler(error)
-        return None
+        entry = windows_handles.find_entry(pid)
+        return entry.name if entry else None
+    from .._systems import procfs
+
+    stat = procfs.read_stat(pid)
+    return stat.name if stat else None
 
 
 def _how(exitcode: "int | None") -> str:

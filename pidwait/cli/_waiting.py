@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Sequence
 
-    from .._deadline import Deadline
-    from ..process import Process
-    from ..waiting import WaitSet
+    from .._base.deadline import Deadline
+    from .._process import Process
+    from .._sets import WaitSet
 
 NOT_WRITTEN = 1
 # With --exit-code, as GNU timeout says that it has failed.
@@ -96,7 +96,7 @@ class Wait:
         total = len(self._running)
         if not total:
             return 0
-        from ..waiting import WaitSet
+        from .._sets import WaitSet
         from ._readers import Readers
 
         self._readers = Readers(self._json or self._verbose)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The option --probe: what this system offers for waiting."""
 
-from .. import _probe
+from .. import _systems
 from ._output import write
 
 
 def show_probe(as_json: bool) -> int:
-    answer = _probe.probe()
+    answer = _systems.probe()
     if as_json:
         import json
 

@@ -3,8 +3,8 @@
 
 import os
 
-from .._errors import TimeoutExpired
-from ._common import TIMED_OUT, Command, Failed, Usage, as_status, check_environment, duration
+from .._base.errors import TimeoutExpired
+from ._common import TIMED_OUT, Command, CommandError, Usage, as_status, check_environment, duration
 from ._start import FAILED, RUN, start, tell_of_signal
 
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ def _main(chosen: "dict[str, str]", command: "list[str]") -> int:
 
 def _run_on_windows(options: Options, command: "Sequence[str]") -> int:
     if options.tree:
-        raise Failed("--tree needs Linux")
+        raise CommandError("--tree needs Linux")
     with start(command, None if options.foreground else 0) as child:
         timed_out = False
         try:

@@ -2,7 +2,7 @@
 """The command ``vendor``: copy this package into another project."""
 
 from .. import __version__
-from ._common import Command, Failed, Usage
+from ._common import Command, CommandError, Usage
 from ._output import write
 
 TYPE_CHECKING = False
@@ -67,9 +67,9 @@ def _folder(options: "dict[str, str]", operands: "list[str]") -> int:
     try:
         return (_check if "check" in options else _copy)(operands[0], dest, "force" in options)
     except folder.Refused as error:
-        raise Failed("%s: %s" % (operands[0], error)) from None
+        raise CommandError("%s: %s" % (operands[0], error)) from None
     except OSError as error:
-        raise Failed("%s: %s" % (error.filename or operands[0], error.strerror)) from None
+        raise CommandError("%s: %s" % (error.filename or operands[0], error.strerror)) from None
 
 
 def _copy(name: str, dest: "Path", force: bool) -> int:
@@ -125,7 +125,7 @@ def _single_file(options: "dict[str, str]", operands: "list[str]") -> int:
         with open(operands[0], "wb") as file:
             file.write(text.encode())
     except OSError as error:
-        raise Failed("%s: %s" % (error.filename, error.strerror)) from None
+        raise CommandError("%s: %s" % (error.filename, error.strerror)) from None
     return 0
 
 

@@ -2,8 +2,8 @@
 """Wait for processes: the command without a name."""
 
 from .. import _parts
-from .._deadline import Deadline
-from ._common import Command, Failed, Usage, check_environment, digits, duration, no_process
+from .._base.deadline import Deadline
+from ._common import Command, CommandError, Usage, check_environment, digits, duration, no_process
 from ._waited import Waited
 
 TYPE_CHECKING = False
@@ -161,7 +161,7 @@ def _main(options: "dict[str, str]", operands: "list[str]") -> int:
     if chosen is not None:
         all_ = [Waited(info.pid, info) for info in chosen()]
         if not all_ and "exited" not in options:
-            error = Failed("no process fits (with -e that is no error)")
+            error = CommandError("no process fits (with -e that is no error)")
             error.status = no_process("exit-code" in options)
             raise error
     if _parts.LISTING and "list" in options:
@@ -205,7 +205,7 @@ def _process_id(text: str) -> int:
         raise Usage("%r is not a process ID: give a number" % text)
     if text[0] != "-" and 0 < number < 2**31:
         return number
-    from .._targets import check_pid  # for its message: it loads much
+    from .._waiting.targets import check_pid  # for its message: it loads much
 
     try:
         return check_pid(int(text), "PID")

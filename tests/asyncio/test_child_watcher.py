@@ -3,6 +3,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ import threading
 
 import pytest
 
+from .. import pidwait
 from ..conftest import CHOSEN, EVENT, STANDIN, open_fds
 from ..processes import become_zombie, eventually, exiting, exiting_when_told, state
 from .loops import Blind, aio, in_threads, run_in, some_turns
@@ -304,7 +306,6 @@ def test_close_in_a_forked_child(run, way, watcher, callback, start_told):
 
 @pytest.mark.threads
 def test_the_attached_loop_runs_in_another_thread(loop, way, watcher, callback, start_told, seam):
-    seam.without_hints()  # so that only a timer wakes the loop for what is polled
     child = start_told(3)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -344,3 +345,15 @@ def test_it_is_one_of_asyncios_watchers(watcher):
 def test_where_asyncio_has_no_watchers_it_can_not_be_made():
     with pytest.raises(NotImplementedError):
         aio.ChildWatcher()
+
+
+def test_a_loop_that_is_closed_leaves_no_zombie(variant, watcher, start):
+    """Its child runs on, and is reaped once it exits."""
+    child, loop = start(*exiting(3, 0.2)), asyncio.new_event_loop()
+    watcher.attach_loop(loop)
+    watcher.add_child_handler(child.pid, print)
+    watcher.attach_loop(None)
+    loop.close()
+    gc.collect()
+    eventually(lambda: not pidwait.pid_exists(child.pid))
+    child.returncode = 3

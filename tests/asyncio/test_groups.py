@@ -46,7 +46,6 @@ def test_a_time_out_is_not_cut_short(variant, run, sleeper):
 
 
 def test_an_exit_right_before_the_time_is_up_is_found(variant, run, start_told, seam):
-    seam.without_hints()  # the next look may be 40 ms away
 
     async def main(child):
         began = time.monotonic()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The event loops of Windows: one can watch no file descriptors, the other one only sockets."""
 
-import _thread
 import asyncio
 import gc
 import threading
@@ -22,14 +21,15 @@ def loop(request):
     run_in(loop, some_turns())
 
 
-def test_many_waits_take_no_thread(variant, run, start_told):
+def test_many_waits_take_one_thread(variant, run, start_told):
+    """That of watch(), as these loops can't watch a HANDLE."""
     children = [start_told(code) for code in (1, 2, 3)]
-    before = threading.active_count(), _thread._count()
+    before = threading.active_count()
 
     async def main():
         waits = [await begun(way(child)) for way in WAYS for child in children]
         assert await is_cancelled(waits.pop())
-        assert (threading.active_count(), _thread._count()) == before
+        assert threading.active_count() <= before + 1
         gc.collect()  # only the loop refers to what waits
         for child in children:
             child.stdin.close()

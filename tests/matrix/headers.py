@@ -11,6 +11,7 @@ Neither has DragonFly's.
 """
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import re
@@ -19,9 +20,11 @@ import sys
 import tempfile
 import types
 from pathlib import Path
+from struct import pack
 
-FOLDER = Path(__file__).resolve().parents[2] / "pidwait" / "_ffi"
+FOLDER = Path(__file__).resolve().parents[2] / "pidwait" / "_systems"
 sys.path.insert(0, str(FOLDER.parents[1]))
+CLD_EXITED = importlib.import_module("pidwait._systems.posix").CLD_EXITED
 
 TARGETS = """
     x86_64-freebsd x86-freebsd aarch64-freebsd arm-freebsd-eabihf riscv64-freebsd
@@ -91,6 +94,7 @@ class Abi:
 
         module = types.ModuleType("struct")
         module.Struct = Struct
+        module.pack = pack
         module.calcsize = lambda layout: abi.lay_out(layout)[1]
         return module
 
@@ -98,7 +102,7 @@ class Abi:
 def load(name, abi, word, machine):
     """A table, as it would be on the target."""
     spec = importlib.util.spec_from_file_location(
-        "pidwait._ffi." + name, str(FOLDER / (name + ".py"))
+        "pidwait._systems." + name, str(FOLDER / (name + ".py"))
     )
     module = importlib.util.module_from_spec(spec)
     uname = os.uname
@@ -149,13 +153,14 @@ class Target:
         return self.bsd("darwin" if self.system == "macos" else self.system)
 
     def linux(self):
-        linux = self.load("linux")
+        linux = self.load("linux_calls")
         # Other tools call x86 that.
         offset = linux.offset("", self.name.replace("x86-", "i386-"), self.word)
         for name, number in linux.SYSCALLS.items():
             yield "SYS_" + name, number + offset
-        for name in "P_ALL P_PID P_PIDFD WNOHANG WEXITED WNOWAIT CLD_EXITED".split():
+        for name in "P_PID P_PIDFD WNOHANG WEXITED WNOWAIT".split():
             yield name, getattr(linux, name)
+        yield "CLD_EXITED", CLD_EXITED
         yield "sizeof(siginfo_t) <= 256", 1
         yield from siginfo(linux.SIGINFO_CODE, linux.SIGINFO_PID, linux.SIGINFO_STATUS)
         yield "_IOC(_IOC_READ | _IOC_WRITE, 0xFF, 11, 64)", linux.PIDFD_GET_INFO
@@ -168,8 +173,8 @@ class Target:
         yield from self.spawn("linux")
 
     def bsd(self, name):
-        bsd = self.load("bsd")
-        system = bsd.SYSTEMS[name]
+        bsd = self.load("kqueue_calls")
+        system = bsd.TABLES[name]
         structs = ["kevent"]
         kevents, symbol = system.kevents, self.symbol()
         if name == "freebsd":
@@ -178,7 +183,7 @@ class Target:
             kevents = [kevent for kevent in kevents if kevent.symbol == symbol]
         for struct, kevent in zip(structs, kevents):
             yield from layout("struct " + struct, EVENT, kevent.struct)
-        yield declared(kevents[0].counts), 1
+        yield declared(kevents[0].prototype[3].replace("uintptr_t", "size_t")), 1
         yield int(symbol == kevents[0].symbol), 1
         fields, size = self.abi.lay_out(system.timespec)
         yield from layout("struct timespec", TIME, types.SimpleNamespace(fields=fields, size=size))
@@ -187,16 +192,17 @@ class Target:
         yield "EVFILT_READ", system.filter_read
         for constant in (
             *("EV_ADD", "EV_DELETE", "EV_ENABLE", "EV_ONESHOT", "EV_ERROR"),
-            *("NOTE_EXIT", "CLD_EXITED"),
+            "NOTE_EXIT",
         ):
             yield constant, getattr(bsd, constant)
+        yield "CLD_EXITED", CLD_EXITED
         if system.status_flag:
             yield "NOTE_EXITSTATUS", system.status_flag
         waitid = system.waitid
-        yield "P_PID", waitid.p_pid
-        yield "WEXITED | WNOHANG | WNOWAIT", waitid.look
+        yield "P_PID", waitid.numbers["P_PID"]
+        yield "WEXITED | WNOHANG | WNOWAIT", waitid.numbers["LOOK"]
         yield "sizeof(siginfo_t) <= 256", 1
-        yield from siginfo(waitid.code, waitid.pid, waitid.status)
+        yield from siginfo(*waitid.offsets)
         yield "sizeof(id_t)", 8 if waitid.prototype[2] == "int64_t" else 4
         yield "sizeof(idtype_t)", 4
         yield from self.spawn(name)

@@ -70,6 +70,8 @@ def test_pydoc_shows_the_public_names_only():
     shown = dict(zip(parts[1::2], parts[2::2]))
     classes = re.findall(r"(?m)^    class (\w+)", shown["CLASSES"])
     functions = re.findall(r"(?m)^    (\w+)\(", shown["FUNCTIONS"])
+    if not hasattr(types, "resolve_bases"):  # Python 3.6 does not call it
+        functions.remove("__dir__")
     assert sorted(classes + functions) == sorted(pidwait.__all__)
     assert re.findall(r"(?m)^    (\w+) = ", shown["DATA"]) == ["__all__"]
     # Modules with leading underscores are among the contents, as in every package.

@@ -8,7 +8,7 @@ import pytest
 from .. import pidwait
 
 NAME = pidwait.__name__.rpartition(".")[2]
-LONGEST = 380  # lines of a file
+LONGEST = 380
 
 
 def imports(tree):

@@ -7,7 +7,6 @@ import sys
 import time
 
 from .. import pidwait
-from ..processes import drop_spare
 
 
 def fork_that_exits(code, after=0.0):
@@ -21,7 +20,6 @@ def fork_that_exits(code, after=0.0):
 
 
 def open_fds():
-    drop_spare()
     return sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]
 
 

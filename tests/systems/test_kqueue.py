@@ -95,6 +95,7 @@ def test_fileno_stays_readable_after_the_exit(on, start_told, system):
 def test_the_code_is_found_though_nothing_keeps_the_kqueue_readable(on, start_told, system):
     """No timer and no pipe: waitid(2) has the code."""
     kernel = on(system)
+    assert pidwait.probe()["backend"] == "kqueue"
     child = start_told(4)
     kernel.denied["read"], kernel.max_timers = errno.EINVAL, 0
     kernel.late = 1
@@ -357,7 +358,7 @@ def test_a_polled_pid_with_another_start_time_has_exited(polled, on, sleeper):
         with pytest.raises(pidwait.TimeoutExpired):
             process.wait(0)
         on.ps(printing("Fri Mar  1 00:01:59 2024"))
-        assert process.wait() is None
+        assert process.wait(60) is None
         with pytest.raises(ProcessLookupError):
             process.kill()
     assert sleeper.poll() is None

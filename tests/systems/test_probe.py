@@ -35,7 +35,7 @@ def test_it_tells_what_there_is_and_why_not(variant, backend):
             assert row["reason"] is None or (isinstance(row["reason"], str) and row["reason"])
     assert all(row["via"] is None or row["via"] for row in answer["calls"].values())
     if not WINDOWS and not STANDIN:
-        names = "pidfd_open pidfd_send_signal waitid PIDFD_GET_INFO inotify_add_watch posix_spawn"
+        names = "pidfd_open pidfd_send_signal waitid PIDFD_GET_INFO posix_spawn"
         assert set(names.split()) <= set(answer["calls"])
     python = sys.implementation.name + " %d.%d." % sys.version_info[:2]
     assert answer["python"].startswith(python)
@@ -218,8 +218,8 @@ def test_the_first_wait_works_without_a_file_descriptor(start_told, ffi):
     done = run_python(FIRST_WAIT.format(package=pidwait.__name__), str(child.pid), env=env)
     assert done.stderr == ""
     own, others, reaped, later = done.stdout.split()
-    # An interpreter without os.waitid can't load a binding for it now.
-    assert own == ("4" if ffi == "auto" and hasattr(os, "waitid") else "None")
+    # An interpreter without os.waitid may be unable to load a binding for it now.
+    assert own == "4" or own == "None" and not (ffi == "auto" and hasattr(os, "waitid"))
     assert (others, reaped, later) == ("None", "4", backend)
 
 

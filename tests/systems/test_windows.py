@@ -134,6 +134,18 @@ def test_a_code_that_a_polled_process_has_told_is_kept(use_variant, seam, suspen
         assert process.wait(0) == 5
 
 
+def test_a_process_that_the_system_refuses_to_wait_for_is_polled(use_variant, seam, suspended):
+    """As with a policy that came after the HANDLE; it is still told apart, and has its code."""
+    use_variant("win32-own")
+    with pidwait.Process(suspended.pid) as process:
+        seam.put("WaitForMultipleObjects", refusing(ERROR_ACCESS_DENIED))
+        with pytest.raises(pidwait.TimeoutExpired):
+            process.wait(0.01)
+        assert process.backend == "polling"
+        end(suspended, 5)
+        assert process.wait() == 5
+
+
 # HANDLEs
 
 
@@ -227,7 +239,7 @@ def test_a_process_that_exits_just_before_it_is_terminated_is_gone(seam, suspend
     def too_late(*args):
         end(suspended, 3)
         suspended.wait()
-        refusing(ERROR_ACCESS_DENIED)()
+        raise OSError(0, "refused on purpose", None, ERROR_ACCESS_DENIED)
 
     with pidwait.Process(suspended.pid) as process:
         seam.put("TerminateProcess", too_late)
@@ -353,9 +365,8 @@ def test_a_ctrl_c_that_the_call_has_swallowed_comes_when_it_ends(
             _thread.interrupt_main()
         return WAIT_TIMEOUT
 
-    seam.put("WaitForMultipleObjects", wait)
     with pidwait.Process(suspended.pid) as process, pidwait.WaitSet([suspended.pid]) as waiting:
-        del waits[:]
+        seam.put("WaitForMultipleObjects", wait)
         with pytest.raises(KeyboardInterrupt):
             (waiting if many else process).wait(timeout)
     assert 0 < max(waits) <= 5000 and len(waits) == 2

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many processes at once on Windows, where one call waits for 64 HANDLEs at most."""
+"""Many processes at once on Windows, where a completion port tells who has exited."""
 
 import _thread
 import gc
 import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
 from .. import pidwait
-from ..processes import eventually
-from .windows import CREATE_SUSPENDED, end, open_handles
+from ..processes import eventually, run_python
+from .windows import CREATE_SUSPENDED, end, open_handles, refusing
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.windows
@@ -41,8 +43,8 @@ def all_exits(waiting, left):
     return exits
 
 
-def test_more_than_one_call_can_wait_for(variant, crowd, suspended, caplog):
-    """Each comes with its code, in the order of exit, and no thread is left."""
+def test_each_comes_with_its_code(variant, backend, crowd, suspended, caplog):
+    """In the order of exit; and no thread is started."""
     threads = _thread._count()
     caplog.set_level("INFO", pidwait.__name__)
     children = suspended(5)
@@ -52,8 +54,30 @@ def test_more_than_one_call_can_wait_for(variant, crowd, suspended, caplog):
         for child, code in zip(children, codes):
             end(child, code)
             assert waiting.wait() == [(child, code)]
-    assert "polled" not in caplog.text
-    eventually(lambda: _thread._count() <= threads)
+        assert _thread._count() <= threads
+    assert ("polled" in caplog.text) == (backend == "polling")
+
+
+def test_many_exit_at_once(variant, suspended):
+    children = suspended(200)
+    with pidwait.WaitSet(children) as waiting:
+        assert waiting.wait(0) == []
+        for code, child in enumerate(children):
+            end(child, code)
+        exits = dict(all_exits(waiting, 0))
+    assert [exits[child] for child in children] == list(range(200))
+
+
+def test_what_has_exited_is_told_without_waiting(use_variant, suspended):
+    """Also before the system has posted a packet."""
+    use_variant("win32-own")
+    for child in suspended(20):
+        with pidwait.WaitSet([child]) as waiting:
+            assert waiting.wait(0) == []
+            end(child, 3)
+            child.wait()
+            assert waiting.wait(0) == [(child, 3)]
+        assert pidwait.wait_procs([child.pid], 0) == ([(child.pid, 3)], [])
 
 
 def test_a_change_is_seen_by_a_thread_that_sleeps(variant, crowd, suspended):
@@ -132,18 +156,150 @@ def test_a_handle_that_somebody_else_has_closed_harms_no_other_member(use_varian
         assert waiting.wait() == [(other, 5)]
 
 
-def test_a_set_waits_where_no_thread_can_be_started(use_variant, crowd, suspended, monkeypatch):
-    use_variant("win32-own")
+def test_one_is_discarded_while_others_sleep(variant, suspended):
+    """Its exit is not told, whichever comes first; and those who sleep go on."""
+    last, *children = suspended(41)
+    exits = []
+    with pidwait.WaitSet([last, *children]) as waiting:
 
-    def refuse(*args):
-        raise RuntimeError("can't start new thread")
+        def wait():
+            while waiting:
+                exits.extend(waiting.wait())
 
-    monkeypatch.setattr(_thread, "start_new_thread", refuse)
+        waiters = [threading.Thread(target=wait) for _ in range(3)]
+        for waiter in waiters:
+            waiter.start()
+        for one in children[::2]:
+            waiting.discard(one)
+            end(one, 1)
+        for one in children[1::2]:
+            end(one, 2)
+        eventually(lambda: len(exits) == 20)
+        assert all(waiter.is_alive() for waiter in waiters)
+        waiting.discard(last)
+        for waiter in waiters:
+            waiter.join()
+    assert dict(exits) == dict.fromkeys(children[1::2], 2)
+
+
+def test_each_thread_that_sleeps_sees_the_end(variant, suspended):
+    """The exit of the last process ends the waits of all of them."""
     (child,) = suspended(1)
-    with pidwait.WaitSet(crowd + [child]) as waiting:
-        assert waiting.wait(0.01) == []
-        end(child, 4)
-        assert waiting.wait() == [(child, 4)]
+    exits = []
+    with pidwait.WaitSet([child]) as waiting:
+        waiters = [threading.Thread(target=lambda: exits.append(waiting.wait())) for _ in range(6)]
+        for waiter in waiters:
+            waiter.start()
+        assert waiting.wait(0.2) == []
+        end(child, 5)
+        for waiter in waiters:
+            waiter.join(2)
+            assert not waiter.is_alive()
+    assert sorted(exits) == [[]] * 5 + [[(child, 5)]]
+
+
+def test_a_set_without_a_port_polls(use_variant, seam, suspended):
+    """Where an interpreter's _overlapped lacks what asyncio needs, or is missing."""
+    use_variant("win32-own")
+    for name in "RegisterWaitWithQueue", "CreateIoCompletionPort":
+        seam.put(name, refusing(50))
+        children = suspended(3)
+        with pidwait.WaitSet(children) as waiting:
+            assert waiting.wait(0.01) == []
+            for child in children:
+                end(child, 3)
+            assert sorted(code for _, code in all_exits(waiting, 0)) == [3, 3, 3]
+
+
+def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
+    """It comes while others sleep: each of them notices once."""
+    use_variant("win32-own")
+    one, other = suspended(2)
+    with pidwait.WaitSet([one]) as waiting:
+
+        def wait():
+            while waiting:
+                waiting.wait()
+
+        waiters = [threading.Thread(target=wait) for _ in range(3)]
+        for waiter in waiters:
+            waiter.start()
+        assert waiting.wait(0.1) == []
+        seam.put("RegisterWaitWithQueue", refusing(8))
+        waiting.add(other)
+        spent = time.process_time()
+        time.sleep(1)
+        spent = time.process_time() - spent
+        end(other, 1)
+        end(one, 1)
+        for waiter in waiters:
+            waiter.join()
+    assert spent < 0.5
+
+
+def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended):
+    """The documentation does not say that it can: then no call of the main thread is long."""
+    use_variant("win32-own")
+    wait_for_multiple, calls = seam.get("WaitForMultipleObjects"), []
+    get_packet = seam.get("GetQueuedCompletionStatus")
+
+    def wait(handles, wait_all, milliseconds):
+        return 258 if milliseconds == 0 else wait_for_multiple(handles, wait_all, milliseconds)
+
+    def get(port, milliseconds):
+        calls.append(milliseconds)
+        return get_packet(port, milliseconds)
+
+    seam.put("WaitForMultipleObjects", wait)
+    seam.put("GetQueuedCompletionStatus", get)
+    one, other = suspended(2)
+    with pidwait.WaitSet([one, other]) as waiting:
+        assert waiting.wait(0.25) == []
+        assert 50 <= max(calls) <= 100
+        end(one, 4)
+        assert waiting.wait() == [(one, 4)]
+        threading.Timer(0.2, lambda: end(other, 6)).start()
+        assert waiting.wait() == [(other, 6)]
+
+
+SUBINTERPRETER = """if True:
+    try:
+        import _interpreters
+    except ImportError:
+        import _xxsubinterpreters as _interpreters
+    code = '''if True:
+        import subprocess
+        import {package} as pidwait
+        children = [subprocess.Popen("cmd", creationflags=4) for _ in range(15)]
+        with pidwait.WaitSet(children) as waiting:
+            assert waiting.wait(0) == []
+            for child in children:
+                child.terminate()
+            while waiting:
+                assert all(code == 1 for _, code in waiting.wait())
+        waiting = pidwait.WaitSet([subprocess.Popen("cmd", creationflags=4) for _ in range(15)])
+        for child in waiting:
+            child.terminate()  # told while the interpreter ends, if at all
+        print("done", flush=True)
+    '''
+    interpreter = _interpreters.create({config})
+    _interpreters.{run}(interpreter, code)
+    _interpreters.destroy(interpreter)
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="its interpreters share too much")
+def test_an_isolated_interpreter_that_has_waited_ends():
+    """No thread of the system's runs Python, which would crash when the program ends."""
+    modern = sys.version_info >= (3, 13)
+    code = SUBINTERPRETER.format(
+        package=pidwait.__name__,
+        config="'isolated'" if modern else "isolated=True",
+        run="exec" if modern else "run_string",
+    )
+    done = run_python(code, "-W", "ignore")
+    assert (done.returncode, done.stdout.split()) == (0, ["done", "ended"]), done
 
 
 def test_a_set_whose_wait_the_system_refuses_polls(use_variant, seam, suspended):

@@ -259,3 +259,25 @@ def test_the_zombie_is_not_there_yet(use_variant, seam, told, wait):
     child.become_zombie(7)
     assert wait(child.pid, LONG) == child.reap() == 7
     assert len(early) < 3
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the number of clone(2) is x86-64's")
+def test_a_child_of_clone_that_sends_no_sigchld(variant):
+    """waitid(2) and wait4(2) want __WALL for it."""
+    import ctypes
+
+    def clone():
+        pid = ctypes.CDLL(None).syscall(56, 0, 0, 0, 0, 0)
+        if pid == 0:
+            os._exit(7)
+        return pid
+
+    def by_child(pid):
+        with pidwait.Child(pid) as child:
+            return child.wait(LONG)
+
+    for wait in (lambda pid: pidwait.wait(pid, LONG, reap=True)), by_child:
+        pid = clone()
+        assert wait(pid) == 7
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, 0x40000000)

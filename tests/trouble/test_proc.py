@@ -50,6 +50,19 @@ def test_a_proc_that_hides_processes(namespaces, how):
     trouble.run_on_each_backend(hidden, how, within=namespaces)
 
 
+def mounted_later(backend):
+    """It is asked for again after a no."""
+    system.mount("tmpfs", "/proc")
+    pidwait.probe()
+    raises(OSError, next, pidwait.process_iter())
+    system.mount("proc", "/proc")
+    assert os.getpid() in [info.pid for info in pidwait.process_iter()]
+
+
+def test_a_proc_that_is_mounted_later(namespaces):
+    trouble.run_on_each_backend(mounted_later, within=namespaces)
+
+
 def foreign(backend):
     """In two forks: a new PID namespace is entered before the probe is asked, or after it."""
     has_handle = backend == "pidfd"

@@ -256,7 +256,7 @@ for start in subprocess.Popen, pidwait.spawn:
             assert error.filename is not None
 with subprocess.patch():
     child = subprocess.Popen("exit 4", shell=True, process_group=0)
-    assert pidwait.wait_procs([child, os.getppid()], 0.01)[1] == [os.getppid()]
+    assert pidwait.wait_procs([child, os.getppid()], 0.3)[1] == [os.getppid()]
     assert child.wait(30) == 4
 told = threading.Event()
 pidwait.watch(pidwait.spawn(b"true"), lambda proc, code: told.set())

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from .. import pidwait, trouble
-from ..processes import OnPurpose, become_zombie, eventually, interrupted_by, state, stop
+from ..processes import OnPurpose, become_zombie, eventually, gone_pid, interrupted_by, state, stop
 from . import LONG, Child, Stranger, by_handle, by_set, each_line, forked, raises, times_out
 
 pytest.importorskip("ctypes")
@@ -148,6 +148,7 @@ def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
         pytest.skip(trouble.why_no_pidfd())
     use_variant("pidfd-ctypes")
     pid, other, stranger = herd.fork(3), herd.fork(4, after=0), Stranger()
+    gone = gone_pid()
     become_zombie(other)
     stranger.become_zombie(5)
     calls, reached = [], []
@@ -156,15 +157,13 @@ def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
         with pidwait.Process(pid) as process:
             return process.send_signal(0) is None
 
-    def polled_and_readable():
-        with pidwait.WaitSet() as waiting:
-            with trouble.system.limit_is_zero():
-                waiting.add(pid)
-            return waiting.fileno() >= 0 and waiting.wait(0) == []
+    def readable():
+        with pidwait.WaitSet([gone]) as waiting:
+            return waiting.fileno() >= 0 and waiting.wait(0) == [(gone, None)]
 
     uses = [
         signalled,
-        polled_and_readable,
+        readable,
         lambda: by_handle(other, 0) == pidwait.wait(other) == by_set(other, 0) == 4,
         lambda: pidwait.wait(stranger.pid) in (5, None),
     ]

@@ -6,6 +6,7 @@ them. Their own code may raise, block, or wait itself. Those of other packages a
 """
 
 import errno
+import gc
 import multiprocessing
 import os
 import queue
@@ -501,3 +502,89 @@ def test_an_owner_that_waits_itself(variant, way, zombie, start):
     child, seen = start(*exiting(4)), []
     waits = Faulty(zombie, "Popen", "poll", lambda: seen.append(by_wait(zombie) + by_set(child)))
     assert way(waits) == 3 and set(seen) == {7}
+
+
+# What is not what it seems
+
+
+@everywhere
+@every_way
+def test_a_mock_of_a_popen_has_the_code_that_it_was_given(variant, way):
+    """It has every attribute, and is a number, too."""
+    popen = mock.MagicMock(pid=gone_pid(), returncode=3)
+    popen.poll.return_value = 3
+    assert way(popen) == 3
+
+
+@everywhere
+def test_the_pid_of_a_mock_is_refused():
+    with mock.patch("subprocess.Popen") as popen:
+        for use in (pidwait.wait, pidwait.WaitSet, pidwait.Process):
+            given = popen(["make"])
+            with pytest.raises(TypeError, match="must be an int, not MagicMock"):
+                use(
+                    [given]
+                    if use is pidwait.WaitSet
+                    else given
+                    if use is pidwait.wait
+                    else given.pid
+                )
+
+
+@everywhere
+def test_a_number_with_a_pid_stands_for_the_pid(variant):
+    class Number:
+        pid = os.getpid()
+
+        def __index__(self):
+            return 1
+
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        pidwait.wait(Number(), 0)
+    assert caught.value.pid == os.getpid()
+
+
+class OldPsutil:
+    """psutil.Process before 7.1: a step of the clock moves all start times by whole seconds."""
+
+    step = 0
+
+    def __init__(self, pid):
+        self.pid, self._created = pid, 1e9 + 0.37 + self.step
+
+    def create_time(self):
+        return self._created
+
+    def is_running(self):
+        return self == type(self)(self.pid)
+
+    def __eq__(self, other):
+        return self._created == other._created
+
+    __hash__ = None
+
+
+@everywhere
+@every_way
+def test_a_step_of_the_clock_is_no_exit(variant, way, start, monkeypatch):
+    child = start(*exiting(3, 0.2))
+    proc = OldPsutil(child.pid)
+    monkeypatch.setattr(OldPsutil, "step", 60)
+    assert not proc.is_running()
+    assert way(proc) == 3
+
+
+@everywhere
+def test_a_join_that_is_a_coroutine_is_not_called(variant, start, recwarn):
+    """As that of dask's AsyncProcess: nobody would wait for it."""
+    child = start(*exiting(3))
+
+    class Process:
+        pid, exitcode = child.pid, None
+
+        async def join(self):
+            raise AssertionError
+
+    assert pidwait.wait(Process(), 20) == 3
+    gc.collect()
+    assert not list(recwarn)

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import errno
 import gc
+import io
 import os
 import select
 import selectors
@@ -570,7 +571,6 @@ def test_fileno_is_readable_for_what_another_thread_adds(variant, zombie, sleepe
 
 def test_fileno_of_polled_members(variant, backend, seam, start_told, sleeper):
     """It tells when a look is due, which is not all the time; no other descriptor is needed."""
-    seam.without_hints()
     child = start_told(3)
     with pidwait.WaitSet() as waiting:
         fd = waiting.fileno()
@@ -660,8 +660,6 @@ def is_told(stranger, seam):
 
 
 def test_a_code_that_only_the_reaping_tells(variant, backend):
-    if backend == "connector":
-        pytest.skip("its messages tell the code, too")
     as_nobody(is_given_up, backend)
 
 
@@ -759,11 +757,8 @@ def test_a_pidfd_from_another_pid_namespace(variant, start, start_told):
 
 
 @pytest.mark.parametrize("code", ["EMFILE", "ENFILE", "ENOMEM", "EPERM", "EINVAL", "ENODEV"])
-@pytest.mark.parametrize("hints", [False, True])
-def test_what_gets_no_handle_is_polled(by_pidfd, seam, herd, code, hints):
+def test_what_gets_no_handle_is_polled(by_pidfd, seam, herd, code):
     """Handles and polling together; what the exits free goes to the others."""
-    if not hints:
-        seam.without_hints()
     real, opened = get("pidfd_open"), []
 
     def every_second(pid, flags):
@@ -790,10 +785,7 @@ def test_what_gets_no_handle_is_polled(by_pidfd, seam, herd, code, hints):
         assert waiting.wait() == []
 
 
-@pytest.mark.parametrize("hints", [False, True])
-def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd, hints):
-    if not hints:
-        seam.without_hints()
+def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd):
     pids = [herd.fork(0) for _ in range(2)]
     seam.refuse("epoll", errno.EMFILE)
     with pidwait.WaitSet(pids[:1]) as waiting:
@@ -803,12 +795,23 @@ def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd, hints):
         assert waiter.result() == [(pids[0], -signal.SIGTERM)]
         assert waiting.wait(0.01) == [] and list(waiting) == pids[1:]
         assert in_a_fork(waiting.wait, 0.01)
-        fd = waiting.fileno()
+        with pytest.raises(io.UnsupportedOperation):
+            waiting.fileno()
         os.kill(pids[1], signal.SIGTERM)
-        turns_until(waiting, fd, [(pids[1], -signal.SIGTERM)])
+        assert waiting.wait() == [(pids[1], -signal.SIGTERM)]
 
 
 # File descriptors
+
+
+def test_select_takes_the_one_that_is_shown(variant, herd):
+    """select(2) takes none above 1023."""
+    pid = herd.fork(0)
+    with pidwait.WaitSet([pid]) as waiting:
+        os.kill(pid, signal.SIGTERM)
+        become_zombie(pid)
+        assert select.select([waiting.fileno()], [], [], 20)[0]
+        assert waiting.wait(0) == [(pid, -signal.SIGTERM)]
 
 
 @pytest.mark.kqueue

@@ -106,7 +106,6 @@ def test_what_is_no_time_out_is_refused(timeout, error, text):
 
 def test_an_exit_in_the_last_sleep_is_seen(by_polling, herd, seam, monkeypatch):
     """There is a look after the deadline, too."""
-    seam.without_hints()
     pid, sleep = herd.fork(3), time.sleep
 
     def end(seconds):
@@ -123,7 +122,6 @@ def test_an_exit_in_the_last_sleep_is_seen(by_polling, herd, seam, monkeypatch):
 def test_one_deadline_runs_through_the_fast_path_and_the_fallback(
     by_pidfd, herd, seam, monkeypatch, code
 ):
-    seam.without_hints()
     assert pidwait.pid_exists(os.getpid())  # it is probed
     sleep, slept, pauses = time.sleep, [], []
 
@@ -182,7 +180,6 @@ def test_polling_looks_after_a_tenth_of_a_millisecond_then_ever_later(
     by_polling, herd, seam, monkeypatch
 ):
     """As a program sees it that replaces time.sleep, as gevent does."""
-    seam.without_hints()
     pid, sleep, slept = herd.fork(0), time.sleep, []
 
     def noting(seconds):
@@ -208,3 +205,13 @@ def test_timeout_expired_is_a_timeout_error_without_an_errno_and_can_be_pickled(
     for one in [copy.copy(error)] + [pickle.loads(pickle.dumps(error, one)) for one in protocols]:
         assert type(one) is pidwait.TimeoutExpired
         assert (one.pid, one.timeout, one.errno, str(one)) == (123, 4.5, None, str(error))
+
+
+@everywhere
+def test_a_clock_that_a_test_has_stopped_stops_no_time_out(variant, herd, monkeypatch):
+    pid, now = herd.fork(0), time.monotonic()
+    pidwait.probe()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for wait in waits(pid, 0.05):
+        with pytest.raises(pidwait.TimeoutExpired):
+            wait()

@@ -15,7 +15,7 @@ import select
 import sys
 
 from ... import pidwait, seam
-from .kernel import Event, Kernel, has_exited, pidfd_open
+from .kernel import Event, Kernel, has_exited, is_answer, pidfd_open
 from .systems import (
     EV_ADD,
     EV_DELETE,
@@ -28,10 +28,11 @@ from .systems import (
 # All that reaches into the package: what it takes for the system, its bindings, its ps.
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
-_ffi, _polling, _polled_ps, _ps, _listed_ps, _facts = (
+_systems, _calls, _bindings, _posix, _kqueue, _sleeper, _kqueue_calls, _ps, _listing, _listed_ps = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
-        "_ffi _backends.polling _backends.polled_ps _sources.ps _sources.listed_ps _facts"
+        "_systems _systems.calls _systems.bindings _systems.posix _systems.kqueue "
+        "_systems.kqueue_sleeper _systems.kqueue_calls _systems.ps _listing _listing.bsd"
     ).split()
 )
 
@@ -61,19 +62,40 @@ class Library:
 
 
 def _install_inside(kernel, patch):
-    patch(_ffi, "PLATFORM", kernel.system.platform)
-    patch(_polling, "_Handle", _polled_ps.PsHandle)
+    system = _systems.System(
+        "kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _sleeper.KqueueSleeper, _ps.ps_clock
+    )
+    patch(_systems, "system", [system])
+    for module in _calls, _listing:
+        patch(module, "PLATFORM", kernel.system.platform)
+    patch(_calls, "CALLS", dict(_calls.CALLS, **_kqueue_calls.ROWS))
+    for module in _calls, _posix:
+        patch(module, "WAITID", _kqueue_calls.table().waitid.numbers)
     for binding in ("ctypes", "cffi"):
-        if _ffi.missing(binding) is None:
-            adapter = _ffi.load(binding)
+        adapter = _bindings.load(binding)
+        if not isinstance(adapter, str):
             patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
-    patch(_facts, "_sources", [])
+    patch(_listing, "_sources", [])
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)
     seam.forget()
+
+
+def answering(function):
+    """A system call of the interpreter's that Python does here: its errors are the system's."""
+
+    def call(*args):
+        try:
+            return function(*args)
+        except OSError as error:
+            if not is_answer(error):
+                raise
+            raise seam.errors.Failed(error) from None
+
+    return call
 
 
 PS = os.path.join(_FOLDER, "ps")
@@ -81,13 +103,14 @@ PS = os.path.join(_FOLDER, "ps")
 
 def set_ps(path, patch):
     """Have the package run that program for ps."""
-    patch(_ps, "PS", path)
+    for module in _ps, _listed_ps:
+        patch(module, "PS", path)
 
 
 def set_time_limit_of_ps(seconds, patch):
     """Have a ps that takes longer be ended."""
-    for module in _ps, _listed_ps:
-        patch(module, "_TIME_LIMIT", seconds)
+    patch(_ps, "_TIME_LIMIT", seconds)
+    patch(_listed_ps, "_LIST_TIME_LIMIT", seconds)
 
 
 # The rest replaces public functions of Python.
@@ -100,7 +123,7 @@ def select_types(kernel):
         _fd = -1
 
         def __init__(self):
-            self._fd = kernel.kqueue()
+            self._fd = answering(kernel.kqueue)()
             os.set_inheritable(self._fd, False)
 
         def fileno(self):
@@ -113,7 +136,8 @@ def select_types(kernel):
                 raise ValueError("Length of eventlist must be 0 or positive")
             for change in changelist or ():
                 assert isinstance(change, Event)
-            return kernel.kevent(self.fileno(), list(changelist or ()), max_events, timeout)
+            changes = list(changelist or ())
+            return answering(kernel.kevent)(self.fileno(), changes, max_events, timeout)
 
         def close(self):
             fd, self._fd = self._fd, -1

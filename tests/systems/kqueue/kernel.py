@@ -91,7 +91,9 @@ class Queue:
                 return events
             try:
                 self._epoll.poll(left)
-            except ValueError:  # another thread has closed it
+            except ValueError:
+                if not self._epoll.closed:  # of a signal handler
+                    raise
                 raise OSError(errno.EBADF, "kevent") from None
 
     def _take(self, room):
@@ -273,6 +275,15 @@ def _waitid(pid, options):
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def is_answer(error):
+    """Whether it is the system's; a signal handler's, which interrupts it, comes from elsewhere."""
+    traceback = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    folder = os.path.dirname(traceback.tb_frame.f_code.co_filename)
+    return isinstance(error, OSError) and folder == os.path.dirname(__file__)
+
+
 class Kernel:
     """The calls of a system, each in a form for C and in one for Python; and what tests set."""
 
@@ -302,10 +313,11 @@ class Kernel:
         def call(*args):
             try:
                 return function(*args)
-            except OSError as error:
-                ctypes.set_errno(error.errno)
             except BaseException as error:
-                self._raised[threading.get_ident()] = error
+                if is_answer(error):
+                    ctypes.set_errno(error.errno)
+                else:
+                    self._raised[threading.get_ident()] = error
             return -1
 
         return c.CFUNCTYPE(c.c_int, *types, use_errno=True)(call)

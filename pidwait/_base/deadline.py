@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Time-outs, and the intervals at which we look again."""
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Iterator
+
+_NEVER = float("inf")
+_ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
+
+# Seconds that one system call sleeps at most. poll(2) takes up to 2**31 ms, a timer of some BSDs
+# less; one wake-up a day costs nothing.
+LONGEST_SLEEP = 86400.0
+_LONGEST_MS = 86400000
+
+# Seconds between two looks when polling.
+SHORTEST = 0.0001
+LONGEST = 0.04
+
+# Seconds to wait for an exit code that appears only once the parent reaps.
+GRACE = 0.01
+
+
+class Deadline:
+    """The moment at which a time-out in seconds ends: None and infinity never, 0 and less now."""
+
+    __slots__ = ("_at", "timeout")
+
+    # Not a name of this module: what freezes the clock for tests (freezegun) replaces those.
+    now = staticmethod(time.monotonic)
+
+    def __init__(self, timeout: "float | None") -> None:
+        self.timeout: "float | None" = timeout
+        self._at = _NEVER
+        if timeout is None:
+            return
+        try:
+            if type(timeout) is not float and type(timeout) is not int:
+                timeout = _seconds(timeout)
+            self._at = self.now() + timeout
+        except OverflowError:  # an int too large for a float
+            if timeout < 0:
+                self._at = -_NEVER
+        if self._at != self._at:
+            raise ValueError("timeout must not be NaN")
+
+    def expired(self) -> bool:
+        return self._at <= self.now()
+
+    def remaining(self) -> "float | None":
+        """The seconds that are left, at least 0; None if it never ends."""
+        return None if self._at == _NEVER else max(0.0, self._at - self.now())
+
+    def at_most(self, seconds: float) -> float:
+        """``seconds``, or the seconds that are left if they are fewer."""
+        return max(0.0, min(seconds, self._at - self.now()))
+
+    def milliseconds(self) -> "tuple[int | None, bool]":
+        """The time-out for one poll(2), rounded up; and whether its end is the deadline."""
+        if self._at == _NEVER:
+            return None, False
+        milliseconds = (self._at - self.now()) * 1000
+        if milliseconds <= 0:
+            return 0, True
+        if milliseconds > _LONGEST_MS:
+            return _LONGEST_MS, False
+        return int(milliseconds + _ALMOST_ONE), True
+
+
+def _seconds(timeout: "Any") -> float:
+    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
+        raise TypeError(
+            "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
+        )
+    return float(timeout)
+
+
+NOW = Deadline(0)
+FOREVER = Deadline(None)
+
+
+def intervals() -> "Iterator[float]":
+    """Seconds to pause before each look: none at first, then 0.1 ms, doubling to 40 ms."""
+    yield 0.0
+    delay = SHORTEST
+    while True:
+        yield delay
+        delay = min(delay * 2, LONGEST)
+
+
+def pause(deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    """Sleep for the next interval; return False at the deadline, but not before the first look."""
+    delay = next(pauses)
+    if delay:
+        if deadline.expired():
+            return False
+        time.sleep(deadline.at_most(delay))
+    return True
+
+
+def cpu_clock() -> "Callable[[], float]":
+    """A clock of the processor time, in seconds, that this thread has used."""
+    if hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+        return lambda: time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+    return getattr(time, "thread_time", time.process_time)

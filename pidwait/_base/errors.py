@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Errors and messages: made in one place, so that they read alike.
+
+A signal handler can raise any exception, also one that looks like an answer of the system:
+TimeoutError, ProcessLookupError. So what the system answers is told apart at the call itself:
+call() turns a refusal into Failed, which no handler can raise, as it is no OSError. Failed stays
+inside; where it leaves the package it becomes an OSError again.
+"""
+
+# signal without its enums, which take long to load; and the core of warnings: then nothing has to
+# be imported when the interpreter shuts down.
+import _signal  # type: ignore[import-not-found]
+import _warnings
+import errno
+import os
+import sys
+from types import CodeType, FunctionType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, C
+
+# Errors that may not come at the next call: they are no reason to give up something for good.
+TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
+
+# The package; in a single file, the module.
+_PACKAGE = __name__.rpartition("._base")[0] or __name__
+
+
+class Failed(Exception):
+    """The system refused a call; ``error`` is its OSError."""
+
+    # Whether it may be otherwise at the next call.
+    passes = False
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+        self.errno: int = error.errno or 0
+
+    @property
+    def is_transient(self) -> bool:
+        return self.passes or self.errno in TRANSIENT
+
+    def as_error(self, call: str, pid: "int | None") -> OSError:
+        """The OSError for a caller; it names the call and the process."""
+        text = "%s (%s, pid %s)" % (self.error.strerror or self.error, call, pid)
+        winerror = getattr(self.error, "winerror", None)
+        if winerror is not None:
+            return OSError(self.errno, text, None, winerror)
+        return OSError(self.errno, text)
+
+
+def is_python(function: object) -> bool:
+    """Whether it is written in Python, as hooks are, and some of PyPy's modules."""
+    return type(getattr(function, "__code__", None)) is CodeType
+
+
+def call(function: "Any", *args: "Any") -> "Any":
+    """``function(*args)``; Failed if the system refuses."""
+    try:
+        return function(*args)
+    except OSError as error:
+        # The traceback of an error that C code raises ends here; that of a signal handler's
+        # goes on into the handler. A function in Python, such as gevent's, is believed.
+        # The traceback gets no name: it would refer to itself, and keep all frames alive.
+        if error.__traceback__.tb_next and not is_python(function):  # type: ignore[union-attr]
+            raise
+        raise Failed(error) from None
+
+
+def raise_of_handler(error: BaseException) -> None:
+    """Raise the error again if a signal handler raised it, in the middle of Python code.
+
+    That is code of others, or code of ours that catches what is raised for a caller. For system
+    calls there is call().
+    """
+    codes = []
+    for number in range(1, _signal.NSIG):
+        try:
+            handler = _signal.getsignal(number)
+        except ValueError:  # Windows has few
+            continue
+        for function in handler, getattr(handler, "func", None), type(handler).__call__:
+            codes.append(getattr(getattr(function, "__func__", function), "__code__", error))
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            raise error
+        traceback = traceback.tb_next
+
+
+def failed(code: int, text: "str | None" = None) -> Failed:
+    return Failed(OSError(code, text or os.strerror(code)))
+
+
+def public(cls: "C") -> "C":
+    """Make the package the module of a class: that is where its users import it from."""
+    # And of its methods: from Python 3.13 on pydoc shows their module if it is another one.
+    for value in (cls, *vars(cls).values()):
+        named = getattr(value, "__func__", value)  # of a classmethod
+        if named is cls or isinstance(named, FunctionType):
+            named.__module__ = _PACKAGE
+    return cls
+
+
+@public
+class TimeoutExpired(TimeoutError):
+    """The process was still running when the time was up: a built-in TimeoutError.
+
+    ``pid`` is the pid of the process, or of one of them if there were several; ``timeout``
+    is the time-out in seconds, as the caller gave it. ``errno`` is None.
+
+    >>> import os
+    >>> try:
+    ...     wait(os.getpid(), timeout=0)
+    ... except TimeoutExpired as error:
+    ...     print(error.timeout, error.pid == os.getpid())
+    0 True
+    """
+
+    # OSError takes two arguments for errno and strerror. With an __init__ of our own it sees
+    # only the one that we pass on, and ``errno`` stays None.
+    def __init__(self, pid: "int | None", timeout: "float | None") -> None:
+        super().__init__("process %s was still running after %s seconds" % (pid, timeout))
+        self.pid = pid
+        self.timeout = timeout
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        return type(self), (self.pid, self.timeout)
+
+
+def no_such_process(pid: "int | None", why: str = "No such process") -> OSError:
+    return ProcessLookupError(errno.ESRCH, "%s (pid %s)" % (why, pid))
+
+
+def log(message: str, *args: object) -> None:
+    """Write to the package's logger, if the program has imported logging.
+
+    We do not import it: with no file descriptor left, an import fails. No lock may be held.
+    """
+    get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    if get_logger is not None:
+        try:
+            get_logger(_PACKAGE).info(message, *args)
+        except Exception:  # of a filter; logging itself treats a handler's error like this
+            sys.excepthook(*sys.exc_info())
+
+
+def warn_unclosed(resource: object) -> None:
+    """Warn in a ``__del__``, by a ResourceWarning."""
+    _warnings.warn("unclosed %r" % resource, ResourceWarning, 3, resource)

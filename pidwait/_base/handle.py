@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A handle on one process, and the wait for it, written once.
+
+A look has one of four outcomes:
+
+    RUNNING       it has not exited
+    PENDING       it has exited, but its code or its reaping is still to come: only the reaping
+                  tells the code, a tracer or the owner's thread prevents it, the zombie is not
+                  there yet. Look again, at growing intervals.
+    an exit code  or None, if the system does not tell it
+"""
+
+from io import UnsupportedOperation
+from os import getpid
+
+from .deadline import GRACE, Deadline, intervals, pause
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import PENDING as PENDING
+    from .._types import RUNNING as RUNNING
+    from .._types import Any, Callable, Identity, Iterator, Outcome
+else:
+    RUNNING, PENDING = object(), object()  # loading enum would take longer than loading all of us
+
+
+class Handle:
+    """One process. The handle of each system is made by a pid; Failed (ESRCH) if there is none."""
+
+    backend = "polling"
+    pid: "int | None"
+    fd = -1
+    # Seconds between two looks at most, when it is polled.
+    longest = 0.04
+    target: "Any" = None  # what it was opened for, by a Sleeper
+    # Until when a code may still come.
+    _until = 0.0
+
+    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+        """Look once, without blocking; with ``reap``, reap our child if it has exited.
+
+        ``last``: the time is up. Then PENDING is no answer: None, or RUNNING if the child can't
+        be reaped yet.
+        """
+        raise NotImplementedError
+
+    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+        """Sleep until look() may answer otherwise; return False at the deadline.
+
+        By default for the next of ``pauses``.
+        """
+        return pause(deadline, pauses)
+
+    def fileno(self) -> int:
+        """A file descriptor that is readable once it has exited."""
+        raise UnsupportedOperation("a process that is polled has no fileno")
+
+    def send_signal(self, sig: int) -> None:
+        """Failed (ESRCH) if it has exited."""
+        raise NotImplementedError
+
+    def identify(self) -> "Identity | None":
+        """An identity that all handles on one process share; None if it is not known."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open between two looks, by default."""
+
+    def is_code_due(self) -> bool:
+        """Whether the code of a process that has exited may still come: for 10 ms."""
+        now = Deadline.now()
+        self._until = self._until or now + GRACE
+        return now < self._until
+
+    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+        """The outcome of the process: RUNNING at the deadline."""
+        pauses = intervals()
+        while self.sleep(deadline, pauses):
+            outcome = self.look(reap)
+            if outcome is PENDING:
+                return settled(lambda last: self.look(reap, last), deadline)
+            if outcome is not RUNNING:
+                return outcome
+        return RUNNING
+
+
+def settled(look: "Callable[[bool], Outcome]", deadline: Deadline) -> "Outcome":
+    """Call ``look(last)`` at growing intervals while it is PENDING, until the deadline."""
+    for delay in intervals():
+        if delay:
+            pause(deadline, iter((delay,)))
+        last = deadline.expired()
+        outcome = look(last)
+        if outcome is not PENDING:
+            return outcome
+        if last:
+            return RUNNING
+    raise AssertionError("intervals() has no end")
+
+
+class Shared:
+    """A handle that several threads use, and that any of them may close.
+
+    ``with`` lends it; it is closed after the last use. After close(), ``with`` raises ValueError.
+    """
+
+    # It needs no lock: a user enters itself before it checks whether the handle is closed, and
+    # close() sets ``closed`` before it looks for users.
+
+    __slots__ = ("_open", "_users", "closed", "handle", "pid")
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.closed = False
+        self.pid = getpid()
+        self._open = [handle]
+        # The pid of each user's process: a forked child's copy also has the parent's threads.
+        self._users: "list[int]" = []
+
+    def is_copy(self) -> bool:
+        """Whether this is the copy in a forked child."""
+        return self.pid != getpid()
+
+    def __enter__(self) -> Handle:
+        self._users.append(getpid())
+        if self.closed:
+            self.__exit__()
+            raise ValueError("the handle is closed")
+        return self.handle
+
+    def __exit__(self, *exc_info: "Any") -> None:
+        me = getpid()
+        if me in self._users:  # else the parent entered
+            self._users.remove(me)
+        if self.closed:
+            self.close()
+
+    def close(self) -> None:
+        """Close it now, or after the last use."""
+        self.closed = True
+        if getpid() in self._users:
+            return
+        try:
+            self._open.pop().close()  # one thread gets it
+        except IndexError:
+            return

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What works here: each check makes a real call once, and its answer is remembered.
+
+A check is a function that raises Failed if something can't be used; the error says why. Two
+threads may run a check at once; each returns its own result.
+"""
+
+import os
+import sys
+from errno import ENOSYS
+
+from .errors import TRANSIENT, Failed, failed, log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Check
+
+# The environment variables that force a choice. Their names stay the same in a vendored copy:
+# somebody who debugs a program that contains one looks for the documented names.
+BACKEND = "PIDWAIT_BACKEND"
+FFI = "PIDWAIT_FFI"
+BACKENDS = ("pidfd", "kqueue", "win32", "polling")
+
+# What each check found: None, or what says why.
+_answers: "dict[Check, Failed | None]" = {}
+_asked_by: "list[int]" = []
+# What the report shows: rows of a name, the call that is checked (None if it is no call), and
+# the check. The first row tells whether the backend can be used at all.
+checks: "dict[str, list[tuple[str, str | None, Check]]]" = {name: [] for name in BACKENDS}
+# How the report asks about bindings and calls; the modules that know put themselves here.
+bindings: "dict[str, Callable[[], str | None]]" = {}
+sources: "list[Callable[[str], str]]" = []
+# What forgets all answers, so that the system is asked anew.
+memories: "list[Callable[[], object]]" = [_answers.clear]
+
+
+def why_not(check: "Check") -> "Failed | None":
+    """None if it works, else why not: a transient failure is not remembered."""
+    if _asked_by != [os.getpid()]:  # a forked child may be in another PID namespace
+        _asked_by[:] = [os.getpid()]
+        _answers.clear()
+    if check in _answers:
+        return _answers[check]
+    found = None
+    try:
+        check()
+    except Failed as why:
+        found = why
+        if why.is_transient:
+            return why
+        # A traceback would keep the frames of the first caller alive.
+        why.__traceback__ = why.__context__ = why.error.__traceback__ = None
+        log("%s.%s: %s", check.__module__, check.__name__, why)
+    _answers[check] = found
+    return found
+
+
+def works(check: "Check") -> bool:
+    """Whether it works; no after a transient failure."""
+    return why_not(check) is None
+
+
+def may_work(check: "Check") -> bool:
+    """Whether it works; yes after a transient failure."""
+    why = why_not(check)
+    return why is None or why.is_transient
+
+
+def still_works(check: "Check") -> bool:
+    """As works(), but check again: a policy may have been set since."""
+    _answers.pop(check, None)
+    return works(check)
+
+
+def choice(variable: str, *allowed: str) -> str:
+    """The value of an environment variable; "auto" if it is unset or empty."""
+    value = os.environ.get(variable) or "auto"
+    if value != "auto" and value not in allowed:
+        raise ValueError(
+            "%s must be one of %s, not %r" % (variable, ", ".join(("auto",) + allowed), value)
+        )
+    return value
+
+
+def chosen(available: "tuple[str, ...]") -> str:
+    """The backend to use, of those that this system may have, best first.
+
+    OSError if the environment asks for one that does not work.
+    """
+    name = choice(BACKEND, *BACKENDS)
+    if name == "auto":
+        return next(one for one in available if one == "polling" or may_work(checks[one][0][2]))
+    why = failed(ENOSYS, "not on this system")
+    found = None if name == "polling" else why
+    if name in available and name != "polling":
+        found = why_not(checks[name][0][2])
+        if found is not None and found.is_transient:
+            found = None
+    if found is not None:
+        raise OSError(found.errno, "%s is %s: %s" % (BACKEND, name, found.error.strerror))
+    return name
+
+
+def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
+    """What probe() returns."""
+    rows = [row for name in available for row in checks[name][name == "polling" :]]
+    return {
+        "system": _system(),
+        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
+        "backend": backend,
+        "backends": {name: _row(_why(checks[name][0][2])) for name in available},
+        "bindings": {name: _row(why()) for name, why in sorted(bindings.items())},
+        "calls": {name: dict(_row(_why(check)), via=_via(call)) for name, call, check in rows},
+    }
+
+
+def _system() -> str:
+    if sys.platform == "win32":
+        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
+        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
+    system = os.uname()
+    return "%s %s %s" % (system[0], system[2], system[4])
+
+
+def _why(check: "Check") -> "str | None":
+    why = why_not(check)
+    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
+
+
+def _row(reason: "str | None") -> "dict[str, Any]":
+    return {"available": reason is None, "reason": reason}
+
+
+def _via(name: "str | None") -> "str | None":
+    if name is None:
+        return None
+    try:
+        return sources[0](name)
+    except Failed:
+        return None

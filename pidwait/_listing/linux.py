@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux, listed: /proc/<pid>/stat, and status and cmdline for what is not there."""
+
+import os
+import time
+from errno import EACCES, ENOENT, EPERM, ESRCH
+from functools import partial
+
+from .._base.errors import Failed, failed, log, no_such_process, raise_of_handler
+from .._base.probe import why_not
+from .._systems.posix import close, is_found, opened
+from .._systems.procfs import check_procfs, read_file, split_stat, whole_stat
+from . import users
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+NEED_FULL = frozenset(("cmdline", "uids", "username"))
+_TICKS = os.sysconf("SC_CLK_TCK")  # a second
+_BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
+_COMM_MAX = 15  # bytes of a name that the kernel keeps
+# The names of psutil.
+_STATUS = {
+    b"R": "running",
+    b"S": "sleeping",
+    b"D": "disk-sleep",
+    b"T": "stopped",
+    b"t": "tracing-stop",
+    b"Z": "zombie",
+    b"X": "dead",
+    b"x": "dead",
+    b"K": "wake-kill",
+    b"W": "waking",
+    b"I": "idle",
+    b"P": "parked",
+}
+_STATE, _PPID, _PGID, _SID, _TTY, _TIMES, _STARTED = 0, 1, 2, 3, 4, 11, 19
+_PTS_MAJOR = 136
+_boot = [0.0]
+
+
+class Facts:
+    __slots__ = (
+        "__weakref__",
+        "_cmdline",
+        "_directory",
+        "_fields",
+        "_name",
+        "_usernames",
+        "_uids",
+        "pid",
+    )
+
+    def __init__(self, pid: int, full: bool, usernames: users.Names) -> None:
+        self.pid = pid
+        self._usernames = usernames
+        self._fields: "list[bytes] | None" = None
+        self._cmdline: "list[str] | None" = None
+        self._uids: "tuple[int, int, int] | None" = None
+        # What is opened below a directory of a process that has been reaped is ESRCH, whoever
+        # has the pid then.
+        self._directory: "Any" = None
+        if full:
+            try:
+                self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
+            except Failed as why:
+                if why.errno not in (ENOENT, EACCES, EPERM):
+                    raise why.as_error("/proc", pid) from None
+                if not self._is_hidden(why):  # else each file in it is, too
+                    raise no_such_process(pid) from None
+
+    def _read(self, name: str, is_long: bool = False) -> bytes:
+        try:
+            if self._directory is None:
+                return read_file("/proc/%d/%s" % (self.pid, name), None, is_long)
+            open_ = partial(os.open, dir_fd=self._directory.fileno())
+            return read_file(name, open_, is_long)
+        except Failed as why:
+            if why.errno not in (ENOENT, ESRCH):
+                raise why.as_error("/proc", self.pid) from None
+            if self._is_hidden(why):
+                raise failed(EACCES, "the process is hidden").as_error("/proc", self.pid) from None
+            raise no_such_process(self.pid) from None
+
+    def _is_hidden(self, why: Failed) -> bool:
+        # hidepid=1 refuses it; hidepid=2 shows nothing of it.
+        if why.errno in (EACCES, EPERM):
+            return True
+        # Look once more: the pid may have been given to another process since.
+        return is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid)
+
+    def _stat(self) -> "list[bytes]":
+        fields = self._fields
+        if fields is None:
+            self._name, fields = self._look()
+            self._fields = fields
+        return fields
+
+    def _look(self) -> "tuple[bytes, list[bytes]]":
+        name, fields = split_stat(whole_stat(self._read, "stat"), _STARTED + 1)
+        if len(fields) <= _STARTED:
+            raise no_such_process(self.pid)
+        return name, fields
+
+    def started(self) -> int:
+        return int(self._stat()[_STARTED])
+
+    def name(self) -> str:
+        self._stat()
+        name = os.fsdecode(self._name)
+        if len(self._name) >= _COMM_MAX:
+            # It may have been cut off. As psutil does, look for the rest in the command line.
+            try:
+                words = self.cmdline()
+            except PermissionError as error:
+                raise_of_handler(error)
+                return name
+            longer = os.path.basename(words[0]) if words else ""
+            # As bytes: the cut may be in the middle of a character.
+            if os.fsencode(longer).startswith(self._name):
+                self._check_pid()
+                return longer
+        return name
+
+    def _check_pid(self) -> None:
+        # What was read by the pid may be another process's, whose name begins alike, as those of
+        # a program's workers do. If the start is the old one now, it was so before, too.
+        if self._directory is None and self._look()[1][_STARTED] != self._stat()[_STARTED]:
+            raise no_such_process(self.pid)
+
+    def ppid(self) -> int:
+        return int(self._stat()[_PPID])
+
+    def pgid(self) -> int:
+        return int(self._stat()[_PGID])
+
+    def sid(self) -> int:
+        return int(self._stat()[_SID])
+
+    def status(self) -> str:
+        state = self._stat()[_STATE]
+        return _STATUS.get(state, state.decode("ascii", "replace"))
+
+    def create_time(self) -> float:
+        return self.started() / _TICKS + _boot_time()
+
+    def cpu_times(self) -> "tuple[float, float, float, float]":
+        user, system, children_user, children_system = (
+            int(ticks) / _TICKS for ticks in self._stat()[_TIMES : _TIMES + 4]
+        )
+        return user, system, children_user, children_system
+
+    def terminal(self) -> "str | None":
+        device = int(self._stat()[_TTY]) & 0xFFFFFFFF  # it is shown as a signed number
+        if device == 0:
+            return None
+        # Not by os.major(): PyPy's takes no such number for a large minor.
+        major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
+        if major == _PTS_MAJOR:
+            return "/dev/pts/%d" % minor
+        try:
+            link = os.readlink("/sys/dev/char/%d:%d" % (major, minor))
+        except OSError as error:
+            raise_of_handler(error)
+            log("terminal of pid %d: %s", self.pid, error)
+            return None
+        return "/dev/" + os.path.basename(link)
+
+    def cmdline(self) -> "list[str]":
+        if self._cmdline is None:
+            text = self._read("cmdline", True)
+            # A process that has written its title over its arguments has no NUL at the end.
+            words = text[:-1].split(b"\0") if text.endswith(b"\0") else text.split(b" ")
+            self._cmdline = [os.fsdecode(word) for word in words] if text else []
+        return self._cmdline
+
+    def uids(self) -> "tuple[int, int, int]":
+        if self._uids is None:
+            # The program's name, above it, has no newline: the kernel writes it as "\\n".
+            line = self._read("status").partition(b"\nUid:")[2].partition(b"\n")[0]
+            real, effective, saved = map(int, line.split()[:3])
+            self._uids = real, effective, saved
+        return self._uids
+
+    def username(self) -> str:
+        return self._usernames[self.uids()[0]]
+
+    def close(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            close(directory)
+
+
+def _boot_time() -> float:
+    """Seconds from the epoch to the boot: the same at each call, unless the clock is set."""
+    if abs(_look_at_clocks() - _boot[0]) > 0.02:
+        # Where another process has run between the two looks, the result is too early.
+        found = max(_look_at_clocks() for _ in range(3))
+        if abs(found - _boot[0]) > 0.02:
+            _boot[0] = found
+    return _boot[0]
+
+
+def _look_at_clocks() -> float:
+    return time.time() - time.clock_gettime(_BOOTTIME)
+
+
+def now() -> int:
+    return int(time.clock_gettime(_BOOTTIME) * _TICKS)
+
+
+def read(pid: int, full: bool) -> Facts:
+    _check()
+    return Facts(pid, full, users.Names())
+
+
+def read_all(full: bool) -> "Iterator[Facts]":
+    _check()
+    usernames = users.Names()
+    for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
+        try:
+            facts = Facts(pid, full, usernames)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            continue
+        yield facts
+
+
+def _check() -> None:
+    why = why_not(check_procfs)
+    if why is not None:
+        raise OSError(ENOENT, "processes can't be listed: %s" % why.error.strerror)

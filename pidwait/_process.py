@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One process: a handle on it, and waiting for it."""
+
+# signal without its enums, which take longer to load than this whole module.
+import _signal  # type: ignore[import-not-found]
+from errno import ESRCH
+
+from . import _systems
+from ._base.deadline import NOW, Deadline
+from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
+from ._base.handle import PENDING, RUNNING, Shared, settled
+from ._waiting.owners import find
+from ._waiting.targets import PidTarget, check_pid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._types import Any, Handle, Identity, Outcome, Proc, Self
+
+
+def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
+    """Wait until a process has exited; return its exit code.
+
+    ``proc`` is a pid, or an object with a ``pid``: a Popen, a multiprocessing.Process, a
+    psutil.Process, a Process. ``timeout`` is in seconds; None waits for ever, and 0 or less
+    looks once. An object that reaps its own child, as a Popen does, has reaped it when the
+    wait ends. A child given by its pid is reaped only with ``reap``: waitid(2), WNOWAIT.
+
+    The exit code is ``-n`` for a process killed by signal n; on Windows it is what
+    Popen.returncode would be. It is None where the system does not tell it: Linux tells that
+    of other processes' children from 6.15 on. If no process has the pid, None comes at once.
+
+    Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
+    ValueError or TypeError for invalid arguments.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    >>> wait(popen, timeout=60)
+    3
+    """
+    if isinstance(proc, Process):
+        return proc.wait(timeout, reap)
+    target = find(proc)
+    deadline = Deadline(timeout)
+    if target.pid is None:
+        raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
+    # The life of a target: see owners.
+    is_owned = type(target) is not PidTarget
+    code = target.known() if is_owned else RUNNING
+    if code is RUNNING:
+        try:
+            handle = _systems.open_handle(target.pid)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise why.as_error("open", target.pid) from None
+            code = None
+        else:
+            try:
+                if is_owned:
+                    code = target.confirm()
+                if code is RUNNING:
+                    code = handle.wait(deadline, reap)
+            finally:
+                handle.close()
+    if is_owned and code is not RUNNING:
+        seen, code = code, target.settle(code)
+        if code is PENDING:
+            code = settled(lambda last: target.settle(seen), deadline)
+    if code is RUNNING:
+        raise TimeoutExpired(target.pid, timeout)
+    return code  # type: ignore[return-value]
+
+
+@public
+class Process:
+    """A handle on one process: it never refers to another process that gets the same pid.
+
+    ``backend`` tells how the process is waited for: "pidfd" (Linux 5.3), "kqueue" (macOS and
+    the BSDs), "win32" or "polling". Raises ProcessLookupError if no process has the pid, or
+    if it is a thread's ID.
+
+    Several threads may use it at once. close() releases the handle when the waits in
+    progress have ended; a ``with`` block calls it. Two handles are equal if they are for the
+    same process, as far as the system tells: by the pidfd's inode number from Linux 6.9 on,
+    before that by the start time.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    >>> with Process(popen.pid) as process:
+    ...     process.terminate()
+    ...     process.wait() == popen.wait()
+    True
+    """
+
+    if TYPE_CHECKING:
+        _exitcode: "int | None"
+        _identity: "Identity | None"
+    _exited = False
+    _exitcode = _identity = None
+
+    def __init__(self, pid: int) -> None:
+        self._start(_opened(pid))
+
+    def _start(self, handle: "Handle") -> None:
+        self._identity = handle.identify()
+        self._shared = Shared(handle)  # from here on, __del__ closes the handle
+
+    @classmethod
+    def from_fd(cls, fd: int) -> "Self":
+        """Take over a pidfd, received over a socket or inherited: Linux.
+
+        The Process closes it. ``pid`` is None if the process has been reaped, or is in another
+        PID namespace. Raises ValueError if ``fd`` is not the pidfd of a process, OSError if
+        pidfds can't be used.
+        """
+        process = cls.__new__(cls)
+        try:
+            process._start(_systems.received_handle(fd))
+        except Failed as why:
+            raise why.as_error("pidfd", None) from None
+        return process
+
+    @property
+    def pid(self) -> "int | None":
+        """The pid; None only after from_fd(), see there."""
+        pid: "int | None" = self._shared.handle.pid
+        return pid
+
+    @property
+    def backend(self) -> str:
+        """How the process is waited for: "polling" after a fallback."""
+        backend: str = self._shared.handle.backend
+        return backend
+
+    @property
+    def exitcode(self) -> "int | None":
+        """The exit code, after has_exited() or wait() has seen the exit; until then, None."""
+        return self._exitcode
+
+    def has_exited(self) -> bool:
+        """Whether it has exited: all its threads have ended, whether it is reaped or not."""
+        if self._shared.closed and self._exited:
+            return True
+        with self._shared as handle:
+            return self._look(handle, NOW, False)
+
+    def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
+        """Wait until it has exited; return the exit code, as the function wait() does.
+
+        A closed Process still answers if it has seen the exit, and ``reap`` is false.
+        """
+        deadline = Deadline(timeout)
+        if self._shared.closed and self._exited and not reap:
+            return self._exitcode
+        with self._shared as handle:
+            if self._look(handle, deadline, reap):
+                return self._exitcode
+            raise TimeoutExpired(self.pid, timeout)
+
+    def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
+        """Whether it has exited by the deadline; remember its exit code."""
+        if self._exitcode is None and not self._note(handle.wait(deadline)):
+            return False
+        # Reap only now: if two threads reap, the second one finds no child to look at.
+        return not reap or self._note(handle.wait(deadline, True))
+
+    def _note(self, code: "Outcome") -> bool:
+        if code is RUNNING:
+            return False
+        if self._exitcode is None:
+            self._exitcode = code  # type: ignore[assignment]
+        self._exited = True
+        return True
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal; ProcessLookupError if it has exited.
+
+        With a pidfd no other process can get the signal: pidfd_send_signal(2), Linux 5.1.
+        Without one there is a window between the last look and kill(2): if the process exits
+        and is reaped in it, another process may get its pid, and the signal.
+
+        Windows has SIGTERM, which terminates the process with exit code 1, and CTRL_C_EVENT
+        and CTRL_BREAK_EVENT, as in Popen.send_signal(). Signal 0 only looks.
+        """
+        if isinstance(sig, bool) or not isinstance(sig, int):
+            raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
+        if not 0 <= sig < _signal.NSIG:
+            raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
+        with self._shared as handle:
+            try:
+                # A zombie takes every signal without an error.
+                if self._look(handle, NOW, False):
+                    raise failed(ESRCH)
+                handle.send_signal(sig)
+            except Failed as why:
+                if why.errno == ESRCH:
+                    raise no_such_process(self.pid) from None
+                raise why.as_error("kill", self.pid) from None
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(_signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL; on Windows the same as terminate()."""
+        self.send_signal(getattr(_signal, "SIGKILL", _signal.SIGTERM))
+
+    def fileno(self) -> int:
+        """A file descriptor that is readable once the process has exited.
+
+        Raises io.UnsupportedOperation (an OSError) if the process is polled, and on Windows.
+        """
+        with self._shared as handle:
+            fd: int = handle.fileno()
+            return fd
+
+    def close(self) -> None:
+        """Release the handle. After it, methods raise ValueError; but the attributes stay, and
+        wait() and has_exited() still answer if the exit has been seen."""
+        self._shared.close()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        shared = getattr(self, "_shared", None)
+        if shared is None or shared.closed:
+            return
+        try:
+            if not shared.is_copy():
+                warn_unclosed(self)
+        finally:
+            self.close()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Process):
+            return NotImplemented
+        if self is other:
+            return True
+        mine = self._identify()
+        return mine is not None and mine == other._identify()
+
+    def _identify(self) -> "Identity | None":
+        return self._identity
+
+    def __hash__(self) -> int:
+        return hash(self.pid)
+
+    def __reduce__(self) -> "Any":
+        raise TypeError("a handle on a process can't be pickled or copied")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._shared.closed else "exited" if self._exited else "open"
+        return "<%s pid=%s exitcode=%s backend=%s %s>" % (
+            type(self).__name__,
+            self.pid,
+            self._exitcode,
+            self.backend,
+            state,
+        )
+
+
+def _opened(pid: int) -> "Handle":
+    number = check_pid(pid)
+    try:
+        return _systems.open_handle(number)
+    except Failed as why:
+        if why.errno == ESRCH:
+            raise no_such_process(number, str(why.error.strerror)) from None
+        raise why.as_error("open", number) from None
+
+
+def pid_exists(pid: int) -> bool:
+    """Whether a process, running or a zombie, has the pid.
+
+    A thread's ID is not a pid, though kill(2) takes one on Linux. Raises ValueError or
+    TypeError for what can't be a pid, such as 0.
+
+    >>> import os
+    >>> pid_exists(os.getpid())
+    True
+    """
+    try:
+        _systems.open_handle(check_pid(pid)).close()
+    except Failed as why:
+        if why.errno != ESRCH:
+            raise why.as_error("open", pid) from None
+        return False
+    return True

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many processes: until all of them have exited, as each one exits, or whichever exits next."""
+
+from _thread import get_ident
+from os import getpid
+
+from ._base.deadline import Deadline
+from ._base.errors import Failed, TimeoutExpired, public, warn_unclosed
+from ._waiting.engine import Engine
+from ._waiting.owners import find
+from ._waiting.targets import key_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import overload
+
+    from ._types import (
+        Any,
+        Callable,
+        Exits,
+        Generic,
+        Iterable,
+        Iterator,
+        P,
+        Proc,
+        Self,
+        Target,
+    )
+else:
+    P, Generic = None, {None: object}  # for class WaitSet(Generic[P])
+
+
+if TYPE_CHECKING:
+    # mypy takes [popen, 3] for a list[object], and refuses it for an Iterable[P]; for an
+    # Iterable[Proc] it does not. So there is a second signature.
+
+    @overload
+    def wait_procs(
+        procs: "Iterable[P]",
+        timeout: "float | None" = ...,
+        callback: "Callable[[P, int | None], object] | None" = ...,
+    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
+    @overload
+    def wait_procs(  # type: ignore[overload-cannot-match]
+        procs: "Iterable[Proc]",
+        timeout: "float | None" = ...,
+        callback: "Callable[[Proc, int | None], object] | None" = ...,
+    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
+
+
+def wait_procs(
+    procs: "Iterable[P]",
+    timeout: "float | None" = None,
+    callback: "Callable[[P, int | None], object] | None" = None,
+) -> "tuple[list[tuple[P, int | None]], list[P]]":
+    """Wait until all of these processes have exited; return ``(exited, alive)``.
+
+    ``procs`` is an iterable of what wait() takes. ``exited`` is a list of ``(proc, exitcode)``
+    in the order in which they exited, with the exit codes that wait() would return; ``alive``
+    is a list of those that still run after ``timeout`` seconds, in the order given. A process
+    given twice is reported twice. A pid that no process has counts as exited.
+
+    ``callback(proc, exitcode)`` is called at each exit; an exception in it ends the call.
+    Raises ValueError or TypeError for what can't stand for a process. It does not raise
+    TimeoutExpired.
+
+    >>> import subprocess, sys
+    >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
+    >>> exited, alive = wait_procs([subprocess.Popen(command) for _ in range(2)], timeout=60)
+    >>> [exitcode for popen, exitcode in exited], alive
+    ([3, 3], [])
+    """
+    if callback is not None and not callable(callback):
+        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
+    deadline = Deadline(timeout)
+    given = list(procs)
+    exited: "list[tuple[Any, int | None]]" = []
+    engine = _engine_with(given)
+    try:
+        for one in _exits(engine, given_again(given), deadline, False):
+            exited.append(one)
+            if callback is not None:
+                callback(*one)
+        alive = [proc for proc in given if key_of(proc) in engine]
+    finally:
+        engine.close()  # where the callback has raised, too
+    return exited, alive
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def as_completed(
+        procs: "Iterable[P]", timeout: "float | None" = ...
+    ) -> "Iterator[tuple[P, int | None]]": ...
+    @overload
+    def as_completed(  # type: ignore[overload-cannot-match]
+        procs: "Iterable[Proc]", timeout: "float | None" = ...
+    ) -> "Iterator[tuple[Proc, int | None]]": ...
+
+
+def as_completed(
+    procs: "Iterable[P]", timeout: "float | None" = None
+) -> "Iterator[tuple[P, int | None]]":
+    """Iterate over ``(proc, exitcode)`` of these processes as they exit.
+
+    ``procs`` is an iterable of what wait() takes; all are watched from the call on. As in
+    concurrent.futures.as_completed(), ``timeout`` is in seconds and counts from the call:
+    the iterator raises TimeoutExpired if some are still running then. Raises ValueError or
+    TypeError for what can't stand for a process.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    >>> for proc, exitcode in as_completed([popen], timeout=60):
+    ...     print(proc is popen, exitcode)
+    True 3
+    """
+    deadline = Deadline(timeout)
+    given = list(procs)
+    return _exits(_engine_with(given), given_again(given), deadline, True)
+
+
+def _engine_with(procs: "list[Any]") -> Engine:
+    targets = [find(proc, key_of(proc)) for proc in procs]
+    engine = Engine(False)
+    try:
+        for target in targets:
+            engine.add(target)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _exits(
+    engine: Engine, again: "dict[object, list[Any]]", deadline: Deadline, raises: bool
+) -> "Iterator[tuple[Any, int | None]]":
+    """Iterate over the exits until the deadline, and close the engine.
+
+    ``raises``: whether to raise TimeoutExpired if some are still running then.
+    """
+    seconds: "float | None" = None
+    try:
+        while engine.targets:
+            if engine.pid != getpid():
+                engine.after_fork()
+            exits: "Exits" = []
+            seconds = deadline.remaining()
+            engine.sleep(seconds)
+            engine.collect(seconds == 0)
+            engine.take(exits)
+            for target, code in exits:
+                for proc in again.get(target.key, (target.proc,)):
+                    yield proc, code
+            if seconds == 0 and not exits:
+                break
+        if raises:
+            for target in engine.targets:
+                raise TimeoutExpired(target.pid, deadline.timeout)
+    finally:
+        engine.close()
+
+
+def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
+    """{key: all procs that were given for it}, for keys with more than one."""
+    given: "dict[object, list[Any]]" = {}
+    for proc in procs:
+        given.setdefault(key_of(proc), []).append(proc)
+    return {key: procs for key, procs in given.items() if len(procs) > 1}
+
+
+@public
+class WaitSet(Generic[P]):
+    """A set of processes; it reports each one once, after it has exited.
+
+    It takes what wait() takes, in any mixture, up to tens of thousands; an object added
+    twice is in it once. One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits
+    for all of them, so the cost of one exit does not grow with their number. Pidfds are moved
+    above the soft RLIMIT_NOFILE, if the hard limit allows it. What can't be waited for by
+    events is polled, which takes 5 % of a core at most.
+
+    Several threads may use it at once, and change it while another one waits. close()
+    releases its resources; a ``with`` block calls it.
+
+    >>> import subprocess, sys
+    >>> with WaitSet() as waiting:
+    ...     waiting.add(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
+    ...     for popen, exitcode in waiting.wait(timeout=60):
+    ...         print(exitcode, len(waiting))
+    3 0
+    """
+
+    _is_closed = True
+    _is_shown = False  # fileno() has been called
+    _warns = True
+    _tells_keys = False  # whether wait() returns the members' keys, as watch() needs
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, procs: "Iterable[P]" = ...) -> None: ...
+        @overload  # for mixed lists: see wait_procs()
+        def __init__(self: "WaitSet[Proc]", procs: "Iterable[Proc]" = ...) -> None: ...
+
+    else:
+
+        def __class_getitem__(cls, parameters):  # called from Python 3.7 on
+            return cls
+
+    def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
+        targets = [find(proc, key_of(proc)) for proc in procs]
+        self._start()
+        self._engine = Engine(True)
+        self._is_closed = False  # from here on, __del__ closes the set
+        try:
+            for target in targets:
+                self._engine.add(target)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        # The calls of wait(). A thread has more than one if its signal handler waits, too.
+        self._calls: "dict[object, None]" = {}
+        # By thread: what a call was about to return when two exceptions in a row came.
+        self._unreturned: "dict[int, Exits]" = {}
+
+    def _entered(self) -> Engine:
+        """The engine, in a forked child made anew; ValueError if the set is closed."""
+        engine = self._engine
+        if engine.pid != getpid():  # some calls are of threads that only the parent has
+            self._start()
+            if not self._is_closed:
+                engine.after_fork()
+        if self._is_closed:
+            raise ValueError("the set is closed")
+        return engine
+
+    def add(self, proc: "P") -> None:
+        """Wait for this process, too; nothing changes if it is in the set already.
+
+        If it has exited, or no process has the pid, the next wait() reports it. A pid can be
+        added again once its process has exited: it then stands for the next process, too.
+        """
+        self._add(find(proc, key_of(proc)))
+
+    def _add(self, target: "Target") -> None:
+        engine = self._entered()
+        try:
+            engine.add(target)
+        except BaseException:
+            engine.discard(target)
+            raise
+        if self._is_closed and target in engine.targets:  # by another thread, meanwhile
+            raise ValueError("the set is closed")
+        self._rearm()
+
+    def discard(self, proc: "P") -> None:
+        """Do not wait for this process any more; nothing changes if it is not in the set."""
+        self._discard(key_of(proc))
+
+    def _discard(self, key: object) -> None:
+        engine = self._entered()
+        for target in engine.find(key):
+            engine.discard(target)
+        self._rearm()
+
+    def __len__(self) -> int:
+        """How many processes have not been reported yet."""
+        return len(self._engine.targets) + sum(map(len, list(self._unreturned.values())))
+
+    def __contains__(self, proc: object) -> bool:
+        return key_of(proc) in self._engine
+
+    def __iter__(self) -> "Iterator[P]":
+        """Iterate over a copy of those that have not been reported yet."""
+        return iter([target.proc for target in list(self._engine.targets)])
+
+    def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
+        """Wait until at least one has exited; return a list of ``(proc, exitcode)``.
+
+        The set forgets what it returns. The list is empty if none has exited after
+        ``timeout`` seconds, or if none is left to wait for. If several threads wait, each
+        exit is returned to one of them.
+        """
+        deadline = Deadline(timeout)
+        engine, me, call = self._entered(), get_ident(), object()
+        taken: "Exits" = []
+        try:
+            self._calls[call] = None  # before the check whether it is closed: see close()
+            if self._is_closed:
+                raise ValueError("the set is closed")
+            if me in self._unreturned:
+                engine.put_back(self._unreturned[me])
+            self._unreturned[me] = taken
+            while True:
+                seconds = deadline.remaining()
+                engine.sleep(seconds)
+                # At the end look at all members, unless fileno() wakes the caller for a late code,
+                # or that would take more than 5 % of a core.
+                last = seconds == 0 and not (self._is_shown or engine.looks.is_resting())
+                engine.collect(last)
+                engine.take(taken)
+                if taken or seconds == 0 or not engine.targets:
+                    break
+                self._rearm()  # or what has ended this sleep would end the next one
+            found: "Any" = [(one.key if self._tells_keys else one.proc, n) for one, n in taken]
+            self._leave(call, me, taken)
+            return found  # type: ignore[no-any-return]
+        except BaseException:  # if a signal handler raises, no exit must be lost
+            engine.put_back(taken)
+            engine.is_suspect = True
+            self._leave(call, me, taken)
+            raise
+
+    def _leave(self, call: object, me: int, taken: "Exits") -> None:
+        if self._unreturned.get(me) is taken:
+            self._unreturned.pop(me, None)
+        self._calls.pop(call, None)
+        self._engine.sleeping.pop(me, None)
+        if self._is_closed:
+            self._close_unused()
+        else:
+            self._rearm()
+
+    def _rearm(self) -> None:
+        """Wake the threads that sleep, and make fileno() readable, if there is work for them."""
+        engine = self._engine
+        delay = None
+        if engine.sleeping or self._is_shown:
+            delay = engine.delay() if engine.targets or not engine.sleeping else 0.0
+        try:
+            engine.sleeper.wake(delay)
+        except Failed as why:
+            engine.give_up(why)
+
+    def fileno(self) -> int:
+        """A file descriptor that is readable when wait() has something to report, or to look at.
+
+        It stays the same as long as the set is open. Raises io.UnsupportedOperation (an OSError)
+        on Windows, and where no file descriptor was left for the set.
+        """
+        fd = self._entered().sleeper.fileno()
+        self._is_shown = True
+        self._rearm()
+        return fd
+
+    def close(self) -> None:
+        """Release the resources, once the waits in progress have ended: then it can't be used."""
+        if self._engine.pid != getpid():
+            self._start()
+        self._is_closed = True
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if not self._calls:
+            self._engine.close()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            if self._warns and self._engine.pid == getpid():
+                warn_unclosed(self)
+        finally:
+            self.close()
+
+    def __reduce__(self) -> "Any":
+        raise TypeError("a set of handles on processes can't be pickled or copied")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return "<%s of %d processes, %s>" % (type(self).__name__, len(self), state)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How does one wait for a process?
+
+A parent has waitid(2), but that has no time-out, and works only for its own children. For
+other processes, and with a time-out, the answer is a handle: the system's own reference to
+the process, and one call that sleeps until the handle says that the process has exited:
+
+    Linux 5.3          a pidfd, readable once all its threads have ended: poll(2), epoll(7)
+    macOS, the BSDs    EVFILT_PROC in a kqueue(2), which itself can be passed to poll(2)
+    Windows            a HANDLE, which stays signalled: WaitForMultipleObjects
+
+A handle is opened by the pid. The process may have been reaped before, and its pid given to
+another one; so code that can tell the two apart checks again once the handle is open.
+From then on the handle refers to one process, whatever becomes of its pid.
+
+Where no handle can be opened (an old kernel, a policy, no file descriptor left), we look at
+the process again and again, at intervals that double from 0.1 to 40 ms: ``polling``. It has
+to recognise a zombie, which still has its pid, and a process that got the pid of another
+one; so it reads what the system tells about processes: /proc, ps(1), the snapshot of Windows.
+
+This module is the one place that knows which system this is. open_handle() opens the handle
+on one process by the best means that works; open_sleeper() makes what sleeps for many.
+
+Without a GIL: single operations of dicts, lists and deques are atomic all the same, and so is
+a copy of a dict or a list, but not one of a deque. The package relies on no more than that
+where several threads use something without a lock.
+"""
+
+import os
+from errno import ENOSYS, ESRCH
+from io import UnsupportedOperation
+from time import sleep
+
+from .._base.deadline import LONGEST, cpu_clock
+from .._base.errors import Failed, failed, log
+from .._base.probe import checks, chosen, memories, report, why_not
+from . import calls
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Handle, Iterator, Sleeper
+
+
+class System:
+    """A system: its backend's name, and what makes handles, polled handles and sleepers.
+
+    ``clock`` measures what a look at a polled process costs; ``received`` makes a handle of a
+    file descriptor.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        handle: "Callable[[int], Handle]",
+        polled: "Callable[[int], Handle]",
+        sleeper: "Callable[[bool, bool], Sleeper]",
+        clock: "Callable[[], float]",
+        received: "Callable[[int], Handle] | None" = None,
+    ) -> None:
+        self.backends = backend, "polling"
+        self.handle = handle
+        self.polled = polled
+        self.sleeper = sleeper
+        self.clock = clock
+        self.received = received
+
+
+def _find() -> System:
+    if os.name == "nt":
+        from .windows_handles import SnapshotHandle, Win32Handle
+        from .windows_port import PortSleeper
+
+        return System("win32", Win32Handle, SnapshotHandle, PortSleeper, cpu_clock())
+    if calls.PLATFORM in ("linux", "android"):
+        from .epoll import EpollSleeper
+        from .pidfd import PidfdHandle
+        from .procfs import ProcfsHandle
+        from .received_pidfd import received_pidfd
+
+        return System("pidfd", PidfdHandle, ProcfsHandle, EpollSleeper, cpu_clock(), received_pidfd)
+    if calls.PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
+        from .kqueue import KqueueHandle
+        from .kqueue_sleeper import KqueueSleeper
+        from .ps import PsHandle, ps_clock
+
+        return System("kqueue", KqueueHandle, PsHandle, KqueueSleeper, ps_clock)
+    raise ImportError("this package does not know %s" % calls.PLATFORM)
+
+
+system = [_find()]
+_backend: "list[str]" = []
+memories.append(_backend.clear)
+
+
+def backend() -> str:
+    """The name of the backend for new handles, chosen once."""
+    if _backend:
+        return _backend[0]
+    name = chosen(system[0].backends)
+    why = why_not(checks[name][0][2])
+    if why is None or not why.is_transient:
+        _backend[:] = [name]
+    return name
+
+
+def open_handle(pid: int) -> "Handle":
+    """A handle by the best means that works; Failed (ESRCH) if no process has the pid."""
+    if (_backend[0] if _backend else backend()) != "polling":
+        try:
+            return system[0].handle(pid)
+        except Failed as why:
+            if why.errno == ESRCH:
+                raise
+            log("pid %d is polled: %s", pid, why)
+    return open_polled(pid)
+
+
+def open_polled(pid: int) -> "Handle":
+    return system[0].polled(pid)
+
+
+def received_handle(fd: int) -> "Handle":
+    """The handle for a pidfd that we did not open; it owns the file descriptor."""
+    if system[0].received is None:
+        raise failed(ENOSYS, "this system has no pidfds")
+    return system[0].received(fd)
+
+
+def open_sleeper(shared: bool) -> "Sleeper":
+    """What sleeps for many; ``shared``: whether several threads use it."""
+    try:
+        return system[0].sleeper(backend() != "polling", shared)
+    except Failed as why:
+        log("all processes are polled: %s", why)
+        return PollingSleeper()
+
+
+class PollingSleeper:
+    """Where nothing else works: it has no handles, and nothing ends its sleep early."""
+
+    events = ()
+
+    def open(self, target: "Any") -> None:
+        raise failed(ENOSYS, "no handle can be used")
+
+    def watch_again(self, handle: "Handle") -> None:
+        """It has none."""
+
+    def discard(self, handle: "Handle") -> None:
+        handle.close()
+
+    def sleep(self, seconds: "float | None") -> None:
+        sleep(LONGEST if seconds is None else min(seconds, LONGEST))
+
+    def worth_a_look(self) -> "Iterator[Handle]":
+        return iter(())
+
+    def wake(self, seconds: "float | None") -> None:
+        """Each sleep is a short one."""
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a set of polled processes has no fileno here")
+
+    def forked(self) -> "PollingSleeper":
+        return self
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def probe() -> "dict[str, Any]":
+    """What this system offers for waiting, and why it does not offer more.
+
+    Returns a dict that json can write. ``backend`` is the name of the backend in use.
+    ``backends``, ``bindings`` and ``calls`` have an entry for each name: whether it is
+    ``available``, the ``reason`` if it is not (else None), and for a call the module or
+    binding ``via`` which it is made. The answers come from real calls, each made once.
+
+    Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
+    unknown value (the message lists the known ones), and OSError if this system lacks what
+    it asks for.
+
+    >>> found = probe()
+    >>> found["backends"][found["backend"]]["available"]
+    True
+    >>> found["backends"]["polling"]["reason"] is None
+    True
+    """
+    return report(system[0].backends, backend())
+
+
+def _check_polling() -> None:
+    """It can be used everywhere."""
+
+
+checks["polling"].insert(0, ("polling", None, _check_polling))

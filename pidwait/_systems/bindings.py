@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""C functions for interpreters that have no public function for them: by ctypes, or by cffi.
+
+The tables of prototypes (linux_calls, kqueue_calls, windows_calls, libc_spawn) serve both. An
+adapter makes functions of them, which raise Failed. None is imported, and no library loaded,
+before a call is needed that the interpreter lacks.
+"""
+
+import os
+import sys
+
+from .._base.errors import TRANSIENT, Failed, call, failed
+from .._base.probe import FFI, bindings, choice, memories
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable
+
+# The faster one first: PyPy's ctypes is written in Python, on top of what cffi uses directly.
+NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
+_WINDOWS = sys.platform == "win32"
+
+_loaded: "dict[str, Any]" = {}
+# Why the others can't be used: a second try would look for their files once more.
+_missing: "dict[str, str]" = {}
+memories.append(_missing.clear)
+
+
+def binding() -> "Any":
+    """The adapter to use; Failed (ENOSYS) with all reasons if none works."""
+    name = choice(FFI, *NAMES)
+    reasons = []
+    for candidate in NAMES if name == "auto" else (name,):
+        found = load(candidate)
+        if not isinstance(found, str):
+            return found
+        reasons.append("%s: %s" % (candidate, found))
+    raise failed(38, "; ".join(reasons))
+
+
+def load(name: str) -> "Any":
+    """The adapter of that name, or in words why it can't be used."""
+    adapter = _loaded.get(name) or _missing.get(name)
+    if adapter is None:
+        try:
+            adapter = _loaded[name] = _ADAPTERS[name]()
+        # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
+        # where a policy forbids memory that is both writable and executable.
+        except Exception as error:
+            if getattr(error, "errno", None) in TRANSIENT:
+                raise Failed(error) from None  # type: ignore[arg-type]
+            check_files()
+            adapter = _missing[name] = "%s: %s" % (type(error).__name__, error)
+    return adapter
+
+
+def check_files() -> None:
+    """Failed (EMFILE), say, if no file can be opened: an ImportError does not tell that."""
+    if not _WINDOWS:  # it can't open a directory
+        os.close(call(os.open, os.sep, os.O_RDONLY))
+
+
+def _why_not(name: str) -> "str | None":
+    found = load(name)
+    return found if isinstance(found, str) else None
+
+
+class CtypesAdapter:
+    name = "ctypes"
+    null = None
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self._ctypes: "Any" = ctypes
+        # An int * to newly allocated memory; [0] is the int.
+        self.cell: "Callable[[], Any]" = ctypes.c_int * 1
+        self._types: "dict[str, Any]" = {
+            "void": None,
+            "unsigned char": ctypes.c_ubyte,
+            "int": ctypes.c_int,
+            "unsigned int": ctypes.c_uint,
+            "short": ctypes.c_short,
+            "long": ctypes.c_long,
+            "int64_t": ctypes.c_int64,
+            "uintptr_t": ctypes.c_size_t,
+            "void *": ctypes.c_void_p,
+            "char *": ctypes.c_char_p,
+            "int *": ctypes.POINTER(ctypes.c_int),
+        }
+        self._libraries: "dict[str | None, Any]" = {None: self._load(None)}
+        self._arrays: "dict[int, Any]" = {}
+
+    def _load(self, name: "str | None") -> "Any":
+        # A library object of our own: prototypes set on a shared one would affect other code.
+        if _WINDOWS:
+            return self._ctypes.WinDLL(name or "kernel32", use_last_error=True)
+        return self._ctypes.CDLL(name, use_errno=True)
+
+    def _refusal(self) -> Failed:
+        if _WINDOWS:
+            return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
+        return failed(self._ctypes.get_errno())
+
+    def function(
+        self,
+        name: str,
+        prototype: "tuple[str, ...]",
+        failure: "int | None" = -1,
+        library: "str | None" = None,
+        converts: bool = True,
+    ) -> "Callable[..., int]":
+        """A function of the system's library; it raises Failed instead of returning ``failure``.
+
+        With None as ``failure`` it returns every result. ``library`` names another library. It
+        need not convert its arguments if all of them are bytes, or made by this adapter.
+        LookupError if there is no such function.
+        """
+        if library not in self._libraries:
+            self._libraries[library] = self._load(library)
+        try:
+            function: "Any" = self._libraries[library][name]
+        except AttributeError:
+            raise LookupError("the system's library has no %s" % name) from None
+
+        def check(result: "Any", function: object, arguments: object) -> "Any":
+            if result == failure:
+                raise self._refusal()
+            return result
+
+        function.restype = self._types[prototype[0]]
+        if converts:  # which takes as long as the rest of a call
+            function.argtypes = [self._types[type_] for type_ in prototype[1:]]
+        if failure is not None:
+            function.errcheck = check
+        return function  # type: ignore[no-any-return]
+
+    def pointer(self, buffer: bytearray) -> "Any":
+        """A void * to memory that the caller keeps alive."""
+        return (self._ctypes.c_char * len(buffer)).from_buffer(buffer)
+
+    def strings(self, items: "list[bytes]") -> "Any":
+        """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
+        # To make a type takes longer than to find it.
+        array = self._arrays.get(len(items))
+        if array is None:
+            array = self._arrays[len(items)] = self._ctypes.c_char_p * (len(items) + 1)
+        return array(*items)
+
+
+class CffiAdapter:
+    """The same by cffi, in its ABI mode: nothing is compiled.
+
+    _cffi_backend is the module that cffi's generated code imports. It has a C parser for
+    types, which is all we need. cffi.FFI().cdef() would load pycparser, a parser for whole
+    declarations; on PyPy that takes a quarter of a second, 500 times as long.
+    """
+
+    name = "cffi"
+
+    def __init__(self) -> None:
+        import _cffi_backend
+
+        self._load = _cffi_backend.load_library
+        self._ffi: "Any" = _cffi_backend.FFI()
+        self.null = self._ffi.NULL
+        self._int = self._ffi.typeof("int *")
+        self._text = self._ffi.typeof("char[]")
+        self._texts = self._ffi.typeof("char *[]")
+        self._libraries: "dict[str | None, Any]" = {
+            None: self._load("kernel32" if _WINDOWS else None, 0)
+        }
+
+    def _refusal(self) -> Failed:
+        if _WINDOWS:
+            code, text = self._ffi.getwinerror()
+            return Failed(OSError(0, text, None, code))
+        return failed(self._ffi.errno)
+
+    def function(
+        self,
+        name: str,
+        prototype: "tuple[str, ...]",
+        failure: "int | None" = -1,
+        library: "str | None" = None,
+        converts: bool = True,
+    ) -> "Callable[..., int]":
+        if library not in self._libraries:
+            self._libraries[library] = self._load(library, 0)
+        pointer = "(__stdcall *)" if _WINDOWS else "(*)"
+        kind = "%s%s(%s)" % (prototype[0], pointer, ", ".join(prototype[1:]))
+        try:
+            function = self._libraries[library].load_function(self._ffi.typeof(kind), name)
+        except AttributeError:
+            raise LookupError("the system's library has no %s" % name) from None
+        if failure is None:
+            return function  # type: ignore[no-any-return]
+        return _Checked(function, failure, self._refusal)
+
+    def pointer(self, buffer: bytearray) -> "Any":
+        return self._ffi.from_buffer(buffer)
+
+    def cell(self) -> "Any":
+        return self._ffi.new(self._int)
+
+    def strings(self, items: "list[bytes]") -> "Any":
+        strings = [self._ffi.new(self._text, item) for item in items]
+        pointer = self._ffi.new(self._texts, [*strings, self._ffi.NULL])
+        return self._ffi.gc(pointer, lambda _: strings.clear())
+
+
+class _Checked:
+    """A function of cffi's that raises Failed. It is no plain function: see call()."""
+
+    def __init__(self, function: "Any", failure: int, refusal: "Callable[[], Failed]") -> None:
+        self._function, self._failure, self._refusal = function, failure, refusal
+
+    def __call__(self, *arguments: "Any") -> int:
+        result: int = self._function(*arguments)
+        if result == self._failure:
+            raise self._refusal()
+        return result
+
+
+_ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
+bindings.update({"ctypes": lambda: _why_not("ctypes"), "cffi": lambda: _why_not("cffi")})

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux, many at once: epoll(7) over pidfds, and a timerfd that ends the sleep.
+
+A pidfd becomes ready twice: when its process is a zombie, and when it has been reaped. And a
+closed one stays in the epoll, and ready, for as long as a forked child has a copy of it. So
+each is armed for one event, which the kernel gives to one of the threads that sleep.
+
+The pidfds take no file descriptors from the program. RLIMIT_NOFILE limits the number of a new
+file descriptor, not how many are open: getrlimit(2). One that was moved up while the soft limit
+was raised stays valid after the limit has been restored.
+"""
+
+import os
+import select
+from _thread import RLock
+from errno import EBADF, EINVAL, ENOENT, ENOSYS
+from functools import partial
+from itertools import chain
+
+from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
+from .._base.errors import Failed, call, failed, log
+from .calls import ask, native
+from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
+from .pidfd import PidfdHandle, open_pidfd
+from .posix import close, may_block, opened, own, poll
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Handle, Iterator, deque
+else:
+    from _collections import deque  # collections loads more
+
+_ONESHOT = 1 << 30
+_ARMED = 0x001 | _ONESHOT  # EPOLLIN
+_BATCH = 256  # exits that one sleep brings at most
+_LOW = 1024  # numbers that are left to the program if the hard limit prevents higher ones
+_HIGH = 65536  # the kernel's table has room up to the highest number, and a fork copies it
+_DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
+
+
+class EpollSleeper:
+    """Sleeps for many handles. Any number of threads may be in sleep() at once.
+
+    After a fork the epoll is still the parent's: forked() makes another one.
+    """
+
+    def __init__(self, opens: bool, shared: bool) -> None:
+        """``opens``: whether pidfds can be used; ``shared``: whether wake() is needed."""
+        self._opens = opens
+        self._handles: "dict[int, PidfdHandle]" = {}
+        # Events that the epoll has reported, and that nobody has looked at.
+        self.events: "deque[tuple[int, int]]" = deque()
+        self._timer: "Any" = None
+        self._is_set = False  # the timer
+        self._epoll: "Any" = ask("epoll")  # a low number: select() takes no other
+        # Where nothing can end a sleep, it is a short one.
+        self._longest = LONGEST_SLEEP
+        if shared:
+            try:
+                self._timer = opened_high(native("timerfd_create"), CLOCK_MONOTONIC)
+                call(self._epoll.register, self._timer.fileno(), select.EPOLLIN)
+            except Failed as why:
+                log("without a timer: %s", why)
+                self._longest = LONGEST
+
+    def open(self, target: "Any") -> None:
+        """Open ``target.handle``, by ``target.pid``, or by ``target.proc`` if that is None.
+
+        Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
+        """
+        if not self._opens:
+            raise failed(ENOSYS, "pidfds are not used")
+        if target.pid is None:
+            file = opened_high(os.dup, target.proc.fileno())
+        else:
+            file = open_pidfd(target.pid, opened_high)
+        handle: PidfdHandle = PidfdHandle(target.pid, file)
+        handle.target = target
+        target.handle = handle
+        self._register(handle)
+
+    def _register(self, handle: PidfdHandle) -> None:
+        self._handles[handle.fd] = handle
+        try:
+            call(self._epoll.register, handle.fd, _ARMED)
+        except BaseException:
+            self.discard(handle)
+            raise
+
+    def watch_again(self, handle: "Handle") -> None:
+        """Have its next event reported, after a false alarm."""
+        if self._handles.get(handle.fd) is not handle:
+            return
+        try:
+            call(self._epoll.modify, handle.fd, _ARMED)
+        except Failed as why:
+            if why.errno not in (EBADF, ENOENT):  # closed meanwhile, by another thread
+                raise
+
+    def discard(self, handle: "Handle") -> None:
+        """Close the handle."""
+        if self._handles.get(handle.fd) is handle:
+            del self._handles[handle.fd]
+        handle.close()
+
+    def sleep(self, seconds: "float | None") -> None:
+        """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
+        if self.events:
+            return
+        if seconds is None or seconds > self._longest:
+            seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
+        if not may_block() and seconds:
+            poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
+            seconds = 0
+        # No bytecode between the system call and the list: no event is lost.
+        call(
+            self.events.extend,
+            chain.from_iterable(map(self._epoll.poll, (seconds,), (_BATCH,))),
+        )
+
+    def worth_a_look(self) -> "Iterator[Handle]":
+        """The handles that have had an event since."""
+        while self.events:
+            try:
+                handle = self._handles.get(self.events.popleft()[0])
+            except IndexError:  # another thread was quicker
+                return
+            if handle is not None:
+                yield handle
+
+    def wake(self, seconds: "float | None") -> None:
+        """End each sleep, and have fileno() readable, after ``seconds``; None: never."""
+        if self._timer is None or (seconds is None and not self._is_set):
+            return
+        self._is_set = True
+        initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
+        try:
+            call(partial(native("timerfd_settime"), self._timer.fileno(), initial=initial))
+        except Failed:  # a policy that came later
+            if seconds == 0:
+                self._ring()
+            raise
+        self._is_set = seconds is not None
+
+    def _ring(self) -> None:
+        """End each sleep for good, by a pipe without a writer, which is always ready."""
+        reader, writer = call(os.pipe)
+        os.close(writer)
+        self._timer = own(reader)
+        call(self._epoll.register, reader, 0)  # EPOLLHUP is reported all the same
+
+    def fileno(self) -> int:
+        fd: int = self._epoll.fileno()
+        return fd
+
+    def forked(self) -> "EpollSleeper":
+        """What replaces it in a forked child; the child's copies of the pidfds are its own."""
+        self._epoll.close()
+        sleeper = EpollSleeper(self._opens, True)
+        handles, self._handles = self._handles, {}
+        for handle in handles.values():
+            sleeper._register(handle)
+        return sleeper
+
+    def close(self) -> None:
+        self._epoll.close()
+        for handle in list(self._handles.values()):
+            self.discard(handle)
+        if self._timer is not None:
+            close(self._timer)
+
+
+_lock: "list[Any]" = [RLock(), os.getpid()]
+
+
+def opened_high(function: "Callable[..., int]", *args: object) -> "Any":
+    """``opened(function, *args)``, with a number above the soft limit, if the hard one allows it.
+
+    The limit is that of the whole process, and a child forked meanwhile inherits the raised one.
+    """
+    if _lock[1] != os.getpid():  # a thread of the parent may hold the lock
+        _lock[:] = [RLock(), os.getpid()]
+    refused: "list[object]" = []
+    with _lock[0]:
+        file = _opened_high(function, args, refused)
+    for why in refused:  # a policy, perhaps
+        log("RLIMIT_NOFILE: %s", why)
+    return file
+
+
+def _opened_high(
+    function: "Callable[..., int]", args: "tuple[object, ...]", refused: "list[object]"
+) -> "Any":
+    soft, hard = _exchange(None, refused) or (0, 0)
+    limits = None
+    if soft != hard and soft <= _HIGH:
+        limits = _exchange((hard, hard), refused)
+    if limits is None:
+        return _moved_up(opened(function, *args), min(soft // 2, _LOW))
+    try:
+        return _moved_up(opened(function, *args), limits[0])
+    finally:
+        found = _exchange(limits, refused)
+        if found is not None and found != (hard, hard):
+            _exchange(found, refused)  # another thread has set it meanwhile
+
+
+def _moved_up(file: "Any", lowest: int) -> "Any":
+    try:
+        moved = opened(native("fcntl"), file, _DUPFD_CLOEXEC, lowest)
+    except Failed as why:
+        if why.errno == EINVAL:  # the limit is not up after all
+            return file
+        file.close()
+        raise
+    file.close()
+    return moved
+
+
+def _has_prlimit() -> bool:
+    """PyPy has no prlimit(2). There is a window between the two other calls."""
+    try:
+        native("prlimit")
+    except Failed:
+        return False
+    return True
+
+
+def _exchange(
+    limits: "tuple[int, int] | None", refused: "list[object]"
+) -> "tuple[int, int] | None":
+    """Set the limits, if any; return the old ones, or None if that is refused."""
+    try:
+        if limits is not None and _has_prlimit():
+            return ask("prlimit", 0, RLIMIT_NOFILE, limits)  # type: ignore[no-any-return]
+        found: "tuple[int, int]" = ask("getrlimit", RLIMIT_NOFILE)
+        if limits is not None:
+            ask("setrlimit", RLIMIT_NOFILE, limits)
+        return found
+    except (Failed, ValueError) as why:
+        refused.append(why)
+        return None

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""POSIX: our own child, kill(2), file descriptors, poll(2)."""
+
+import io
+import os
+import select
+from errno import EBADF, ECHILD, ENOSYS, EPERM, ESRCH
+from types import BuiltinFunctionType
+
+from .._base.deadline import Deadline
+from .._base.errors import Failed, call, failed, is_python, log
+from .._base.handle import RUNNING
+from .calls import WAITID, ask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Outcome
+
+CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
+
+# own(fd) closes the fd, at the latest when it is freed itself. Its type is written in C: a signal
+# handler could interrupt a __del__ in Python, and an exception there is printed and lost. An
+# epoll object can be made from any fd, and makes no system call but close(2); a FileIO would add
+# an fstat(2).
+own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)
+
+
+def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
+    """``own(function(*arguments))``, without a bytecode between the two calls.
+
+    If a signal comes during the system call, its handler runs at the next bytecode; if the
+    handler raised there, a plain number would be lost, and the fd leaked.
+    """
+    if is_python(function):  # a hook; call() believes what it raises
+        return own(call(function, *arguments))
+    return call(next, map(own, map(function, *zip(arguments))))
+
+
+def close(file: "Any") -> None:
+    try:
+        call(file.close)
+    except Failed as why:  # somebody else has closed it: Python >= 3.15 raises
+        log("close: %s", why)
+
+
+def poll(fd: int, mask: int, deadline: Deadline) -> int:
+    """The event on the file descriptor, as poll(2) returns it; 0 at the deadline."""
+    try:
+        poller = select.poll()
+    except AttributeError:  # eventlet, say, has removed it
+        raise failed(ENOSYS, "the select module has no poll") from None
+    poller.register(fd, mask)
+    while True:
+        milliseconds, is_end = deadline.milliseconds()
+        events: "list[tuple[int, int]]" = call(poller.poll, milliseconds)
+        for _, event in events:
+            if event != mask and event & select.POLLNVAL:
+                raise failed(EBADF, "poll, fd %d" % fd)  # the fd is not open: not an exit
+            return event
+        if is_end:  # the clock is not asked again: a test may have stopped it
+            return 0
+
+
+def may_block() -> bool:
+    """Whether a call that blocks holds up no more than its own thread.
+
+    It holds up all greenlets where gevent has replaced poll, or eventlet has removed it. That
+    may happen at any time, also when a set has been made already.
+    """
+    return type(getattr(select, "poll", None)) is BuiltinFunctionType
+
+
+def code_of_status(status: int) -> int:
+    """The exit code in a wait status, see wait(2)."""
+    signal = status & 0x7F
+    return -signal if signal else status >> 8 & 0xFF
+
+
+def look_at_child(pid: int) -> "Outcome":
+    """RUNNING, or the exit code of our child; None if waitid(2) does not tell it.
+
+    Failed (ECHILD) if it is not our child. It does not reap.
+    """
+    info = ask("waitid", WAITID["P_PID"], pid, WAITID["LOOK"])
+    if info is None:
+        return RUNNING
+    if info.si_code == CLD_EXITED:
+        # It has all 32 bits of the argument of _exit(2); wait(2) tells the last 8 of them.
+        status: int = info.si_status & 0xFF
+        return status
+    # macOS says 0 here for every signal: xnu, bsd/kern/kern_exit.c, waitidcontinue().
+    return -info.si_status or None
+
+
+def reap_child(pid: int) -> "Outcome":
+    """Reap our child: its exit code, or RUNNING. Failed (ECHILD) if it is not our child."""
+    reaped, status = call(os.waitpid, pid, os.WNOHANG | WAITID.get("WALL", 0))
+    return code_of_status(status) if reaped else RUNNING
+
+
+def is_our_child(pid: int) -> "bool | None":
+    """Whether a child of ours, running or a zombie, has the pid; None if that can't be told."""
+    try:
+        look_at_child(pid)
+    except Failed as why:
+        if why.errno == ECHILD:
+            return False
+        log("waitid, pid %d: %s", pid, why)  # a policy, or there is no waitid
+        return None
+    return True
+
+
+def is_found(pid: int) -> bool:
+    """Whether kill(2) finds a process or thread with the pid."""
+    try:
+        call(os.kill, pid, 0)
+    except Failed as why:
+        if why.errno not in (EPERM, ESRCH):
+            raise
+        return why.errno == EPERM  # another user's
+    return True
+
+
+# What tells the parent of a process, or None; the modules of each system add theirs.
+parents: "list[Callable[[int], int | None]]" = []
+
+
+def is_sibling(pid: int) -> bool:
+    """Whether a child of our parent has the pid; if that is not known, whether any process has."""
+    for parent_of in parents:
+        parent = parent_of(pid)
+        if parent is not None:
+            return parent == os.getppid()
+    return is_found(pid)
+
+
+def kill(pid: int, sig: int) -> None:
+    """kill(2), right after a look that found the process running.
+
+    There is a window between the two. To hit a wrong process in it, the process would have to
+    exit and be reaped, and its pid be given to another one.
+    """
+    call(os.kill, pid, sig)

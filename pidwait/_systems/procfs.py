@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: what /proc tells about a process, see proc_pid_stat(5); and the polled handle.
+
+A process is identified by its pid and start time. If /proc can't be read because no file
+descriptor is left, its links still show a zombie. If it is hidden, waitid(2) tells about our
+own children, and kill(2) about other processes; but kill(2) takes a zombie for alive.
+"""
+
+import os
+from errno import ECHILD, ENOENT, ENOSYS, ESRCH
+
+from .._base.deadline import Deadline
+from .._base.errors import Failed, call, failed, log
+from .._base.handle import PENDING, RUNNING, Handle
+from .._base.probe import why_not, works
+from .posix import (
+    code_of_status,
+    is_found,
+    kill,
+    look_at_child,
+    may_block,
+    opened,
+    parents,
+    reap_child,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Identity, Iterator, Outcome
+
+_THREADS = 17  # the field's place
+
+
+class ProcStat:
+    """Fields of /proc/<pid>/stat: whether the process has exited, which one it is, its name."""
+
+    __slots__ = ("flags", "name", "parent", "started", "state", "status", "threads")
+
+    def __init__(self, line: bytes) -> None:
+        name, fields = split_stat(line)
+        self.name = name.decode("utf-8", "replace")
+        self.state = fields[0]
+        self.parent = int(fields[1])
+        self.flags = int(fields[6])  # PF_* of the kernel; gVisor says 0
+        self.threads = int(fields[_THREADS])
+        self.started = int(fields[19])  # in clock ticks since boot
+        # The wait status, Linux >= 3.5; also 0 if we may not see it.
+        self.status = int(fields[49]) if len(fields) > 49 else 0
+
+    @property
+    def exited(self) -> bool:
+        # A main thread that has ended before the other threads is a zombie, too: the process
+        # still runs, and its exit code is not known before they have ended.
+        return self.state in (b"Z", b"X") and self.threads <= 1
+
+
+def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
+    """The name, and the fields from the third on, which is the state.
+
+    With ``count`` so many of them, and what follows in one piece.
+    """
+    # The name stands in parentheses; it can contain spaces and parentheses itself.
+    head, _, tail = line.rpartition(b")")
+    return head.partition(b"(")[2], tail.split(None, count)
+
+
+def read_file(path: str, open_: "Callable[..., int] | None" = None, is_long: bool = False) -> bytes:
+    # One read() returns the whole file; open() would add an fstat, an ioctl and an lseek.
+    file = opened(open_ or os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text: bytes = call(os.read, file.fileno(), 8192)
+        while is_long:
+            more = call(os.read, file.fileno(), 65536)
+            if not more:
+                break
+            text += more
+        return text
+    finally:
+        file.close()
+
+
+def _read_entry(pid: int, name: str) -> "bytes | None":
+    if why_not(check_procfs) is not None:
+        return None
+    path = "/proc/%d/%s" % (pid, name)
+    try:
+        return read_file(path)
+    except Failed as why:
+        if why.errno not in (ENOENT, ESRCH):  # no file descriptor left, or hidepid=1
+            log("%s: %s", path, why)
+        return None
+
+
+def read_stat(pid: int) -> "ProcStat | None":
+    """None if /proc does not tell, which does not mean that the process is gone."""
+    text = whole_stat(_read_entry, pid, "stat")
+    return ProcStat(text) if text else None
+
+
+def whole_stat(read: "Callable[..., Any]", *arguments: object) -> "Any":
+    """The text of /proc/<pid>/stat, which ``read(*arguments)`` returns, with a thread in it."""
+    # When a thread other than the main one calls execve(2), it takes over the pid, and the old
+    # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
+    # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
+    # does it again and again. A later read shows the process.
+    for _ in range(10):
+        text = read(*arguments)
+        if not text or split_stat(text, _THREADS + 1)[1][_THREADS:][:1] != [b"0"]:
+            break
+    return text
+
+
+def _parent_of(pid: int) -> "int | None":
+    stat = read_stat(pid)
+    return None if stat is None else stat.parent
+
+
+parents.append(_parent_of)
+
+
+def _has_link(path: str) -> "bool | None":
+    """Whether a link of a process is there; None if we may not see it."""
+    try:
+        call(os.readlink, path)
+    except Failed as why:
+        return False if why.errno == ENOENT else None
+    return True
+
+
+def links_tell_exit(pid: int) -> bool:
+    """Whether it has certainly exited, as seen by calls that need no file descriptor."""
+    cwd = "/proc/%d/cwd" % pid
+    why = why_not(check_procfs)
+    if (why is not None and why.passes) or _has_link(cwd) is not False or not shows_namespace(pid):
+        return False
+    # A thread that has ended has no current directory any more, but still has a user
+    # namespace. Both links are the main thread's; the other threads are counted.
+    try:
+        links: int = call(os.stat, "/proc/%d/task" % pid).st_nlink
+    except Failed:
+        return False
+    # Another thread may have called execve(2) since, and be the main one now: see whole_stat().
+    return links <= 3 and _has_link(cwd) is False
+
+
+def shows_namespace(pid: int) -> bool:
+    """Whether we have PTRACE_MODE_READ_FSCREDS on a process, running or a zombie."""
+    return _has_link("/proc/%d/ns/user" % pid) is True
+
+
+def thread_group(pid: int) -> "int | None":
+    """The pid of the process that a pid or thread ID belongs to; None if /proc does not tell."""
+    for line in (_read_entry(pid, "status") or b"").splitlines():
+        if line.startswith(b"Tgid:"):
+            return int(line[5:]) or None  # 0: of a thread that has just been removed
+    return None
+
+
+def fd_info(fd: int) -> "dict[str, str]":
+    """What /proc/self/fdinfo tells about a file descriptor: see proc_pid_fdinfo(5)."""
+    text = read_file("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def check_procfs() -> None:
+    """Whether there is a /proc, and shows our PID namespace."""
+    try:
+        # A /proc that was mounted before unshare(2) shows other processes by the same pids.
+        foreign = call(os.readlink, "/proc/self") != str(os.getpid())
+        # Our pid can be the same in both namespaces by chance. NSpid lists it for each namespace
+        # from that of /proc down to ours, Linux 4.1.
+        for line in read_file("/proc/self/status").splitlines():
+            foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)
+    except Failed as why:
+        why.passes = not why.is_transient  # it may be mounted later, or a chroot be left
+        raise
+    if foreign:
+        foreign_proc = failed(ENOENT, "/proc shows another PID namespace")
+        foreign_proc.passes = True
+        raise foreign_proc
+
+
+# Exit codes of zombies
+
+
+def code_of_zombie(pid: "int | None") -> "int | None":
+    """The exit code that /proc shows for a zombie.
+
+    None if there is no zombie, or we may not see its code. The caller has to make sure that
+    the pid still belongs to the same process.
+    """
+    stat = None if pid is None else read_stat(pid)
+    if pid is None or stat is None or not stat.exited:
+        return None
+    if stat.status == 0:
+        return 0 if _shows_status(pid) and _is_of_process(pid) else None
+    return code_of_status(stat.status)
+
+
+def _shows_status(pid: int) -> bool:
+    # A reader without PTRACE_MODE_READ_FSCREDS on the process sees 0, too: fs/proc/array.c,
+    # do_task_stat(). The link to its user namespace needs exactly that right and, unlike
+    # other links, can be read after the process has given up its memory.
+    return shows_namespace(pid) and works(check_status)
+
+
+def check_status() -> None:
+    """Whether /proc tells the wait status: gVisor always says 0."""
+    # arg_start stands before it and needs the same right. For our own process it is never 0
+    # on Linux, and always 0 on gVisor.
+    if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
+        raise failed(ENOSYS, "/proc does not tell the wait status")
+
+
+def _is_of_process(pid: int) -> bool:
+    # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
+    # whatever code they gave the process afterwards. Without others it is the process's, too: a
+    # thread that starts has page faults, and what it had is the process's when it has ended.
+    if works(check_status_of_process):
+        return True
+    process, main = (_read_entry(pid, name) for name in ("stat", "task/%d/stat" % pid))
+    return bool(process and main) and _faults(process) == _faults(main)
+
+
+def _faults(line: "bytes | None") -> "list[bytes]":
+    fields = split_stat(line or b"")[1]
+    return [fields[7], fields[9]]
+
+
+def check_status_of_process() -> None:
+    """Whether the kernel is surely newer than Linux 5.17."""
+    call(os.stat, "/proc/sys/kernel/arch")  # Linux 6.1
+
+
+# The polled handle
+
+
+# The time namespace of the process with that pid, which may be a forked child.
+_clocks: "dict[int, str]" = {}
+
+
+def _clock() -> str:
+    """The time namespace of this process, by which /proc tells start times; "" if it has none."""
+    me = os.getpid()
+    if me not in _clocks:
+        try:
+            _clocks[me] = call(os.readlink, "/proc/self/ns/time")
+        except Failed:
+            _clocks[me] = ""
+    return _clocks[me]
+
+
+class ProcfsHandle(Handle):
+    """A pid, and the start time of the process that had it when the handle was opened."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid: int = pid
+        stat = read_stat(pid)
+        self._started = stat and stat.started
+        self._clock = _clock()
+        if stat is None and not is_found(pid):
+            raise failed(ESRCH)
+        if thread_group(pid) not in (pid, None):
+            raise failed(ESRCH, "a thread's ID, not a process's")
+
+    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+        if deadline.remaining() is None and may_block() and self._sleep_as_parent():
+            return True
+        return super().sleep(deadline, pauses)
+
+    def _sleep_as_parent(self) -> bool:
+        """Wait for our child in waitid(2), which has no time-out; False if it is not ours."""
+        try:
+            call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        except (Failed, AttributeError):  # PyPy has no waitid
+            return False
+        return True
+
+    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+        stat = read_stat(self.pid)
+        if stat is None:
+            if not is_found(self.pid):
+                return None
+        else:
+            if self._started is None or self._clock != _clock():
+                self._started, self._clock = stat.started, _clock()
+            if stat.started != self._started:
+                return None
+            if not stat.exited:
+                return RUNNING
+            if stat.status and not reap:
+                return code_of_status(stat.status)
+        code: "Outcome" = None
+        try:
+            code = (reap_child if reap else look_at_child)(self.pid)
+        except Failed as why:
+            if why.errno != ECHILD:  # a policy
+                log("waitid, pid %d: %s", self.pid, why)
+            if stat is None and not links_tell_exit(self.pid):
+                return RUNNING if is_found(self.pid) else None
+        if code is RUNNING:
+            if stat is None:
+                return RUNNING
+            if reap:  # a tracer prevents it
+                return RUNNING if last else PENDING
+            code = None
+        if code is None:
+            code = code_of_zombie(self.pid)
+        if code is None and stat is None and not last and self.is_code_due():
+            return PENDING  # a file descriptor may be free in a moment
+        # The answers were found by the pid: they count if it still belongs to this process.
+        return code if reap or self._is_same() else None
+
+    def _is_same(self) -> bool:
+        stat = read_stat(self.pid)
+        return stat is None or self._started is None or stat.started == self._started
+
+    def send_signal(self, sig: int) -> None:
+        if self.look() is not RUNNING:
+            raise failed(ESRCH)
+        kill(self.pid, sig)
+
+    def identify(self) -> "Identity | None":
+        return None if self._started is None else ("start", self.pid, self._started)

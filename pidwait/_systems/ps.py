@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""macOS and the BSDs: what ps(1) tells about a process; and the polled handle.
+
+The structures of their kernels differ from version to version; what ps prints does not. Each ps
+is a process, so waitid(2) and kill(2) are asked first, and ps gets 5 % of the time.
+"""
+
+import os
+from _thread import get_ident
+from errno import ECHILD, EDEADLK, EINTR, ENOSYS, ESRCH, ETIMEDOUT
+from time import monotonic, time
+
+from .._base.deadline import Deadline
+from .._base.errors import Failed, failed, log
+from .._base.handle import PENDING, RUNNING, Handle
+from . import calls
+from .calls import ask
+from .posix import (
+    code_of_status,
+    is_found,
+    is_our_child,
+    kill,
+    look_at_child,
+    may_block,
+    reap_child,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Identity, Iterator, Outcome
+
+PS = "/bin/ps"
+# State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
+# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD. None
+# is an alias, as "stat" is: DragonFly's ps, and the older ones of OpenBSD, give an alias the
+# headline of what it stands for, even if an empty one is asked for.
+_ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", "lstart=", "-p")
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0"}
+_TIME_LIMIT = 1.0  # seconds; ps takes milliseconds
+_FIRST_PS = 0.05  # seconds that a wait goes on before it asks ps
+_PER_RUN = 19  # seconds between two ps, for each that one takes
+# Threads that are waiting for a ps now, each with its process: see run_ps().
+_asking: "set[tuple[int, int]]" = set()
+_EPOCH_DAYS = 719163  # 1970-01-01, in days
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+ps_clock = monotonic  # what a look at a polled process costs is spent in ps
+
+
+class PsStat:
+    """Whether a process has exited, its wait status, and when it started."""
+
+    def __init__(self, line: str) -> None:
+        words = line.split()
+        self.exited = words[0].startswith("Z")
+        self.status = int(words[1], 16)
+        # NetBSD and OpenBSD print "-" for a zombie.
+        self.started = seconds_of_date(words[2:])
+        self.since = None if self.started is None else self.started - time() + monotonic()
+
+    def is_other(self, other: "PsStat | None") -> bool:
+        """Whether the two belong to processes that started at different times."""
+        if other is None or self.started is None or self.since is None:
+            return False
+        if other.started is None or other.since is None:
+            return False
+        # Setting the clock changes either the start time, where that is counted from boot
+        # (FreeBSD), or else the time that has passed since the start, but never both.
+        return abs(self.started - other.started) > 1 and abs(self.since - other.since) > 2
+
+
+def seconds_of_date(words: "list[str]") -> "int | None":
+    """The seconds from the epoch to a date in the format of ctime(3)."""
+    if len(words) != 5 or words[1] not in _MONTHS:
+        return None
+    from datetime import date
+
+    hours, minutes, seconds = map(int, words[3].split(":"))
+    month = _MONTHS.index(words[1]) // 3 + 1
+    days = date(int(words[4]), month, int(words[2])).toordinal() - _EPOCH_DAYS
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def read_ps(pid: int) -> "PsStat | None":
+    """What ps tells; None if it can't be run, or tells nothing."""
+    try:
+        text = run_ps((*_ARGUMENTS, str(pid)), _TIME_LIMIT)[2]
+        line = text.decode("ascii", "replace").partition("\n")[0]
+        return PsStat(line) if line.strip() else None
+    except (Failed, ValueError, LookupError) as why:  # no file descriptor left, a sandbox
+        log("%s of pid %d: %s", PS, pid, why)
+        return None
+
+
+def run_ps(
+    arguments: "tuple[str, ...]", limit: float, keep_errors: bool = False
+) -> "tuple[int, int, bytes, bytes]":
+    """Run ps: its pid, its exit code, what it printed, and its messages if they are kept.
+
+    Failed if that can't be done, or takes longer than so many seconds.
+    """
+    thread = os.getpid(), get_ident()
+    if thread in _asking:
+        # subprocess has been patched, and now waits for that ps by polling: it would run
+        # another ps for that, and so on.
+        raise failed(EDEADLK, "%s is being run by this thread" % PS)
+    _asking.add(thread)
+    try:
+        import subprocess
+
+        try:
+            return _run_to_end(subprocess, (PS, *arguments), limit, keep_errors)
+        except subprocess.TimeoutExpired:
+            raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
+        except subprocess.SubprocessError as error:
+            raise failed(ENOSYS, "%s: %s" % (PS, error)) from None
+        except OSError as error:
+            if error.errno is None:  # of a signal handler
+                raise
+            raise Failed(error) from None
+    finally:
+        _asking.discard(thread)
+
+
+def _run_to_end(
+    subprocess: "Any", command: "tuple[str, ...]", limit: float, keep_errors: bool
+) -> "tuple[int, int, bytes, bytes]":
+    environment = dict(ENVIRONMENT)
+    if calls.PLATFORM == "darwin":
+        # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
+        # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
+        del environment["LC_ALL"]
+        environment["LC_CTYPE"] = "UTF-8"
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if keep_errors else subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        try:
+            printed, errors = process.communicate(timeout=limit)
+        except BaseException:
+            process.kill()
+            raise
+    return process.pid, process.returncode, printed, errors or b""
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process or thread, running or a zombie, has the pid."""
+    if is_found(pid):
+        return True
+    # On older OpenBSDs kill() does not find a zombie. waitid(2) finds it if it is ours; where
+    # there is no waitid(2), ps finds it.
+    is_ours = is_our_child(pid)
+    return read_ps(pid) is not None if is_ours is None else is_ours
+
+
+class PsHandle(Handle):
+    """A pid, and the start time of the process that had it when ps was asked first."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid: int = pid
+        # The first answer of ps that has a start time; until then, the latest answer.
+        self._stat: "PsStat | None" = None
+        self._ask_again = 0.0
+        if not is_there(pid):
+            raise failed(ESRCH)
+
+    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+        self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
+        outcome = super().wait(deadline, reap)
+        return self.look(reap, True) if outcome is RUNNING else outcome
+
+    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+        if deadline.remaining() is None and may_block():
+            # Wait for our child in waitid(2), which has no time-out.
+            options = calls.WAITID["LOOK"] & ~os.WNOHANG
+            try:
+                ask("waitid", calls.WAITID["P_PID"], self.pid, options)
+                return True
+            except Failed as why:  # it is not ours
+                if why.errno == EINTR:
+                    return True
+        return super().sleep(deadline, pauses)
+
+    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+        try:
+            exited = look_at_child(self.pid) is not RUNNING
+            is_ours = True
+        except Failed:  # somebody else's, or there is no waitid
+            exited = not is_found(self.pid)
+            is_ours = False
+        # Only ps can tell that somebody else's is a zombie, or whether the pid of our child
+        # belongs to another one by now.
+        is_due = last and not is_ours
+        if not exited and (not is_ours or self._stat is not None):
+            is_due = is_due or Deadline.now() >= self._ask_again
+            exited = is_due and self._ps_tells_exit()
+        return self._code(reap, last) if exited else RUNNING
+
+    def _ps_tells_exit(self) -> bool:
+        began = Deadline.now()
+        stat = read_ps(self.pid)
+        now = Deadline.now()
+        self._ask_again = now + _PER_RUN * (now - began)
+        if stat is None:
+            return not is_found(self.pid)
+        if self._stat is None or self._stat.started is None:
+            self._stat = stat
+        return stat.exited or stat.is_other(self._stat)
+
+    def _code(self, reap: bool, last: bool) -> "Outcome":
+        # The answers are found by the pid: they count if it still belongs to this process.
+        stat = None if self._stat is None else read_ps(self.pid)
+        if stat is not None and stat.is_other(self._stat):
+            return None
+        code: "Outcome" = None
+        try:
+            code = (reap_child if reap else look_at_child)(self.pid)
+        except Failed as why:
+            if why.errno != ECHILD:
+                log("waitid, pid %d: %s", self.pid, why)
+        if code is RUNNING:
+            if reap:
+                return RUNNING if last else PENDING
+            code = None
+        if code is None:
+            stat = stat or read_ps(self.pid)
+            # 0 may also mean that the status is not shown.
+            if stat is not None and stat.exited and stat.status:
+                return code_of_status(stat.status)
+        return code
+
+    def send_signal(self, sig: int) -> None:
+        if self.look() is not RUNNING or self._ps_tells_exit():
+            raise failed(ESRCH)
+        kill(self.pid, sig)
+
+    def identify(self) -> "Identity | None":
+        if self._stat is None:
+            self._ps_tells_exit()
+        if self._stat is None or self._stat.started is None:
+            return None
+        return "start", self.pid, self._stat.started

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The engine: targets in, (target, exit code) out.
+
+It starts no thread. Its caller calls sleep() and collect() in turns, and then take(); an event
+loop polls fileno(), or asks delay(), and calls collect().
+
+``targets`` are those that have not been reported, ``codes`` what is known of those of them that
+have exited. Each step is one operation on a dict, and may be done twice. So several threads may
+call sleep() and collect() at once, without a lock; and after an exception, which a signal
+handler can raise anywhere, it is enough to look at every target once more.
+"""
+
+from _thread import RLock, get_ident
+from errno import ENOSYS, ESRCH
+from io import UnsupportedOperation
+from os import getpid
+
+from .. import _systems
+from .._base.errors import Failed, failed, log
+from .._base.handle import PENDING, RUNNING
+from .looks import Looks
+from .targets import PidTarget
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Exits, Iterable, Outcome, Sleeper, Target
+
+
+class Engine:
+    def __init__(self, shared: bool) -> None:
+        """``shared``: whether several threads use it at once."""
+        self.pid = getpid()
+        # Held for single steps, never while one sleeps, or while an owner's code runs. Reentrant:
+        # a signal handler may use the same set.
+        self._lock: "Any" = RLock()
+        self.targets: "dict[Target, None]" = {}
+        self.codes: "dict[Target, int | None]" = {}
+        # The targets by their keys. A pid can stand for several processes, one after the other:
+        # those that have exited are the older ones.
+        self._by_key: "dict[object, Target]" = {}
+        self._older: "dict[Target, None]" = {}
+        # A target by its pid; and all of them, if there are several: a Popen's child, say, may be
+        # waited for by its pid, too.
+        self._by_pid: "dict[int | None, Target]" = {}
+        self._same_pid: "dict[int | None, dict[Target, None]]" = {}
+        self.looks = Looks(_systems.system[0].clock)
+        self.sleeper: "Sleeper" = _systems.open_sleeper(shared)
+        # The threads that are in sleep(), and those in collect(). One that is in there already
+        # when it comes has been interrupted by an exception.
+        self.sleeping: "dict[int, None]" = {}
+        self._collecting: "dict[int, None]" = {}
+        # The thread that adds a target.
+        self._adding: "dict[Target, int]" = {}
+        # The thread that looks at a target, and runs its owner's code.
+        self._busy: "dict[Target, int]" = {}
+        # An exception came through: an exit may have been lost. So all targets are looked at; if
+        # exceptions interrupt that again and again, each gets its turn.
+        self.is_suspect = False
+        self._suspects: "dict[Target, None]" = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def add(self, target: "Target") -> None:
+        """Wait for this target, too; ignore one whose key is there already.
+
+        A pid whose process has exited can be added again: it stands for the next process, too.
+        """
+        for there in self.find(target.key):
+            if there not in self.targets:  # an exception has interrupted its end
+                self.discard(there)
+            elif type(target.key) is not int or not self._is_passed_on(there):
+                return
+        outcome = target.known()
+        self._adding[target] = get_ident()
+        # A target first, so that no event of its handle comes too early.
+        self._enter(target)
+        if outcome is RUNNING:
+            self._open(target)
+            outcome = target.confirm() if target.seen is RUNNING else RUNNING
+            if outcome is not RUNNING:
+                target.seen = outcome  # the owner reaps later: that may block
+                self.looks.add(target)
+        else:
+            self.codes[target] = outcome  # type: ignore[assignment]
+        self._adding.pop(target, None)
+
+    def _enter(self, target: "Target") -> None:
+        with self._lock:
+            first = self._by_key.setdefault(target.key, target)
+            if first is not target and target not in self._older:
+                self._older[first] = None
+                self._by_key[target.key] = target
+            first = self._by_pid.setdefault(target.pid, target)
+            if first is not target:
+                self._same_pid.setdefault(target.pid, {first: None})[target] = None
+        self.targets[target] = None
+
+    def find(self, key: object) -> "list[Target]":
+        found = [target for target in list(self._older) if target.key == key]
+        last = self._by_key.get(key)
+        return found if last is None else [*found, last]
+
+    def _is_passed_on(self, target: "Target") -> bool:
+        """Whether the pid of a target belongs to another process now."""
+        if target.pid is None or (target not in self.codes and target.peek() is RUNNING):
+            return False
+        try:
+            handle = _systems.open_handle(target.pid)
+        except Failed:
+            return False
+        try:
+            return handle.look() is RUNNING
+        finally:
+            handle.close()
+
+    def _open(self, target: "Target") -> None:
+        """Open the target's handle by the best means that works."""
+        try:
+            self.sleeper.open(target)
+            return
+        except (Failed, UnsupportedOperation) as why:
+            target.handle = None
+            if target.pid is None:  # then only the object can tell
+                self.looks.add(target)
+            elif isinstance(why, Failed) and why.errno != ESRCH:
+                log("pid %d is polled: %s", target.pid, why)
+                self._poll(target)
+        if target.handle is None and target.pid is not None:  # no process has the pid
+            target.seen = None
+            self.looks.add(target)
+
+    def _poll(self, target: "Target") -> None:
+        """Have the target looked at again and again: no event tells its exit."""
+        try:
+            if target.handle is None and target.pid is not None:
+                target.handle = _systems.open_polled(target.pid)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise
+            return
+        self.looks.add(target)
+
+    def discard(self, target: "Target") -> None:
+        """Forget this target, and close its handle."""
+        self.looks.entries.pop(target, None)
+        self.targets.pop(target, None)
+        self.codes.pop(target, None)
+        with self._lock:
+            if self._by_key.get(target.key) is target:
+                self._by_key.pop(target.key, None)
+            self._older.pop(target, None)
+            if self._by_pid.get(target.pid) is target:
+                self._by_pid.pop(target.pid, None)
+            same = self._same_pid.get(target.pid)
+            if same is not None:
+                same.pop(target, None)
+                for other in same:
+                    self._by_pid.setdefault(target.pid, other)
+                if not same:
+                    self._same_pid.pop(target.pid, None)
+        if target.handle is not None:
+            self.sleeper.discard(target.handle)
+
+    def sleep(self, seconds: "float | None") -> None:
+        """Sleep until there is something to collect, for ``seconds`` at most."""
+        me = get_ident()
+        self.sleeping[me] = None  # whoever changes something from here on ends the sleep
+        delay = self.delay()
+        if delay is not None and (seconds is None or delay < seconds):
+            seconds = delay
+        if self.targets:
+            try:
+                self.sleeper.sleep(seconds)
+            except Failed as why:
+                self.give_up(why)
+        self.sleeping.pop(me, None)
+
+    def give_up(self, why: Failed) -> None:
+        """Go on without the sleeper, as a policy was set after it was made."""
+        log("all processes are polled: %s", why)
+        try:
+            self.sleeper.wake(0)  # other threads go on with the next one
+        except Failed as refused:
+            log("wake: %s", refused)
+        self.sleeper = _systems.PollingSleeper()
+        for target in list(self.targets):
+            self._poll(target)
+
+    def collect(self, last: bool = False) -> None:
+        """Find out which targets have exited. With ``last`` the time is up: look at all of them
+        that no event tells, and do not wait for late codes."""
+        me = get_ident()
+        if self.is_suspect or me in self._collecting:
+            self._suspects.update(self.targets)
+            self.is_suspect = False
+        self._collecting[me] = None
+        for target in list(self._suspects):
+            self._look(target, last)
+            self._suspects.pop(target, None)
+        for handle in self.sleeper.worth_a_look():
+            self._look(handle.target, last)
+        if self.looks.entries:
+            for target in self.looks.due(last):
+                self._look(target, last)
+        self._collecting.pop(me, None)
+
+    def _look(self, target: "Target", last: bool, alone: bool = False) -> None:
+        if target not in self.targets:
+            self.looks.entries.pop(target, None)
+        if target in self.codes or target not in self.targets:
+            return
+        if self._adding.get(target) == get_ident():  # an exception has interrupted that
+            self._adding.pop(target, None)
+            if target.handle is None and target.seen is RUNNING:
+                self._open(target)
+        handle, outcome = target.handle, target.seen
+        if outcome is RUNNING:
+            outcome = handle.look(False, last) if handle is not None else target.known()
+        if outcome is RUNNING:
+            if handle is not None and target not in self.looks.entries:
+                try:
+                    if handle.backend == "polling":
+                        raise failed(ENOSYS)
+                    self.sleeper.watch_again(handle)
+                except Failed as why:
+                    log("pid %s is polled: %s", target.pid, why)
+                    self.looks.add(target)
+            return
+        if outcome is not PENDING:
+            # What else is waiting for the process sees it before its owner reaps.
+            if not alone and target.pid in self._same_pid:
+                for other in list(self._same_pid.get(target.pid, ())):
+                    if not other.reaps and other is not target:
+                        self._look(other, last, alone=True)
+            if type(target) is not PidTarget:
+                outcome = self._settle(target, outcome)
+        if outcome is not PENDING:
+            self.codes[target] = outcome  # type: ignore[assignment]
+        elif target not in self.looks.entries:
+            self.looks.add(target)
+
+    def _settle(self, target: "Target", code: "Outcome") -> "Outcome":
+        """Have the owner reap, in one thread at a time: its code may block."""
+        me = get_ident()
+        if self._busy.setdefault(target, me) != me:
+            self.looks.add(target)  # look again
+            return PENDING
+        try:
+            return target.settle(code)
+        finally:
+            self._busy.pop(target, None)
+
+    def take(self, taken: "Exits") -> None:
+        """Append what has exited to the list, and forget it.
+
+        put_back() answers an exception on the way: so each is in the list before it is forgotten.
+        """
+        with self._lock:
+            found = list(self.codes.items())
+            # Another thread may have noted a target that has been reported meanwhile.
+            taken.extend([one for one in found if one[0] in self.targets])
+            for target, _ in found:
+                self.targets.pop(target, None)
+                self.codes.pop(target, None)
+        for target, _ in found:
+            self.discard(target)
+
+    def put_back(self, taken: "Iterable[tuple[Target, int | None]]") -> None:
+        """Have these reported again: an exception keeps the caller from getting them."""
+        for target, code in taken:
+            self._enter(target)
+            self.codes[target] = code
+
+    def delay(self) -> "float | None":
+        """Seconds until collect() must be called even if there is no event; None: never."""
+        if self.codes or self.is_suspect or self._suspects or self.sleeper.events:
+            return 0.0
+        return self.looks.delay()
+
+    def after_fork(self) -> None:
+        """Let a forked child use its copy: the parent's threads, epoll and kqueue are not there."""
+        self.pid = getpid()
+        self._lock = RLock()  # threads that only the parent has may hold it
+        self.sleeping.clear()
+        self._collecting.clear()
+        self._adding.clear()
+        self._busy.clear()
+        old, self.looks = self.looks, Looks(_systems.system[0].clock)
+        for target in list(self.targets):
+            if target in old.entries:
+                self.looks.add(target)
+        self.is_suspect = True
+        try:
+            self.sleeper = self.sleeper.forked()
+        except Failed as why:
+            self.give_up(why)
+
+    def close(self) -> None:
+        """Close all handles. What has not been reported is still in ``targets``."""
+        for target in list(self.targets):
+            if target.handle is not None:
+                self.sleeper.discard(target.handle)
+        self.sleeper.close()
