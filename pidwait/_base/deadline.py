@@ -78,7 +78,6 @@ def _seconds(timeout: "Any") -> float:
 
 
 NOW = Deadline(0)
-FOREVER = Deadline(None)
 
 
 def intervals() -> "Iterator[float]":

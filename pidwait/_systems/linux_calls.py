@@ -25,14 +25,6 @@ PROTOTYPES = {
     # int timerfd_settime(int fd, int flags, const struct itimerspec *new_value,
     #                     struct itimerspec *old_value);
     "timerfd_settime": ("int", "int", "int", "void *", "void *"),
-    # int inotify_init1(int flags);                                 Linux 2.6.27, glibc 2.9
-    "inotify_init1": ("int", "int"),
-    # int inotify_add_watch(int fd, const char *pathname, uint32_t mask);
-    "inotify_add_watch": ("int", "int", "char *", "unsigned int"),
-    # int inotify_rm_watch(int fd, int wd);
-    "inotify_rm_watch": ("int", "int", "int"),
-    # int setsockopt(int sockfd, int level, int optname, const void *optval, socklen_t optlen);
-    "setsockopt": ("int", "int", "int", "int", "void *", "unsigned int"),
     # int prctl(int op, ...);
     "prctl": ("int", "int", "long", "long", "long", "long"),
 }
@@ -74,14 +66,6 @@ PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
 PIDFD_INFO = Struct("=Q8x3i32xi")
 PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
-
-# A bit of the flags in /proc/<pid>/stat: it was forked, and has not called execve(2) since.
-PF_FORKNOEXEC = 0x40
-
-IN_CLOSE_NOWRITE = 0x10
-IN_Q_OVERFLOW = 0x4000
-# struct inotify_event without the name: s32 wd; u32 mask, cookie, len
-INOTIFY_EVENT = Struct("=iIII")
 
 CLOCK_MONOTONIC = 1
 # asm-generic/resource.h, and MIPS', Alpha's and SPARC's own
@@ -191,9 +175,5 @@ if PLATFORM in ("linux", "android"):
         epoll=("select", None),
         timerfd_create=("os", _TimerfdCreate),
         timerfd_settime=("os", _TimerfdSettime),
-        inotify_init1=(None, _bind),
-        inotify_add_watch=(None, _bind),
-        inotify_rm_watch=(None, _bind),
-        setsockopt=(None, _bind),
         prctl=(None, _bind),
     )
