@@ -52,8 +52,8 @@ def watch_target(target: "Target", callback: "Callable[..., object]") -> "Watch[
 class Watch(Generic[P_co]):
     """What watch() returns: it can cancel the callback.
 
-    ``proc`` and ``callback`` are what watch() was given. It may be forgotten: the
-    callback is called all the same.
+    ``proc`` and ``callback`` are what watch() was given. The caller need not
+    keep it: the callback is called without it, too.
 
     >>> import os
     >>> watching = watch(os.getpid(), print)
@@ -110,14 +110,15 @@ class _Watcher:
 
     def add(self, watch: "Watch[Any]", target: "Target") -> None:
         while True:
-            with self._lock:
-                if self._set is None:
-                    made = _Watches()
-                    if self._set is None:  # no signal handler has made another one
+            watches = self._set
+            if watches is None:
+                made = _Watches()  # without the lock, as it may write to the log
+                with self._lock:
+                    if self._set is None:
                         self._set = made
-                    else:
-                        made.close()
-                watches = self._set
+                    watches = self._set
+                if watches is not made:  # another thread, or a signal handler, was quicker
+                    made.close()
             try:
                 watches._add(target)
                 break

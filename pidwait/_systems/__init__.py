@@ -21,9 +21,9 @@ one; so it reads what the system tells about processes: /proc, ps(1), the snapsh
 This module is the one place that knows which system this is. open_handle() opens the handle
 on one process by the best means that works; open_sleeper() makes what sleeps for many.
 
-Without a GIL: single operations of dicts, lists and deques are atomic all the same, and so is
-a copy of a dict or a list, but not one of a deque. The package relies on no more than that
-where several threads use something without a lock.
+Single operations of dicts, lists and deques are atomic, without a GIL, too. So is a copy of a
+dict or a list, but not one of a deque. The package relies on no more than that where several
+threads use something without a lock.
 """
 
 import os

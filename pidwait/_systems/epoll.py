@@ -147,7 +147,7 @@ class EpollSleeper:
         reader, writer = call(os.pipe)
         os.close(writer)
         self._timer = own(reader)
-        call(self._epoll.register, reader, 0)  # EPOLLHUP is reported all the same
+        call(self._epoll.register, reader, 0)  # EPOLLHUP is always reported
 
     def fileno(self) -> int:
         fd: int = self._epoll.fileno()

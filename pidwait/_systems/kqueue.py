@@ -10,7 +10,7 @@ one thread. It carries the wait status:
                          newer versions for processes that we may send a signal to
 
 The event may come before the process is a zombie: on macOS, older OpenBSDs, and on FreeBSD for a
-process that was exiting when it was registered. From the event on it has exited all the same.
+process that was exiting when it was registered. In each case it has exited once the event comes.
 
 A forked child does not inherit a kqueue, and another file may soon have its number there. So the
 child does not use the number, and does not even close it.

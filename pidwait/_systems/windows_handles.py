@@ -2,8 +2,8 @@
 """Windows: a HANDLE, and WaitForMultipleObjects; the snapshot of all processes.
 
 While a HANDLE is open, the pid is not given to another process, and the system keeps the exit
-code, whosever child the process was. Only a wait tells whether it has exited: STILL_ACTIVE,
-259, is also a valid exit code. The HANDLE is opened with as few rights as possible:
+code of any process, not of our children alone. Only a wait tells whether it has exited:
+STILL_ACTIVE, 259, is also a valid exit code. The HANDLE is opened with as few rights as possible:
 
 SYNCHRONIZE                        to wait
 PROCESS_QUERY_LIMITED_INFORMATION  exit code, start time, pid; may be denied by itself

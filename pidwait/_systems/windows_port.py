@@ -75,7 +75,7 @@ class PortSleeper:
         self.events: "deque[int]" = deque()
         # When wake() ends each sleep: a new list for each call, or None.
         self._alarm: "list[float] | None" = None
-        # By thread: when it wakes up at the latest, and the alarm of which it has been told.
+        # By thread: when it wakes up at the latest, and the last alarm that it has seen.
         self._asleep: "dict[int | None, float]" = {}
         self._told: "dict[int | None, list[float] | None]" = {}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many processes at once on Windows, where a completion port tells who has exited."""
+"""Many processes at once on Windows, where a completion port reports exits."""
 
 import _thread
 import gc
