@@ -10,7 +10,7 @@ from ._base.errors import Failed, log
 from ._base.handle import PENDING, RUNNING
 from ._loop_engine import add_to_loop, call_soon, discard_from_loop
 from ._systems.posix import look_at_child, reap_child
-from ._waiting.targets import OwnerTarget, check_pid
+from ._waiting.owners import OwnerTarget, check_pid
 from ._watching import watch_target
 
 TYPE_CHECKING = False
@@ -127,15 +127,13 @@ class _Handler:
 class _WatchedTarget(OwnerTarget):
     """A child that asyncio has started; we reap it."""
 
-    __slots__ = ()
-
-    def _confirm(self) -> "Outcome":
+    def confirm(self) -> "Outcome":
         try:
             return look_at_child(self.proc.pid)
         except Failed as why:  # perhaps somebody else has reaped it already
             return None if why.errno == ECHILD else RUNNING
 
-    def _settle(self, code: "Any") -> "Outcome":
+    def settle(self, code: "Any") -> "Outcome":
         if not self.proc.is_wanted:
             return code  # type: ignore[no-any-return]
         try:

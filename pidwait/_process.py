@@ -9,8 +9,7 @@ from . import _systems
 from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
-from ._waiting.owners import find
-from ._waiting.targets import PidTarget, check_pid
+from ._waiting.owners import asked, check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +42,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    # The life of a target: see owners.
-    is_owned = type(target) is not PidTarget
-    code = target.known() if is_owned else RUNNING
+    code = asked(target.known)
     if code is RUNNING:
         try:
             handle = _systems.open_handle(target.pid)
@@ -55,16 +52,15 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             code = None
         else:
             try:
-                if is_owned:
-                    code = target.confirm()
+                code = asked(target.confirm)
                 if code is RUNNING:
                     code = handle.wait(deadline, reap)
             finally:
                 handle.close()
-    if is_owned and code is not RUNNING:
-        seen, code = code, target.settle(code)
+    if code is not RUNNING:
+        seen, code = code, asked(target.settle, code)
         if code is PENDING:
-            code = settled(lambda last: target.settle(seen), deadline)
+            code = settled(lambda last: asked(target.settle, seen), deadline)
     if code is RUNNING:
         raise TimeoutExpired(target.pid, timeout)
     return code  # type: ignore[return-value]

@@ -7,8 +7,7 @@ from os import getpid
 from ._base.deadline import Deadline
 from ._base.errors import Failed, TimeoutExpired, public, warn_unclosed
 from ._waiting.engine import Engine
-from ._waiting.owners import find
-from ._waiting.targets import key_of
+from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

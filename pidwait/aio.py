@@ -15,8 +15,7 @@ from ._child_watcher import ChildWatcher
 from ._loop_engine import add_to_loop, call_soon, discard_from_loop, find_engine
 from ._sets import given_again
 from ._sets import wait_procs as wait_procs_now
-from ._waiting.owners import find
-from ._waiting.targets import key_of
+from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

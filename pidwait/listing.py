@@ -8,7 +8,7 @@ from . import _listing as _facts
 from ._base.errors import no_such_process, public, raise_of_handler
 from ._family import Family
 from ._process import pid_exists
-from ._waiting.targets import check_pid
+from ._waiting.owners import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

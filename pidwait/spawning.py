@@ -6,7 +6,7 @@ from errno import ENOSYS
 
 from . import _child, _systems
 from ._child import Child
-from ._waiting.targets import check_pid
+from ._waiting.owners import check_pid
 
 if os.name != "nt":
     from . import _posix_spawn

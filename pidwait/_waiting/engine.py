@@ -19,7 +19,7 @@ from .. import _systems
 from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
 from .looks import Looks
-from .targets import PidTarget
+from .owners import asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,14 +35,10 @@ class Engine:
         self._lock: "Any" = RLock()
         self.targets: "dict[Target, None]" = {}
         self.codes: "dict[Target, int | None]" = {}
-        # The targets by their keys. A pid can stand for several processes, one after the other:
-        # those that have exited are the older ones.
-        self._by_key: "dict[object, Target]" = {}
-        self._older: "dict[Target, None]" = {}
-        # A target by its pid; and all of them, if there are several: a Popen's child, say, may be
-        # waited for by its pid, too.
-        self._by_pid: "dict[int | None, Target]" = {}
-        self._same_pid: "dict[int | None, dict[Target, None]]" = {}
+        # The targets by their keys, and by their pids, oldest first. A pid can stand for several
+        # processes, one after the other; a process can be waited for by its Popen and its pid.
+        self._by_key: "dict[object, tuple[Target, ...]]" = {}
+        self._by_pid: "dict[object, tuple[Target, ...]]" = {}
         self.looks = Looks(_systems.system[0].clock)
         self.sleeper: "Sleeper" = _systems.open_sleeper(shared)
         # The threads that are in sleep(), and those in collect(). One that is in there already
@@ -71,13 +67,13 @@ class Engine:
                 self.discard(there)
             elif type(target.key) is not int or not self._is_passed_on(there):
                 return
-        outcome = target.known()
+        outcome = asked(target.known)
         self._adding[target] = get_ident()
         # A target first, so that no event of its handle comes too early.
         self._enter(target)
         if outcome is RUNNING:
             self._open(target)
-            outcome = target.confirm() if target.seen is RUNNING else RUNNING
+            outcome = asked(target.confirm) if target.seen is RUNNING else RUNNING
             if outcome is not RUNNING:
                 target.seen = outcome  # the owner reaps later: that may block
                 self.looks.add(target)
@@ -87,23 +83,18 @@ class Engine:
 
     def _enter(self, target: "Target") -> None:
         with self._lock:
-            first = self._by_key.setdefault(target.key, target)
-            if first is not target and target not in self._older:
-                self._older[first] = None
-                self._by_key[target.key] = target
-            first = self._by_pid.setdefault(target.pid, target)
-            if first is not target:
-                self._same_pid.setdefault(target.pid, {first: None})[target] = None
+            for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
+                there = index.get(name, ())
+                if target not in there:
+                    index[name] = (*there, target)
         self.targets[target] = None
 
-    def find(self, key: object) -> "list[Target]":
-        found = [target for target in list(self._older) if target.key == key]
-        last = self._by_key.get(key)
-        return found if last is None else [*found, last]
+    def find(self, key: object) -> "tuple[Target, ...]":
+        return self._by_key.get(key, ())
 
     def _is_passed_on(self, target: "Target") -> bool:
         """Whether the pid of a target belongs to another process now."""
-        if target.pid is None or (target not in self.codes and target.peek() is RUNNING):
+        if target.pid is None or (target not in self.codes and _peek(target) is RUNNING):
             return False
         try:
             handle = _systems.open_handle(target.pid)
@@ -147,18 +138,12 @@ class Engine:
         self.targets.pop(target, None)
         self.codes.pop(target, None)
         with self._lock:
-            if self._by_key.get(target.key) is target:
-                self._by_key.pop(target.key, None)
-            self._older.pop(target, None)
-            if self._by_pid.get(target.pid) is target:
-                self._by_pid.pop(target.pid, None)
-            same = self._same_pid.get(target.pid)
-            if same is not None:
-                same.pop(target, None)
-                for other in same:
-                    self._by_pid.setdefault(target.pid, other)
-                if not same:
-                    self._same_pid.pop(target.pid, None)
+            for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
+                rest = tuple([one for one in index.get(name, ()) if one is not target])
+                if rest:
+                    index[name] = rest
+                else:
+                    index.pop(name, None)
         if target.handle is not None:
             self.sleeper.discard(target.handle)
 
@@ -214,9 +199,7 @@ class Engine:
             self._adding.pop(target, None)
             if target.handle is None and target.seen is RUNNING:
                 self._open(target)
-        handle, outcome = target.handle, target.seen
-        if outcome is RUNNING:
-            outcome = handle.look(False, last) if handle is not None else target.known()
+        handle, outcome = target.handle, _peek(target, last)
         if outcome is RUNNING:
             if handle is not None and target not in self.looks.entries:
                 try:
@@ -229,12 +212,10 @@ class Engine:
             return
         if outcome is not PENDING:
             # What else is waiting for the process sees it before its owner reaps.
-            if not alone and target.pid in self._same_pid:
-                for other in list(self._same_pid.get(target.pid, ())):
-                    if not other.reaps and other is not target:
-                        self._look(other, last, alone=True)
-            if type(target) is not PidTarget:
-                outcome = self._settle(target, outcome)
+            for other in () if alone else self._by_pid.get(target.pid, ()):
+                if not other.reaps and other is not target:
+                    self._look(other, last, alone=True)
+            outcome = self._settle(target, outcome)
         if outcome is not PENDING:
             self.codes[target] = outcome  # type: ignore[assignment]
         elif target not in self.looks.entries:
@@ -246,8 +227,9 @@ class Engine:
         if self._busy.setdefault(target, me) != me:
             self.looks.add(target)  # look again
             return PENDING
+        target.seen = code
         try:
-            return target.settle(code)
+            return asked(target.settle, code)
         finally:
             self._busy.pop(target, None)
 
@@ -302,3 +284,12 @@ class Engine:
             if target.handle is not None:
                 self.sleeper.discard(target.handle)
         self.sleeper.close()
+
+
+def _peek(target: "Target", last: bool = False) -> "Outcome":
+    """The outcome as the handle sees it: nobody reaps."""
+    if target.seen is not RUNNING:
+        return target.seen
+    if target.handle is None:  # a pidfd that we did not open, and can't copy
+        return asked(target.known)
+    return target.handle.look(False, last)

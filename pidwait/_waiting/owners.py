@@ -1,32 +1,140 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kinds of objects that stand for a process: whether they reap it, and how.
+"""What a caller's object stands for: which process, whether the object reaps it, and how.
 
 A kind of object is recognised by its attributes, not by its class: a program can contain two
 copies of a library, and to name a class we would have to import its module.
+
+A target is what is waited for. Its life:
+
+    known()     before anything is opened: an object may already have the exit code
+    handle      is opened by the pid
+    confirm()   known() again, and more: if the process was reaped before the handle was
+                opened, the pid may already belong to another process
+    settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again
+
+All three are called through asked(), as the object's own code may do anything.
 """
 
 import os
 from errno import ECHILD
 
-from .._base.errors import Failed, log, raise_of_handler
-from .._base.handle import RUNNING
+from .._base.deadline import Deadline
+from .._base.errors import TRANSIENT, Failed, log, raise_of_handler
+from .._base.handle import PENDING, RUNNING
 from .._systems.posix import is_our_child, is_sibling, look_at_child
-from .targets import OwnerTarget, PidTarget, Target, check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Outcome, Proc
+    from .._types import Any, Callable, Handle, Outcome, Proc
 
+# How many seconds an owner has to tell the exit code after its child is gone: another thread
+# may have just reaped it.
+_PATIENCE = 1.0
+PID_MAX = 2**31 - 1  # of C's pid_t
 _CO_COROUTINE = 0x80  # as in inspect, which takes long to import
 _importer = os.getpid()
+
+
+def check_pid(pid: "Any", name: str = "pid") -> int:
+    # A mock has every attribute: what has a pid is no number.
+    if isinstance(pid, bool) or not hasattr(pid, "__index__") or hasattr(pid, "pid"):
+        instead = ": wait() takes objects with a pid" if hasattr(pid, "pid") else ""
+        raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))
+    number: int = pid.__index__()
+    if number <= 0:
+        raise ValueError("%s must be positive, not %d" % (name, number))
+    if number > PID_MAX:
+        raise ValueError("%s must be at most %d, not %d" % (name, PID_MAX, number))
+    return number
+
+
+def key_of(proc: "Any") -> object:
+    """The key of a caller's ``proc``: its pid, or the identity of an object, hashable or not."""
+    if type(proc) is int:
+        return proc
+    if hasattr(proc, "__index__") and not hasattr(proc, "pid"):
+        return proc.__index__()
+    return "id", id(proc)
+
+
+class Target:
+    """A pid, or an object with a pid that does not reap its process."""
+
+    reaps = False
+    # Slots, as a set has many of them.
+    __slots__ = ("_is_inherited", "_until", "handle", "key", "pid", "proc", "seen")
+
+    def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
+        self.proc = proc
+        self.pid = pid
+        self.key = key
+        self.handle: "Handle | None" = None
+        # The exit code that the handle has seen; RUNNING until then.
+        self.seen: "Outcome" = RUNNING
+        self._until = 0.0
+        self._is_inherited = False
+
+    @property
+    def longest(self) -> float:
+        """Seconds between two looks at most, when it is polled."""
+        return 0.04 if self.handle is None else self.handle.longest
+
+    def known(self) -> "Outcome":
+        """The exit code that the object already has; RUNNING if it knows of no exit."""
+        return RUNNING
+
+    def confirm(self) -> "Outcome":
+        """RUNNING if the pid still belongs to the object's process; else its exit code or None."""
+        return self.known()
+
+    def settle(self, code: "Any") -> "Outcome":
+        """Have the owner reap the process, which has exited with a code as far as we have seen."""
+        return code  # type: ignore[no-any-return]
+
+
+def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
+    """``method(*args)`` of a target.
+
+    If the object raises, the error is logged, and the wait goes on without its answer. What a
+    signal handler raises meanwhile comes through.
+    """
+    try:
+        return method(*args)
+    except Exception as error:
+        raise_of_handler(error)
+        target: "Any" = method.__self__  # type: ignore[attr-defined]
+        log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
+        if not args:
+            return RUNNING
+        # An import also fails if no file descriptor is left.
+        passes = isinstance(error, ImportError) or getattr(error, "errno", None) in TRANSIENT
+        code: "Outcome" = args[0]
+        return target.not_reaped(code) if passes and target.reaps else code
+
+
+class OwnerTarget(Target):
+    """An object that reaps its process."""
+
+    reaps = True
+
+    def not_reaped(self, code: "Outcome") -> "Outcome":
+        """What settle() returns if the owner has not reaped, though the process has exited."""
+        # It is still our zombie: a tracer, or another thread in the owner, prevents the reaping.
+        if self.pid is not None and os.name != "nt" and is_our_child(self.pid):
+            return PENDING
+        return self.not_told(code)
+
+    def not_told(self, code: "Outcome") -> "Outcome":
+        """What settle() returns if the process has been reaped, but the owner has no code yet."""
+        now = Deadline.now()
+        self._until = self._until or now + _PATIENCE
+        return PENDING if now < self._until else code
 
 
 class LoopTarget(OwnerTarget):
     """A process of asyncio, trio or anyio: its event loop reaps it, in its own time."""
 
-    __slots__ = ()
-
-    def _known(self) -> "Outcome":
+    def known(self) -> "Outcome":
         try:
             return _checked(self.proc.returncode)
         except Exception as error:
@@ -35,10 +143,10 @@ class LoopTarget(OwnerTarget):
             # and then raise. The Popen inside has the code.
             return _checked(_popen_inside(self.proc).returncode)
 
-    def _settle(self, code: "Any") -> "Outcome":
+    def settle(self, code: "Any") -> "Outcome":
         if code is not None:
             return code  # type: ignore[no-any-return]
-        known = self._known()
+        known = self.known()
         # A thread of asyncio's may have reaped it before we looked, and tell its loop soon.
         return self.not_told(None) if known is RUNNING else known
 
@@ -61,14 +169,12 @@ def _checked(code: "Any") -> "Outcome":
 class PopenTarget(OwnerTarget):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
-    __slots__ = ()
-
-    def _known(self) -> "Outcome":
+    def known(self) -> "Outcome":
         code = self.proc.returncode
         return RUNNING if code is None else _checked(code)
 
-    def _confirm(self) -> "Outcome":
-        known = self._known()
+    def confirm(self) -> "Outcome":
+        known = self.known()
         if known is not RUNNING or os.name == "nt" or self.pid is None:
             return known
         try:
@@ -84,7 +190,7 @@ class PopenTarget(OwnerTarget):
         self._is_inherited = True
         return RUNNING
 
-    def _settle(self, code: "Any") -> "Outcome":
+    def settle(self, code: "Any") -> "Outcome":
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
             return code  # type: ignore[no-any-return]
@@ -96,7 +202,7 @@ class PopenTarget(OwnerTarget):
         if code:
             return code  # type: ignore[no-any-return]
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
-        return None if lost else self._known()
+        return None if lost else self.known()
 
     def _is_lost(self) -> bool:
         """Whether somebody else has reaped it, which a Popen reports as exit code 0."""
@@ -120,9 +226,7 @@ class PopenTarget(OwnerTarget):
 class MultiprocessingTarget(OwnerTarget):
     """multiprocessing.Process and its like: reading exitcode reaps, or asks the fork server."""
 
-    __slots__ = ()
-
-    def _known(self) -> "Outcome":
+    def known(self) -> "Outcome":
         code = _checked(self.proc.exitcode)
         if code is RUNNING or self._is_no_answer(code):
             return RUNNING
@@ -136,13 +240,13 @@ class MultiprocessingTarget(OwnerTarget):
         except AssertionError:  # we are a fork of its parent: there is nothing to do
             log("pid %s is not our child", self.pid)
 
-    def _confirm(self) -> "Outcome":
-        known = self._known()
+    def confirm(self) -> "Outcome":
+        known = self.known()
         if known is RUNNING and self._is_no_answer(self.proc.exitcode):
             return None
         return known
 
-    def _settle(self, code: "Any") -> "Outcome":
+    def settle(self, code: "Any") -> "Outcome":
         known = _checked(self.proc.exitcode)
         self._join()
         if known is RUNNING:
@@ -173,9 +277,7 @@ class MultiprocessingTarget(OwnerTarget):
 class PsutilTarget(Target):
     """psutil.Process: it does not reap, but knows when its process started."""
 
-    __slots__ = ()
-
-    def _confirm(self) -> "Outcome":
+    def confirm(self) -> "Outcome":
         if self.proc.is_running():
             return RUNNING
         # psutil before 7.1 compares start times by a clock that can be set. That moves all of them
@@ -191,27 +293,23 @@ class PsutilTarget(Target):
 class ProcessTarget(Target):
     """Our Process, or that of another copy of this package: it has a handle."""
 
-    __slots__ = ()
-
-    def _known(self) -> "Outcome":
+    def known(self) -> "Outcome":
         if not self.proc.has_exited():
             return RUNNING
         return self.proc.exitcode  # type: ignore[no-any-return]
 
-    def _settle(self, code: "Any") -> "Outcome":
-        known = self._known()
+    def settle(self, code: "Any") -> "Outcome":
+        known = self.known()
         return code if known is None or known is RUNNING else known
 
 
 class ChildTarget(OwnerTarget):
     """Our Child, or that of another copy of this package: wait() reaps."""
 
-    __slots__ = ()
-
-    def _known(self) -> "Outcome":
+    def known(self) -> "Outcome":
         return self.proc.exitcode if self.proc.reaped else RUNNING
 
-    def _settle(self, code: "Any") -> "Outcome":
+    def settle(self, code: "Any") -> "Outcome":
         try:
             known: "int | None" = self.proc.wait(0)
         except TimeoutError as error:
@@ -236,11 +334,9 @@ def find(proc: "Proc", key: object = None) -> Target:
 
     ``key`` is that of a set for it.
     """
-    if type(proc) is int:
-        return PidTarget(proc, check_pid(proc, "proc"), key)
+    if type(proc) is int or (hasattr(proc, "__index__") and not hasattr(proc, "pid")):
+        return Target(proc, check_pid(proc, "proc"), key)
     if not hasattr(proc, "pid"):
-        if hasattr(proc, "__index__"):
-            return PidTarget(proc, check_pid(proc, "proc"), key)
         many = isinstance(proc, (list, tuple, set, frozenset, dict))
         raise TypeError(
             "proc must be a process ID or an object with a pid, not %s%s"
@@ -249,10 +345,10 @@ def find(proc: "Proc", key: object = None) -> Target:
     kind = _kind_of(proc)
     pid = proc.pid
     if pid is not None:
-        return kind(proc, check_pid(pid, "proc.pid"), key)
-    if kind not in (ProcessTarget, ChildTarget):
+        pid = check_pid(pid, "proc.pid")
+    elif kind not in (ProcessTarget, ChildTarget):  # a Process may have been given its pidfd
         raise ValueError("proc has no pid: it has not been started")
-    return kind(proc, None, key)  # a Process for a pidfd that we did not open
+    return kind(proc, pid, key)
 
 
 def _kind_of(proc: "Any") -> "type[Target]":

@@ -6,7 +6,7 @@ import re
 
 from .._base.errors import raise_of_handler
 from .._process import Process
-from .._waiting.targets import check_pid
+from .._waiting.owners import check_pid
 from ..listing import ProcessInfo, _iterate
 from ._common import CommandError, Usage, digits
 

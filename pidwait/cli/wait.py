@@ -205,7 +205,7 @@ def _process_id(text: str) -> int:
         raise Usage("%r is not a process ID: give a number" % text)
     if text[0] != "-" and 0 < number < 2**31:
         return number
-    from .._waiting.targets import check_pid  # for its message: it loads much
+    from .._waiting.owners import check_pid  # for its message: it loads much
 
     try:
         return check_pid(int(text), "PID")
