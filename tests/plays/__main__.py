@@ -14,7 +14,7 @@ import threading
 
 from .. import pidwait
 from ..processes import eventually, state
-from ..ways import WAYS
+from ..waiting.ways import WAYS
 from .kinds import KINDS
 from .loops import LOOPS
 from .pools import POOLS

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from .. import pidwait
-from ..ways import WAYS
+from ..waiting.ways import WAYS
 from .__main__ import KNOWN, TIMES, WHILE
 from .kinds import KINDS, LEFT, ONLY_A_PID, REAPED
 from .loops import LOOPS
