@@ -73,9 +73,8 @@ def _find() -> System:
         return System("win32", Win32Handle, SnapshotHandle, PortSleeper, cpu_clock())
     if calls.PLATFORM in ("linux", "android"):
         from .epoll import EpollSleeper
-        from .pidfd import PidfdHandle
+        from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle
-        from .received_pidfd import received_pidfd
 
         return System("pidfd", PidfdHandle, ProcfsHandle, EpollSleeper, cpu_clock(), received_pidfd)
     if calls.PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):

@@ -24,7 +24,7 @@ from errno import EACCES, EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, EPERM, ESRCH
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import checks, may_work, memories, still_works, why_not, works
+from .._base.probe import checks, may_work, still_works, works
 from .calls import ask, native
 from .linux_calls import (
     LOOK,
@@ -36,13 +36,7 @@ from .linux_calls import (
     REAP,
     WEXITED,
 )
-from .posix import (
-    CLD_EXITED,
-    kill,
-    opened,
-    poll,
-    reap_child,
-)
+from .posix import CLD_EXITED, kill, opened, own, poll, reap_child
 from .procfs import (
     ProcfsHandle,
     check_procfs,
@@ -57,25 +51,10 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Identity, Iterator, Outcome
 
 
-_NOT_OURS: "Any" = object()
-# Checks that have said yes: a look at a set costs less than a call.
-_works: "set[Any]" = set()
-memories.append(_works.clear)
-
-
-def _note_work(check: "Any") -> bool:
-    why = why_not(check)
-    if why is None:
-        _works.add(check)
-    return why is None or why.is_transient
-
-
 class PidfdHandle(Handle):
     """A pidfd; one that is given came over a socket, or was inherited, or is a copy."""
 
     backend = "pidfd"
-    # Whether the latest exit was that of our child: what to ask first.
-    _was_ours = True
     # What polls the process if poll(2) fails.
     _fallback: "ProcfsHandle | None" = None
 
@@ -120,73 +99,55 @@ class PidfdHandle(Handle):
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if self._fallback is None:
             try:
-                as_parent = reap or PidfdHandle._was_ours
-                if as_parent:
-                    outcome = self._look_as_parent(reap, last)
-                    if outcome is not _NOT_OURS:
-                        return outcome  # type: ignore[no-any-return]
-                info = self._get_info()
-                if info is not None and info[0]:
-                    return self._told(info[1], last)
-                return self._look_as_other(info is not None, not as_parent, last)
+                return self._look(reap, last)
             except Failed as why:
                 self._fall_back(why)
         if self._fallback is None:
             return (self._get_info() or (True, None))[1]
         return self._fallback.look(reap, last)
 
-    def _look_as_parent(self, reap: bool, last: bool) -> "Any":
+    def _look(self, reap: bool, last: bool) -> "Outcome":
+        refused = None
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
         except Failed as why:
-            if why.errno == ECHILD:
-                PidfdHandle._was_ours = False
-                return _NOT_OURS
             if why.errno == EBADF:
                 raise
+            info, refused = None, why
+        if info is not None:
+            status: int = info.si_status
+            return status if info.si_code == CLD_EXITED else -status
+        if not self._is_readable():
+            return RUNNING
+        if refused is None:
+            if reap:  # its tracer has not been told yet, and is the first to reap it: ptrace(2)
+                return RUNNING if last else PENDING
+        elif refused.errno != ECHILD:
             # A policy, or P_PIDFD on Linux 5.3 (EINVAL). wait4(2) can't look without reaping, so
             # only the other sources can look.
-            log("waitid: %s", why)
-            return self._reap_by_pid(self.pid, last) if reap and self.pid else _NOT_OURS
-        if info is not None:
-            PidfdHandle._was_ours = True
-            return info.si_status if info.si_code == CLD_EXITED else -info.si_status
-        if not self._is_readable():
-            return RUNNING
-        # Its tracer has not been told yet, and is the first to reap it: ptrace(2).
-        return (RUNNING if last else PENDING) if reap else _NOT_OURS
+            log("waitid: %s", refused)
+            if reap and self.pid is not None:
+                try:
+                    code = reap_child(self.pid)
+                    return code if code is not RUNNING or last else PENDING
+                except Failed as why:
+                    log("pid %d is not reaped: %s", self.pid, why)
+        return self._look_as_other(last)
 
-    def _reap_by_pid(self, pid: int, last: bool) -> "Any":
-        if not self._is_readable():
-            return RUNNING
-        try:
-            code = reap_child(pid)
-        except Failed:
-            return _NOT_OURS
-        return code if code is not RUNNING or last else PENDING
-
-    def _look_as_other(self, tells: bool, may_be_ours: bool, last: bool) -> "Outcome":
-        """The outcome of a process that had not been reaped.
-
-        ``tells``: whether the pidfd tells its code once it is; ``may_be_ours``: our child.
-        """
-        if not self._is_readable():
-            return RUNNING
-        if may_be_ours:
-            outcome = self._look_as_parent(False, last)
-            if outcome is not _NOT_OURS:
-                return outcome  # type: ignore[no-any-return]
-        # What /proc says about the pid is about our process if the pidfd says afterwards that
-        # it is not reaped.
-        code = code_of_zombie(self.pid)
-        if not tells:
-            return None if code is None or self._is_reaped() is not False else code
-        reaped, told = self._get_info() or (False, None)
-        # If /proc does not show the code: the parent may reap it in a moment, then the pidfd does.
-        return self._told(told if reaped else code, last)
-
-    def _told(self, code: "int | None", last: bool) -> "Outcome":
-        return PENDING if code is None and not last and self.is_code_due() else code
+    def _look_as_other(self, last: bool) -> "Outcome":
+        """The exit code of a process that is not our child, or whose code waitid(2) can't tell."""
+        info = self._get_info()
+        if info is None or not info[0]:
+            # What /proc says about the pid is about our process if the pidfd says afterwards that
+            # it is not reaped.
+            code = code_of_zombie(self.pid)
+            if info is None:
+                return None if code is None or self._is_reaped() is not False else code
+            # If /proc does not show the code: the parent may reap it in a moment, then this does.
+            info = self._get_info()
+            if info is None or not info[0]:
+                info = False, code
+        return PENDING if info[1] is None and not last and self.is_code_due() else info[1]
 
     def _is_readable(self) -> bool:
         """Whether poll tells an exit; if it tells one twice in a row, there was one."""
@@ -199,15 +160,11 @@ class PidfdHandle(Handle):
         """Whether the pid may belong to another process by now; None if that can't be told."""
         try:
             ask("pidfd_send_signal", self.fd, 0)
+            return False
         except Failed as why:
-            if why.errno == ESRCH:
-                return True
-            if not is_forbidden(why):
-                log("pidfd_send_signal: %s", why)
-                return self._has_no_task()
-        return False
-
-    def _has_no_task(self) -> "bool | None":
+            if why.errno == ESRCH or is_forbidden(why):
+                return why.errno == ESRCH
+            log("pidfd_send_signal: %s", why)
         info = self._get_info()
         if info is not None:
             return info[0]
@@ -219,24 +176,20 @@ class PidfdHandle(Handle):
 
     def _get_info(self) -> "tuple[bool, int | None] | None":
         """Whether it has been reaped, and if so its code; None if the system does not tell."""
-        if check_get_info not in _works and not _note_work(check_get_info):
+        if not may_work(check_get_info):
             return None
-        info = bytearray(PIDFD_INFO_REQUEST)
-        try:
-            call(native("ioctl"), self.fd, PIDFD_GET_INFO, info, True)
-        except Failed as why:
-            if why.errno != ESRCH:  # a policy that came after the probe
-                log("PIDFD_GET_INFO: %s", why)
-                return None
-            # For a moment during the reaping neither the task nor its status is found: seen for
-            # 666 of 15,000 exits on Linux 6.18. The second call finds it. Linux 6.13 and 6.14
-            # keep no status.
+        # For a moment during the reaping neither the task nor its status is found: seen for
+        # 666 of 15,000 exits on Linux 6.18. The second call finds it. Linux 6.13 and 6.14
+        # keep no status.
+        for _ in range(2):
             try:
-                call(native("ioctl"), self.fd, PIDFD_GET_INFO, info, True)
-            except Failed:
-                return True, None
-        mask, _, _, _, status = PIDFD_INFO.unpack(info)
-        return bool(mask & PIDFD_INFO_EXIT), -(status & 0x7F) or status >> 8 & 0xFF
+                mask, _, _, _, status = get_info(self.fd)
+                return bool(mask & PIDFD_INFO_EXIT), -(status & 0x7F) or status >> 8 & 0xFF
+            except Failed as why:
+                if why.errno != ESRCH:  # a policy that came after the probe
+                    log("PIDFD_GET_INFO: %s", why)
+                    return None
+        return True, None
 
     def send_signal(self, sig: int) -> None:
         if self._fallback is not None:
@@ -289,6 +242,51 @@ def get_info(fd: int) -> "tuple[int, int, int, int, int]":
     return PIDFD_INFO.unpack(info)
 
 
+def received_pidfd(fd: int) -> PidfdHandle:
+    """The handle for a pidfd; its ``pid`` is None if the process has no pid here any more."""
+    if isinstance(fd, bool) or not isinstance(fd, int):
+        raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
+    if fd < 0:
+        raise ValueError("fd must not be negative: %d" % fd)
+    call(os.set_inheritable, fd, False)
+    pid = _pid_of(fd)
+    return PidfdHandle(pid, own(fd))
+
+
+def _pid_of(fd: int) -> "int | None":
+    info: "dict[str, str]" = {}
+    if works(check_procfs):
+        try:
+            info = fd_info(fd)
+        except Failed as why:  # no file descriptor left, or /proc has been unmounted
+            log("fd %d: %s", fd, why)
+    if not info:
+        return _ask_pid(fd)
+    if "Pid" not in info:
+        raise ValueError("fd %d is not a pidfd" % fd)
+    if int(info["flags"], 8) & os.O_EXCL:  # PIDFD_THREAD, Linux 6.9
+        raise ValueError("fd %d is the pidfd of a thread, not of a process" % fd)
+    return max(int(info["Pid"]), 0) or None
+
+
+def _ask_pid(fd: int) -> "int | None":
+    """The pid of a pidfd, without /proc; None if it has been reaped, or can't be told."""
+    try:
+        return get_info(fd)[1] or None
+    except Failed as why:
+        if why.errno == ESRCH:
+            return None
+        log("PIDFD_GET_INFO: %s", why)  # Linux < 6.13, a policy, or not a pidfd
+    try:
+        ask("pidfd_send_signal", fd, 0)
+    except Failed as why:
+        if why.errno == EBADF:
+            raise ValueError("fd %d is not a pidfd" % fd) from None
+        if why.errno != ESRCH and not is_forbidden(why):
+            raise
+    return None
+
+
 # The checks
 
 
@@ -303,51 +301,39 @@ def check_pidfd() -> None:
             native(name)
         except Failed as why:
             log("%s: %s", name, why)
-    _with_self(_check_poll)
-
-
-def _check_poll(handle: PidfdHandle) -> None:
-    if poll(handle.fd, select.POLLIN, NOW):
-        raise failed(ENOSYS, "poll takes a running process for an exited one")
-
-
-def _with_self(use: "Callable[[PidfdHandle], object]") -> None:
-    handle = PidfdHandle(os.getpid())
-    try:
-        use(handle)
-    finally:
-        handle.close()
+    with open_pidfd(os.getpid()) as file:
+        if poll(file.fileno(), select.POLLIN, NOW):
+            raise failed(ENOSYS, "poll takes a running process for an exited one")
 
 
 def check_send_signal() -> None:
     """Send signal 0, which does nothing, to our own process."""
-    _with_self(lambda handle: ask("pidfd_send_signal", handle.fd, 0))
+    with open_pidfd(os.getpid()) as file:
+        ask("pidfd_send_signal", file.fileno(), 0)
 
 
 def check_get_info() -> None:
     """Ask about our own process. That shows Linux 6.13; exit codes need 6.15."""
-    _with_self(lambda handle: get_info(handle.fd))
+    with open_pidfd(os.getpid()) as file:
+        get_info(file.fileno())
 
 
 def check_pidfs() -> None:
     """Whether pidfds have an inode for each process; else all share one anonymous inode."""
-    _with_self(_check_inode)
-
-
-def _check_inode(handle: PidfdHandle) -> None:
     # Before Linux 6.9 all pidfds, as epolls still do, share one anonymous inode.
-    with ask("epoll") as other:
-        if call(os.fstat, handle.fd).st_dev == call(os.fstat, other.fileno()).st_dev:
+    with open_pidfd(os.getpid()) as file, ask("epoll") as other:
+        if call(os.fstat, file.fileno()).st_dev == call(os.fstat, other.fileno()).st_dev:
             raise failed(EINVAL, "pidfds have no inodes of their own")
 
 
 def check_waitid() -> None:
     """Look for a child that can't exist: our own process."""
-    try:
-        _with_self(lambda handle: ask("waitid", P_PIDFD, handle.fd, WEXITED))
-    except Failed as why:
-        if why.errno != ECHILD:
-            raise
+    with open_pidfd(os.getpid()) as file:
+        try:
+            ask("waitid", P_PIDFD, file.fileno(), WEXITED)
+        except Failed as why:
+            if why.errno != ECHILD:
+                raise
 
 
 checks["pidfd"] += [
