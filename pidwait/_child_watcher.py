@@ -50,7 +50,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
             raise RuntimeError("no event loop is running, and none is attached")
         self.remove_child_handler(pid)
         handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, (callback, args))
-        _call_in(loop, add_to_loop, loop, _WatchedTarget(handler, pid, handler))
+        _call_in(loop, add_to_loop, loop, _WatchedTarget(handler, pid, (handler, None)))
 
     def remove_child_handler(self, pid: int) -> bool:
         """Do not call the callback, nor reap; return whether there was one."""
@@ -60,7 +60,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         handler.is_wanted = False
         # A forked child has a copy of its parent's loop, which shares the parent's epoll.
         if handler.creator == getpid() and not handler.loop.is_closed():
-            _call_in(handler.loop, discard_from_loop, handler.loop, [handler])
+            _call_in(handler.loop, discard_from_loop, handler.loop, [(handler, None)])
         return True
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
@@ -105,9 +105,10 @@ class _Handler:
         self.is_wanted = True  # until it has been removed, or told
         self.loop = loop
         self.pid = pid
+        self.watches: "dict[object, Any]" = {}
         self._callback = callback
 
-    def tell(self, code: "int | None") -> None:
+    def tell(self, key: object, code: "int | None") -> None:
         if not self.is_wanted:
             return
         if self._handlers.get(self.pid) is self:

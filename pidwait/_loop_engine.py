@@ -74,7 +74,9 @@ class LoopEngine:
             engine.take(exits)
             while exits:
                 target, code = exits[0]
-                target.key.tell(code)  # type: ignore[attr-defined]
+                pair: "Any" = target.key
+                group, key = pair
+                group.tell(key, code)
                 del exits[0]
                 told = True
         except BaseException:  # of a signal handler, or of a child watcher's callback
@@ -133,9 +135,10 @@ def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
 
 
 def add_to_loop(loop: "AbstractEventLoop", target: "Target") -> None:
-    """Call ``target.key.tell(code)`` in the loop once the process has exited."""
-    key: "Any" = target.key
-    key.watch = None
+    """Call ``group.tell(key, code)`` in the loop once the process has exited.
+
+    ``target.key`` is the pair of both. Where a thread waits, ``group.watches`` stops it.
+    """
     engine = find_engine(loop)
     try:
         if engine is None:
@@ -147,7 +150,10 @@ def add_to_loop(loop: "AbstractEventLoop", target: "Target") -> None:
             engine = _engines[id(loop)] = LoopEngine(loop)
     except (Failed, OSError, NotImplementedError) as why:
         log("the event loop can't watch, a thread waits for pid %s: %r", target.pid, why)
-        key.watch = watch_target(target, lambda _, code: call_soon(loop, key.tell, code))
+        pair: "Any" = target.key
+        group, key = pair
+        tell = group.tell
+        group.watches[key] = watch_target(target, lambda _, code: call_soon(loop, tell, key, code))
         return
     engine.add(target)
 
@@ -155,11 +161,12 @@ def add_to_loop(loop: "AbstractEventLoop", target: "Target") -> None:
 def discard_from_loop(loop: "AbstractEventLoop", keys: "Iterable[Any]") -> None:
     """Do not report these."""
     engine = find_engine(loop)
-    for key in keys:
-        if getattr(key, "watch", None) is not None:
-            key.watch.cancel()
+    for group, key in keys:
+        watch = group.watches.pop(key, None)
+        if watch is not None:
+            watch.cancel()
         elif engine is not None:
-            engine.discard(key)
+            engine.discard((group, key))
 
 
 def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._child import Child as _Child
     from ._child import Path
-    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, Target, deque
+    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, deque
 else:
     from _collections import deque  # collections loads more
 
@@ -50,47 +50,10 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     >>> asyncio.run(main())
     3
     """
-    if timeout is not None:
-        exited, _ = await wait_procs([proc], timeout)
-        if not exited:
-            raise TimeoutExpired(getattr(proc, "pid", proc), timeout)  # type: ignore[arg-type]
-        return exited[0][1]
-    loop = _running_loop()
-    waiter = _Waiter(loop)
-    try:
-        add_to_loop(loop, _target(proc, waiter))
-        return await waiter.future
-    except BaseException:
-        discard_from_loop(loop, [waiter])
-        raise
-
-
-def _target(proc: "Any", key: object) -> "Target":
-    return find(proc._child if isinstance(proc, Child) else proc, key)
-
-
-class _Waiter:
-    __slots__ = ("__weakref__", "future", "watch")
-
-    def __init__(self, loop: "AbstractEventLoop") -> None:
-        self.future: "asyncio.Future[int | None]" = loop.create_future()
-
-    def tell(self, code: "int | None") -> None:
-        if not self.future.done():
-            self.future.set_result(code)
-
-
-class _Member:
-    """A process of a group."""
-
-    __slots__ = ("group", "proc", "watch")
-
-    def __init__(self, group: "_Group", proc: "Any") -> None:
-        self.group = group
-        self.proc = proc
-
-    def tell(self, code: "int | None") -> None:
-        self.group.tell(self, code)
+    exited, _ = await wait_procs([proc], timeout)
+    if not exited:
+        raise TimeoutExpired(getattr(proc, "pid", proc), timeout)  # type: ignore[arg-type]
+    return exited[0][1]
 
 
 class _Group:
@@ -99,25 +62,24 @@ class _Group:
     def __init__(self, loop: "AbstractEventLoop", procs: "list[Any]") -> None:
         self.loop = loop
         self._again = given_again(procs)
-        # Those that have not exited, by the keys of their processes.
-        self.left: "dict[object, _Member]" = {}
+        # Those that have not exited.
+        self.left: "dict[object, Any]" = {key_of(proc): proc for proc in procs}
         self.exits: "deque[tuple[Any, int | None]]" = deque()
+        self.watches: "dict[object, Any]" = {}
         self._sleeper: "asyncio.Future[None] | None" = None
-        for proc in procs:
-            self.left.setdefault(key_of(proc), _Member(self, proc))
 
     def start(self) -> None:
-        for member in list(self.left.values()):
-            add_to_loop(self.loop, _target(member.proc, member))
+        for key, proc in list(self.left.items()):
+            process = proc._child if isinstance(proc, Child) else proc
+            add_to_loop(self.loop, find(process, (self, key)))
 
     def stop(self) -> None:
-        discard_from_loop(self.loop, [*self.left.values()])
+        discard_from_loop(self.loop, [(self, key) for key in self.left])
 
-    def tell(self, member: _Member, code: "int | None") -> None:
-        key = key_of(member.proc)
-        if self.left.pop(key, None) is not None:  # else it has been reported already
-            for proc in self._again.get(key, (member.proc,)):
-                self.exits.append((proc, code))
+    def tell(self, key: object, code: "int | None") -> None:
+        proc = self.left.pop(key, self)
+        if proc is not self:  # else it has been reported already
+            self.exits.extend([(one, code) for one in self._again.get(key, (proc,))])
             self.wake()
 
     def look(self) -> None:
@@ -127,9 +89,8 @@ class _Group:
             while engine.look(True):  # each look brings so many
                 pass
         elif self.left:  # the thread of watch() has not reported them yet
-            procs = [member.proc for member in self.left.values()]
-            for proc, code in wait_procs_now(procs, 0)[0]:
-                self.tell(self.left[key_of(proc)], code)
+            for proc, code in wait_procs_now(self.left.values(), 0)[0]:
+                self.tell(key_of(proc), code)
 
     def wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
@@ -246,7 +207,7 @@ class _Completions:
     def __del__(self) -> None:
         group = getattr(self, "_group", None)  # None: a signal handler has raised in __init__()
         if group is not None and group.left:
-            call_soon(group.loop, discard_from_loop, group.loop, [*group.left.values()])
+            call_soon(group.loop, group.stop)
 
 
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
