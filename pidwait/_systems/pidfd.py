@@ -98,15 +98,22 @@ class PidfdHandle(Handle):
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if self._fallback is None:
+            info = self._get_info()
+            if info is not None and info[0]:  # somebody has reaped it
+                return PENDING if info[1] is None and not last and self.is_code_due() else info[1]
             try:
-                return self._look(reap, last)
+                return self._look_at_unreaped(reap, last, info is not None)
             except Failed as why:
                 self._fall_back(why)
         if self._fallback is None:
             return (self._get_info() or (True, None))[1]
         return self._fallback.look(reap, last)
 
-    def _look(self, reap: bool, last: bool) -> "Outcome":
+    def _look_at_unreaped(self, reap: bool, last: bool, tells: bool) -> "Outcome":
+        """The outcome of a process that had not been reaped when we looked.
+
+        ``tells``: whether the pidfd tells the code once it is.
+        """
         refused = None
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
@@ -132,22 +139,16 @@ class PidfdHandle(Handle):
                     return code if code is not RUNNING or last else PENDING
                 except Failed as why:
                     log("pid %d is not reaped: %s", self.pid, why)
-        return self._look_as_other(last)
-
-    def _look_as_other(self, last: bool) -> "Outcome":
-        """The exit code of a process that is not our child, or whose code waitid(2) can't tell."""
-        info = self._get_info()
-        if info is None or not info[0]:
-            # What /proc says about the pid is about our process if the pidfd says afterwards that
-            # it is not reaped.
-            code = code_of_zombie(self.pid)
-            if info is None:
-                return None if code is None or self._is_reaped() is not False else code
-            # If /proc does not show the code: the parent may reap it in a moment, then this does.
-            info = self._get_info()
-            if info is None or not info[0]:
-                info = False, code
-        return PENDING if info[1] is None and not last and self.is_code_due() else info[1]
+        # What /proc says about the pid is about our process if the pidfd says afterwards that it
+        # is not reaped.
+        code = code_of_zombie(self.pid)
+        if not tells:
+            return None if code is None or self._is_reaped() is not False else code
+        is_reaped, told = self._get_info() or (False, None)
+        if is_reaped:
+            code = told
+        # If /proc does not show the code: the parent may reap it in a moment, then the pidfd does.
+        return PENDING if code is None and not last and self.is_code_due() else code
 
     def _is_readable(self) -> bool:
         """Whether poll tells an exit; if it tells one twice in a row, there was one."""
@@ -176,18 +177,17 @@ class PidfdHandle(Handle):
 
     def _get_info(self) -> "tuple[bool, int | None] | None":
         """Whether it has been reaped, and if so its code; None if the system does not tell."""
-        if not may_work(check_get_info):
-            return None
         # For a moment during the reaping neither the task nor its status is found: seen for
         # 666 of 15,000 exits on Linux 6.18. The second call finds it. Linux 6.13 and 6.14
         # keep no status.
+        info = bytearray(PIDFD_INFO_REQUEST)
         for _ in range(2):
             try:
-                mask, _, _, _, status = get_info(self.fd)
+                call(native("ioctl"), self.fd, PIDFD_GET_INFO, info, True)
+                mask, _, _, _, status = PIDFD_INFO.unpack(info)
                 return bool(mask & PIDFD_INFO_EXIT), -(status & 0x7F) or status >> 8 & 0xFF
             except Failed as why:
-                if why.errno != ESRCH:  # a policy that came after the probe
-                    log("PIDFD_GET_INFO: %s", why)
+                if why.errno != ESRCH:  # Linux < 6.13, or a policy
                     return None
         return True, None
 

@@ -19,11 +19,11 @@ from .. import _systems
 from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
 from .looks import Looks
-from .owners import asked
+from .owners import Target, asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Exits, Iterable, Outcome, Sleeper, Target
+    from .._types import Any, Exits, Iterable, Outcome, Sleeper
 
 
 class Engine:
@@ -57,7 +57,7 @@ class Engine:
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
 
-    def add(self, target: "Target") -> None:
+    def add(self, target: Target) -> None:
         """Wait for this target, too; ignore one whose key is there already.
 
         A pid whose process has exited can be added again: it stands for the next process, too.
@@ -81,7 +81,7 @@ class Engine:
             self.codes[target] = outcome  # type: ignore[assignment]
         self._adding.pop(target, None)
 
-    def _enter(self, target: "Target") -> None:
+    def _enter(self, target: Target) -> None:
         with self._lock:
             for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
                 there = index.get(name, ())
@@ -92,9 +92,11 @@ class Engine:
     def find(self, key: object) -> "tuple[Target, ...]":
         return self._by_key.get(key, ())
 
-    def _is_passed_on(self, target: "Target") -> bool:
+    def _is_passed_on(self, target: Target) -> bool:
         """Whether the pid of a target belongs to another process now."""
-        if target.pid is None or (target not in self.codes and _peek(target) is RUNNING):
+        if target.pid is None:
+            return False
+        if target.handle is not None and target.seen is RUNNING and target.handle.look() is RUNNING:
             return False
         try:
             handle = _systems.open_handle(target.pid)
@@ -105,7 +107,7 @@ class Engine:
         finally:
             handle.close()
 
-    def _open(self, target: "Target") -> None:
+    def _open(self, target: Target) -> None:
         """Open the target's handle by the best means that works."""
         try:
             self.sleeper.open(target)
@@ -121,7 +123,7 @@ class Engine:
             target.seen = None
             self.looks.add(target)
 
-    def _poll(self, target: "Target") -> None:
+    def _poll(self, target: Target) -> None:
         """Have the target looked at again and again: no event tells its exit."""
         try:
             if target.handle is None and target.pid is not None:
@@ -132,18 +134,16 @@ class Engine:
             return
         self.looks.add(target)
 
-    def discard(self, target: "Target") -> None:
+    def discard(self, target: Target) -> None:
         """Forget this target, and close its handle."""
         self.looks.entries.pop(target, None)
         self.targets.pop(target, None)
         self.codes.pop(target, None)
         with self._lock:
             for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
-                rest = tuple([one for one in index.get(name, ()) if one is not target])
-                if rest:
-                    index[name] = rest
-                else:
-                    index.pop(name, None)
+                there = index.pop(name, ())
+                if there and there != (target,):
+                    index[name] = tuple([one for one in there if one is not target])
         if target.handle is not None:
             self.sleeper.discard(target.handle)
 
@@ -190,7 +190,7 @@ class Engine:
                 self._look(target, last)
         self._collecting.pop(me, None)
 
-    def _look(self, target: "Target", last: bool, alone: bool = False) -> None:
+    def _look(self, target: Target, last: bool, alone: bool = False) -> None:
         if target not in self.targets:
             self.looks.entries.pop(target, None)
         if target in self.codes or target not in self.targets:
@@ -199,7 +199,10 @@ class Engine:
             self._adding.pop(target, None)
             if target.handle is None and target.seen is RUNNING:
                 self._open(target)
-        handle, outcome = target.handle, _peek(target, last)
+        handle, outcome = target.handle, target.seen
+        if outcome is RUNNING:
+            # Without a handle: a pidfd that we did not open, and can't copy.
+            outcome = asked(target.known) if handle is None else handle.look(False, last)
         if outcome is RUNNING:
             if handle is not None and target not in self.looks.entries:
                 try:
@@ -215,13 +218,14 @@ class Engine:
             for other in () if alone else self._by_pid.get(target.pid, ()):
                 if not other.reaps and other is not target:
                     self._look(other, last, alone=True)
-            outcome = self._settle(target, outcome)
+            if type(target) is not Target:
+                outcome = self._settle(target, outcome)
         if outcome is not PENDING:
             self.codes[target] = outcome  # type: ignore[assignment]
         elif target not in self.looks.entries:
             self.looks.add(target)
 
-    def _settle(self, target: "Target", code: "Outcome") -> "Outcome":
+    def _settle(self, target: Target, code: "Outcome") -> "Outcome":
         """Have the owner reap, in one thread at a time: its code may block."""
         me = get_ident()
         if self._busy.setdefault(target, me) != me:
@@ -284,12 +288,3 @@ class Engine:
             if target.handle is not None:
                 self.sleeper.discard(target.handle)
         self.sleeper.close()
-
-
-def _peek(target: "Target", last: bool = False) -> "Outcome":
-    """The outcome as the handle sees it: nobody reaps."""
-    if target.seen is not RUNNING:
-        return target.seen
-    if target.handle is None:  # a pidfd that we did not open, and can't copy
-        return asked(target.known)
-    return target.handle.look(False, last)
