@@ -180,8 +180,12 @@ def has_vfork():
     if sys.implementation.name != "cpython" or sys.platform != "linux":
         return False
     module = importlib.import_module("_posixsubprocess")
-    with open(getattr(module, "__file__", sys.executable), "rb") as file:
-        return b"\0vfork\0" in file.read()
+    # Of the interpreter itself, which another program may have loaded, or of a library.
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split(None, 5)[-1] for line in maps if "/" in line}
+    own = {path for path in mapped if Path(path).name.startswith(("python", "libpython"))}
+    names = {module.__file__} if hasattr(module, "__file__") else own
+    return any(b"\0vfork\0" in Path(name).read_bytes() for name in names)
 
 
 @pytest.mark.parametrize("how", ["by itself", "by a switch", "gevent took its start away"])
