@@ -3,11 +3,11 @@
 
 from ._base.errors import TimeoutExpired
 from ._child import Child
+from ._finding import ProcessInfo, process_iter
 from ._process import Process, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
 from ._systems import probe
 from ._watching import Watch, watch
-from .listing import ProcessInfo, process_iter
 from .spawning import spawn
 
 __version__ = "0.1.0"

@@ -9,10 +9,11 @@ from . import _systems
 from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
-from ._waiting.owners import asked, check_pid, find
+from ._waiting.owners import PsutilTarget, asked, check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ._finding import ProcessInfo
     from ._types import Any, Handle, Identity, Outcome, Proc, Self
 
 
@@ -72,7 +73,8 @@ class Process:
 
     ``backend`` tells how the process is waited for: "pidfd" (Linux 5.3), "kqueue" (macOS and
     the BSDs), "win32" or "polling". Raises ProcessLookupError if no process has the pid, or
-    if it is a thread's ID.
+    if it is a thread's ID. Given a ProcessInfo, or psutil's Process, it is for that very process,
+    or raises ProcessLookupError.
 
     Several threads may use it at once. close() releases the handle when the waits in
     progress have ended; a ``with`` block calls it. Two handles are equal if they are for the
@@ -93,7 +95,7 @@ class Process:
     _exited = False
     _exitcode = _identity = None
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: "int | ProcessInfo") -> None:
         self._start(_opened(pid))
 
     def _start(self, handle: "Handle") -> None:
@@ -258,14 +260,21 @@ class Process:
         )
 
 
-def _opened(pid: int) -> "Handle":
-    number = check_pid(pid)
+def _opened(proc: "Any") -> "Handle":
+    info = find(proc) if hasattr(proc, "create_time") else None
+    is_info = type(info) is PsutilTarget  # psutil's Process, or a ProcessInfo
+    number = check_pid(proc.pid if is_info else proc)
     try:
-        return _systems.open_handle(number)
+        handle = _systems.open_handle(number)
     except Failed as why:
         if why.errno == ESRCH:
             raise no_such_process(number, str(why.error.strerror)) from None
         raise why.as_error("open", number) from None
+    # The handle is open: if the pid is still that process's, so is the handle.
+    if is_info and asked(info.confirm) is not RUNNING:  # type: ignore[union-attr]
+        handle.close()
+        raise no_such_process(number)
+    return handle
 
 
 def pid_exists(pid: int) -> bool:

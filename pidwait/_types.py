@@ -84,3 +84,64 @@ class Sleeper(Protocol):
         """What replaces it in a forked child; Failed if its handles can't go on there."""
 
     def close(self) -> None: ...
+
+
+class Facts(Protocol):
+    """What a system tells about a process: see _listing."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def started(self) -> int:
+        """When it started: the same for one process, and more for one that started later."""
+
+    def name(self) -> str: ...
+
+    def ppid(self) -> int: ...
+
+    def cmdline(self) -> "list[str]":
+        """Empty for a zombie, and for a kernel's thread."""
+
+    def status(self) -> str:
+        """A word of psutil's."""
+
+    def create_time(self) -> float:
+        """Seconds from the epoch."""
+
+    def username(self) -> str:
+        """The name of the real user; the number if it has no name."""
+
+    def uids(self) -> "tuple[int, int, int]":
+        """Real, effective, saved."""
+
+    def terminal(self) -> "str | None":
+        """The path of the controlling terminal; None without one."""
+
+    def cpu_times(self) -> "tuple[float, float, float, float]":
+        """Seconds: user, system, and both of the children that it has reaped."""
+
+    def pgid(self) -> int: ...
+
+    def sid(self) -> int: ...
+
+    def close(self) -> None:
+        """Nothing is read after it."""
+
+
+class Source(Protocol):
+    """What lists the processes of a system."""
+
+    WHERE: str  # what tells the facts, for messages
+    # The names of facts to be read with ``full``: then all facts are of one process, even if its
+    # pid is given to another one meanwhile. Without it, these may be of that other one.
+    NEED_FULL: "frozenset[str]"
+    READS_LATER: bool  # whether facts cost more than the list of the pids
+
+    def read(self, pid: int, full: bool) -> Facts:
+        """Failed (ESRCH) if no process has the pid."""
+
+    def read_all(self, full: bool) -> "Iterator[Facts]":
+        """In the order of the pids. OSError if processes can't be listed."""
+
+    def now(self) -> int:
+        """The time, comparable with Facts.started()."""

@@ -53,6 +53,7 @@ class Failed(Exception):
 
 def is_python(function: object) -> bool:
     """Whether it is written in Python, as hooks are, and some of PyPy's modules."""
+    function = getattr(function, "func", function)  # of a partial
     return type(getattr(function, "__code__", None)) is CodeType
 
 
@@ -62,10 +63,12 @@ def call(function: "Any", *args: "Any") -> "Any":
         return function(*args)
     except OSError as error:
         # The traceback of an error that C code raises ends here; that of a signal handler's
-        # goes on into the handler. A function in Python, such as gevent's, is believed.
+        # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
         # The traceback gets no name: it would refer to itself, and keep all frames alive.
-        if error.__traceback__.tb_next and not is_python(function):  # type: ignore[union-attr]
-            raise
+        if error.__traceback__.tb_next:  # type: ignore[union-attr]
+            if not is_python(function):
+                raise
+            raise_of_handler(error)
         raise Failed(error) from None
 
 

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may be asked of a process, by name, and this system's source of it."""
+"""What may be asked of a process, by name, and this system's source of it.
+
+A source is a module: see Source and Facts in _types. Its facts raise Failed: ESRCH if the
+process is gone, EACCES if we may not see it, ENOSYS if the system does not tell it. A file or
+table is read when the first fact of it is asked for, and then kept: facts are for one moment.
+"""
 
 import os
 from collections import namedtuple
-from errno import ENOSYS
+from errno import EACCES, ENOSYS, EPERM
 
-from .._base.errors import raise_of_handler
+from .._base.errors import Failed
 from .._systems.calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, NamedTuple  # novm
+    from typing import NamedTuple  # novm
 
-    from .contract import Facts, Source
+    from .._types import Any, Facts, Iterable, Source
 
     class Uids(NamedTuple):  # novm
         real: int
@@ -30,17 +34,8 @@ else:
     Uids = namedtuple("Uids", "real effective saved")
     CpuTimes = namedtuple("CpuTimes", "user system children_user children_system")
 
-ATTRIBUTES = (
-    "pid",
-    "name",
-    "ppid",
-    "cmdline",
-    "status",
-    "create_time",
-    "username",
-    "uids",
-    "terminal",
-    "cpu_times",
+ATTRIBUTES = tuple(
+    "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
 )
 _TYPES = {"uids": Uids._make, "cpu_times": CpuTimes._make}
 _sources: "list[Source]" = []  # the first counts, if two threads enter it
@@ -49,26 +44,13 @@ _sources: "list[Source]" = []  # the first counts, if two threads enter it
 def source() -> "Source":
     if not _sources:
         if os.name == "nt":
-            from . import windows
-
-            _sources.append(windows)
+            from . import windows as found
         elif PLATFORM in ("linux", "android"):
-            from . import linux
-
-            _sources.append(linux)
+            from . import linux as found  # type: ignore[no-redef]
         else:
-            from . import bsd
-
-            _sources.append(bsd)
+            from . import bsd as found  # type: ignore[no-redef]
+        _sources.append(found)
     return _sources[0]
-
-
-def started(facts: "Facts") -> "int | None":
-    try:
-        return facts.started()
-    except PermissionError as error:
-        raise_of_handler(error)
-        return None
 
 
 def checked(attrs: "Iterable[str] | None") -> "list[str]":
@@ -86,9 +68,8 @@ def gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[st
     for name in names:
         try:
             found[name] = fact(facts, name)
-        except OSError as error:
-            raise_of_handler(error)
-            if error.errno != ENOSYS and not isinstance(error, PermissionError):
+        except Failed as why:
+            if why.errno not in (ENOSYS, EACCES, EPERM):
                 raise
             found[name] = ad_value
     return found

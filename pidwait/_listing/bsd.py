@@ -8,19 +8,21 @@ line may have been parted where it contains a space, and an empty one is missing
 import os
 import re
 import time
-from errno import EACCES, ENOSYS
+from errno import EACCES, ENOSYS, ESRCH
 
-from .._base.errors import Failed, failed, log, no_such_process
+from .._base.errors import Failed, failed, log
 from .._systems import calls
+from .._systems.posix import UserNames
 from .._systems.ps import PS, is_there, run_ps, seconds_of_date
-from . import users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from re import Match
-    from typing import Any
 
+    from .._types import Any, Iterator
+
+WHERE = PS
+READS_LATER = False
 NEED_FULL: "frozenset[str]" = frozenset()
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
@@ -107,7 +109,6 @@ def _this_system() -> _System:
 
 class Facts:
     __slots__ = (
-        "__weakref__",
         "_command",
         "_fields",
         "_name",
@@ -118,7 +119,7 @@ class Facts:
     )
 
     def __init__(
-        self, system: _System, name: bytes, row: "Match[bytes]", usernames: users.Names
+        self, system: _System, name: bytes, row: "Match[bytes]", usernames: UserNames
     ) -> None:
         fields = [field.decode("ascii", "replace") for field in row.groups()[:-1]]
         self.pid = int(fields[0])
@@ -131,7 +132,7 @@ class Facts:
 
     def started(self) -> int:
         if self._started is None:  # NetBSD and OpenBSD print "-" for a zombie
-            raise failed(EACCES, "its start time is not shown").as_error(PS, self.pid)
+            raise failed(EACCES, "its start time is not shown")
         return self._started
 
     def name(self) -> str:
@@ -171,7 +172,7 @@ class Facts:
         """Those of the children are not shown; nor is which part of a sum is the user's."""
         texts = self._fields[-1 - len(self._system.times) : -1]
         if "-" in texts:  # NetBSD's zombies
-            raise failed(ENOSYS, "its processor time is not shown").as_error(PS, self.pid)
+            raise failed(ENOSYS, "its processor time is not shown")
         times = [_duration(text) for text in texts]
         return times[0], times[1] if len(times) > 1 else 0.0, 0.0, 0.0
 
@@ -257,8 +258,8 @@ def read(pid: int, full: bool) -> Facts:
             if facts.pid == pid:
                 return facts
         if not is_there(pid):
-            raise no_such_process(pid)
-    raise failed(EACCES, "the process is hidden").as_error(PS, pid)
+            raise failed(ESRCH)
+    raise failed(EACCES, "the process is hidden")
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
@@ -291,7 +292,7 @@ def _not_listed(code: "int | None", text: "str | None") -> OSError:
 
 def _parse(system: _System, rows: bytes) -> "list[Facts]":
     found = []
-    usernames = users.Names()
+    usernames = UserNames()
     at = 0
     while at < len(rows):
         name = rows[at : at + _NAME_WIDTH]

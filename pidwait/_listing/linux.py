@@ -6,17 +6,17 @@ import time
 from errno import EACCES, ENOENT, EPERM, ESRCH
 from functools import partial
 
-from .._base.errors import Failed, failed, log, no_such_process, raise_of_handler
+from .._base.errors import Failed, call, failed, log
 from .._base.probe import why_not
-from .._systems.posix import close, is_found, opened
+from .._systems.posix import UserNames, close, is_found, opened
 from .._systems.procfs import check_procfs, read_file, split_stat, whole_stat
-from . import users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from .._types import Any, Iterator
 
+WHERE = "/proc"
+READS_LATER = True
 NEED_FULL = frozenset(("cmdline", "uids", "username"))
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
@@ -43,7 +43,6 @@ _boot = [0.0]
 
 class Facts:
     __slots__ = (
-        "__weakref__",
         "_cmdline",
         "_directory",
         "_fields",
@@ -53,7 +52,7 @@ class Facts:
         "pid",
     )
 
-    def __init__(self, pid: int, full: bool, usernames: users.Names) -> None:
+    def __init__(self, pid: int, full: bool, usernames: UserNames) -> None:
         self.pid = pid
         self._usernames = usernames
         self._fields: "list[bytes] | None" = None
@@ -67,9 +66,9 @@ class Facts:
                 self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
             except Failed as why:
                 if why.errno not in (ENOENT, EACCES, EPERM):
-                    raise why.as_error("/proc", pid) from None
+                    raise
                 if not self._is_hidden(why):  # else each file in it is, too
-                    raise no_such_process(pid) from None
+                    raise failed(ESRCH) from None
 
     def _read(self, name: str, is_long: bool = False) -> bytes:
         try:
@@ -79,10 +78,10 @@ class Facts:
             return read_file(name, open_, is_long)
         except Failed as why:
             if why.errno not in (ENOENT, ESRCH):
-                raise why.as_error("/proc", self.pid) from None
+                raise
             if self._is_hidden(why):
-                raise failed(EACCES, "the process is hidden").as_error("/proc", self.pid) from None
-            raise no_such_process(self.pid) from None
+                raise failed(EACCES, "the process is hidden") from None
+            raise failed(ESRCH) from None
 
     def _is_hidden(self, why: Failed) -> bool:
         # hidepid=1 refuses it; hidepid=2 shows nothing of it.
@@ -101,7 +100,7 @@ class Facts:
     def _look(self) -> "tuple[bytes, list[bytes]]":
         name, fields = split_stat(whole_stat(self._read, "stat"), _STARTED + 1)
         if len(fields) <= _STARTED:
-            raise no_such_process(self.pid)
+            raise failed(ESRCH)
         return name, fields
 
     def started(self) -> int:
@@ -114,21 +113,24 @@ class Facts:
             # It may have been cut off. As psutil does, look for the rest in the command line.
             try:
                 words = self.cmdline()
-            except PermissionError as error:
-                raise_of_handler(error)
+            except Failed as why:
+                if why.errno == ESRCH:
+                    raise
                 return name
-            longer = os.path.basename(words[0]) if words else ""
-            # As bytes: the cut may be in the middle of a character.
-            if os.fsencode(longer).startswith(self._name):
-                self._check_pid()
-                return longer
+            # Of a title that has been written over the arguments, the first word.
+            for word in (words[0].partition(" ")[0], words[0]) if words else ():
+                longer = os.path.basename(word)
+                # As bytes: the cut may be in the middle of a character.
+                if os.fsencode(longer).startswith(self._name):
+                    self._check_pid()
+                    return longer
         return name
 
     def _check_pid(self) -> None:
         # What was read by the pid may be another process's, whose name begins alike, as those of
         # a program's workers do. If the start is the old one now, it was so before, too.
         if self._directory is None and self._look()[1][_STARTED] != self._stat()[_STARTED]:
-            raise no_such_process(self.pid)
+            raise failed(ESRCH)
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])
@@ -161,18 +163,18 @@ class Facts:
         if major == _PTS_MAJOR:
             return "/dev/pts/%d" % minor
         try:
-            link = os.readlink("/sys/dev/char/%d:%d" % (major, minor))
-        except OSError as error:
-            raise_of_handler(error)
-            log("terminal of pid %d: %s", self.pid, error)
+            link = call(os.readlink, "/sys/dev/char/%d:%d" % (major, minor))
+        except Failed as why:
+            log("terminal of pid %d: %s", self.pid, why)
             return None
-        return "/dev/" + os.path.basename(link)
+        return "/dev/%s" % os.path.basename(link)
 
     def cmdline(self) -> "list[str]":
         if self._cmdline is None:
             text = self._read("cmdline", True)
             # A process that has written its title over its arguments has no NUL at the end.
-            words = text[:-1].split(b"\0") if text.endswith(b"\0") else text.split(b" ")
+            separator = b"\0" if text.endswith(b"\0") else b" "
+            words = (text[:-1] if text.endswith(separator) else text).split(separator)
             self._cmdline = [os.fsdecode(word) for word in words] if text else []
         return self._cmdline
 
@@ -213,17 +215,18 @@ def now() -> int:
 
 def read(pid: int, full: bool) -> Facts:
     _check()
-    return Facts(pid, full, users.Names())
+    return Facts(pid, full, UserNames())
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
     _check()
-    usernames = users.Names()
+    usernames = UserNames()
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
         try:
             facts = Facts(pid, full, usernames)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise
             continue
         yield facts
 

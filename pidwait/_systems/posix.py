@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""POSIX: our own child, kill(2), file descriptors, poll(2)."""
+"""POSIX: our own child, kill(2), file descriptors, poll(2), names of users."""
 
 import io
 import os
@@ -8,13 +8,17 @@ from errno import EBADF, ECHILD, ENOSYS, EPERM, ESRCH
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, is_python, log
+from .._base.errors import Failed, call, failed, is_python, log, raise_of_handler
 from .._base.handle import RUNNING
 from .calls import WAITID, ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Outcome
+
+    _Names = dict[int, str]
+else:
+    _Names = dict
 
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
 
@@ -141,3 +145,18 @@ def kill(pid: int, sig: int) -> None:
     exit and be reaped, and its pid be given to another one.
     """
     call(os.kill, pid, sig)
+
+
+class UserNames(_Names):
+    """The names of users by their numbers, each looked up once; the number if there is none."""
+
+    def __missing__(self, uid: int) -> str:
+        import pwd
+
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError as error:
+            raise_of_handler(error)
+            name = str(uid)
+        self[uid] = name
+        return name

@@ -45,7 +45,7 @@ def _as_text(one: "Waited") -> str:
 def _as_json(one: "Waited") -> str:
     import json
 
-    from ..listing import ProcessInfo
+    from .._finding import ProcessInfo
 
     try:
         info = one.chosen or ProcessInfo(one.pid)

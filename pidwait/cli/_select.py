@@ -5,9 +5,9 @@ import os
 import re
 
 from .._base.errors import raise_of_handler
+from .._finding import ProcessInfo, iterate
 from .._process import Process
 from .._waiting.owners import check_pid
-from ..listing import ProcessInfo, _iterate
 from ._common import CommandError, Usage, digits
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ class Choice:
         try:
             found = [
                 info
-                for info in _iterate(sorted(self._attributes), None)
+                for info in iterate(sorted(self._attributes), None)
                 if all(criterion(info.info) for criterion in self._criteria)
             ]
             # After the list, as the parent may have exited meanwhile, and we have another one.

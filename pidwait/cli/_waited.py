@@ -9,8 +9,8 @@ from ._output import red
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .._finding import ProcessInfo
     from .._process import Process
-    from ..listing import ProcessInfo
 
 NOT_THERE = "%s: there is no process %d (with -e that is no error)"
 

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Find processes, and look at them: what is needed to choose those to wait for."""
+
+from _thread import get_ident
+from errno import EACCES, EPERM, ESRCH
+
+from ._base.errors import Failed, failed, log, no_such_process, public
+from ._listing import checked, fact, gather, source
+from ._process import Process, pid_exists, wait
+from ._waiting.owners import check_pid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._listing import CpuTimes, Uids
+    from ._types import Any, Facts, Iterable, Iterator
+
+_MOST_LOOKS = 100  # at a family that never stops starting processes
+
+
+@public
+class ProcessInfo:
+    """What the system tells about one process, and about no later one with the same pid.
+
+    Each method asks the system. Within oneshot(), and in as_dict(), each file or table is read
+    at most once. Names and units are those of psutil. ``info`` has what process_iter() has
+    fetched. A method raises ProcessLookupError if the process is gone, PermissionError if we
+    may not see it, and an OSError with errno ENOSYS if the system does not tell it.
+
+    Everything that waits takes a ProcessInfo, and so does Process(). Two are equal if they are
+    for the same process.
+
+    >>> import os
+    >>> me = ProcessInfo(os.getpid())
+    >>> me.is_running()
+    True
+    """
+
+    if TYPE_CHECKING:
+        pid: int
+        info: "dict[str, Any]"
+        _started: "int | None"
+        _seen: int
+        _held: "dict[int, Facts]"
+
+    def __init__(self, pid: int) -> None:
+        number = check_pid(pid)
+        if not pid_exists(number):
+            raise no_such_process(number)
+        self._fill(number, source().now())
+        with Oneshot(self, False):
+            return
+
+    def _fill(self, pid: int, seen: int) -> None:
+        self.pid = pid
+        self.info = {}
+        # When it started, once that is known; at the latest, when its pid was seen.
+        self._started = None
+        self._seen = seen
+        # By the thread that has entered a oneshot().
+        self._held = {}
+
+    def _read(self, full: bool) -> "Facts":
+        facts = source().read(self.pid, full)
+        try:
+            self._check(facts)
+        except BaseException:
+            facts.close()
+            raise
+        return facts
+
+    def _check(self, facts: "Facts") -> None:
+        """Failed (ESRCH) if these are another process's."""
+        try:
+            started = facts.started()
+        except Failed as why:
+            if why.errno not in (EACCES, EPERM):
+                raise
+            return  # we may not see it
+        if self._started is None and started <= self._seen:
+            self._started = started
+        if started != self._started:
+            raise failed(ESRCH)
+
+    def _ask(self, name: str) -> "Any":
+        with Oneshot(self, name in source().NEED_FULL) as facts:
+            return fact(facts, name)
+
+    def name(self) -> str:
+        """The name of its program; on Linux also what a thread has called itself by prctl(2).
+
+        Linux keeps 15 bytes of it; the rest is taken from the command line, if it is there.
+        """
+        return self._ask("name")  # type: ignore[no-any-return]
+
+    def ppid(self) -> int:
+        """The pid of its parent."""
+        return self._ask("ppid")  # type: ignore[no-any-return]
+
+    def cmdline(self) -> "list[str]":
+        """The arguments it was started with; empty for a zombie and for a kernel's thread."""
+        return self._ask("cmdline")  # type: ignore[no-any-return]
+
+    def status(self) -> str:
+        """A word such as "running", "sleeping", "stopped", "zombie"."""
+        return self._ask("status")  # type: ignore[no-any-return]
+
+    def create_time(self) -> float:
+        """When it was started: seconds from the epoch, by the clock as it is set now."""
+        return self._ask("create_time")  # type: ignore[no-any-return]
+
+    def username(self) -> str:
+        """The name of its real user; the number of one without a name."""
+        return self._ask("username")  # type: ignore[no-any-return]
+
+    def uids(self) -> "Uids":
+        """The numbers of its users: (real, effective, saved)."""
+        return self._ask("uids")  # type: ignore[no-any-return]
+
+    def terminal(self) -> "str | None":
+        """The path of its controlling terminal; None if it has none."""
+        return self._ask("terminal")  # type: ignore[no-any-return]
+
+    def cpu_times(self) -> "CpuTimes":
+        """Seconds of processor time: (user, system, children_user, children_system).
+
+        The last two are of the children that it has waited for.
+        """
+        return self._ask("cpu_times")  # type: ignore[no-any-return]
+
+    def is_running(self) -> bool:
+        """Whether it is still there, running or a zombie; its pid may be another process's."""
+        try:
+            self._read(False).close()
+        except Failed as why:
+            if why.errno not in (ESRCH, EACCES, EPERM):
+                raise as_error(why, self.pid) from None
+            return why.errno != ESRCH
+        return True
+
+    def oneshot(self) -> "Oneshot":
+        """A ``with`` block in which this thread reads each file or table at most once."""
+        return Oneshot(self, True)
+
+    def as_dict(
+        self, attrs: "Iterable[str] | None" = None, ad_value: object = None
+    ) -> "dict[str, Any]":
+        """What the methods of these names return, or all, as of one moment.
+
+        ``ad_value`` stands for what we may not see, and for what the system does not tell.
+        """
+        names = checked(attrs)
+        with Oneshot(self, not source().NEED_FULL.isdisjoint(names)) as facts:
+            return gather(facts, names, ad_value)
+
+    def children(self, recursive: bool = False) -> "list[ProcessInfo]":
+        """Its children; with ``recursive`` also theirs, and so on.
+
+        The system is looked at again until there is nothing new. A process whose parent has
+        exited is another one's child, and is found only if it was seen before.
+        """
+        if not self.is_running():
+            raise no_such_process(self.pid)
+        found: "list[ProcessInfo]" = []
+        for _ in range(_MOST_LOOKS):
+            if not _add_children([self, *(found if recursive else ())], found, recursive):
+                return found
+        log("pid %d still starts processes, after %d looks", self.pid, _MOST_LOOKS)
+        return found
+
+    def wait(self, timeout: "float | None" = None) -> "int | None":
+        """As the function wait() does, for this very process."""
+        return wait(self, timeout)
+
+    def send_signal(self, sig: int) -> None:
+        """Send this very process a signal: see Process.send_signal()."""
+        with Process(self) as process:
+            process.send_signal(sig)
+
+    def terminate(self) -> None:
+        """Send SIGTERM; on Windows, end the process."""
+        with Process(self) as process:
+            process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL; on Windows, end the process."""
+        with Process(self) as process:
+            process.kill()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessInfo):
+            return NotImplemented
+        return self is other or (None not in self._key() and self._key() == other._key())
+
+    def _key(self) -> "tuple[int, int | None]":
+        if self._started is None:
+            self.is_running()  # which looks when it started
+        return self.pid, self._started
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        name = self.info.get("name")
+        return "<%s pid=%d%s>" % (
+            type(self).__name__,
+            self.pid,
+            "" if name is None else " name=%r" % name,
+        )
+
+
+class Oneshot:
+    """The facts of a process, within a ``with`` block: those of a block around it, if any."""
+
+    __slots__ = ("_facts", "_full", "_info")
+
+    def __init__(self, info: ProcessInfo, full: bool) -> None:
+        self._info = info
+        self._full = full
+        self._facts: "Facts | None" = None
+
+    def __enter__(self) -> "Any":
+        held = self._info._held
+        facts = held.get(get_ident())
+        if facts is None:
+            try:
+                facts = self._facts = self._info._read(self._full)
+            except Failed as why:
+                raise as_error(why, self._info.pid) from None
+            held[get_ident()] = facts
+        return facts
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._facts is not None:
+            self._info._held.pop(get_ident(), None)
+            self._facts.close()
+        if isinstance(error, Failed):
+            raise as_error(error, self._info.pid) from None
+
+
+def as_error(why: Failed, pid: int) -> OSError:
+    return no_such_process(pid) if why.errno == ESRCH else why.as_error(source().WHERE, pid)
+
+
+def process_iter(
+    attrs: "Iterable[str] | None" = None, ad_value: object = None
+) -> "Iterator[ProcessInfo]":
+    """A ProcessInfo for each process, in the order of their pids.
+
+    ``attrs`` are names of its methods, and "pid"; an empty list stands for all. What they
+    return is put into ``info``, and ``ad_value`` is put there for what we may not see, and for
+    what the system does not tell. A process that vanishes meanwhile is left out. Raises OSError
+    where processes can't be listed: on Linux without a /proc of our own PID namespace.
+
+    >>> import os
+    >>> names = {info.pid: info.info["name"] for info in process_iter(["pid", "name"])}
+    >>> os.getpid() in names
+    True
+    """
+    return iterate(None if attrs is None else checked(attrs), ad_value)
+
+
+def iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
+    for info, found in _each(names or (), ad_value, names is None):
+        info.info = found
+        yield info
+
+
+def _each(
+    names: "Iterable[str]", ad_value: object, is_later: bool = False
+) -> "Iterator[tuple[ProcessInfo, dict[str, Any]]]":
+    """Each process, and what it tells; ``is_later``: its start time is read when it is needed."""
+    seen = None
+    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names)):
+        seen = source().now() if seen is None else seen
+        info = ProcessInfo.__new__(ProcessInfo)
+        info._fill(facts.pid, seen)
+        try:
+            if not (is_later and source().READS_LATER):
+                # What has started since the pids were listed is no other process, but a new one.
+                info._seen = max(seen, source().now())
+                info._check(facts)
+            found = gather(facts, names, ad_value)
+        except Failed as why:
+            if why.errno == ESRCH:
+                continue
+            raise as_error(why, info.pid) from None
+        finally:
+            facts.close()  # nothing is left open while the caller does its work
+        yield info, found
+
+
+def _add_children(left: "list[ProcessInfo]", found: "list[ProcessInfo]", recursive: bool) -> bool:
+    """Look at all processes, and add children of these that are new; return whether there are."""
+    began = source().now()
+    by_pid: "dict[int, ProcessInfo]" = {}
+    children: "dict[int, list[ProcessInfo]]" = {}
+    for info, facts in _each(["ppid"], -1):
+        children.setdefault(facts["ppid"], []).append(info)
+        by_pid[info.pid] = info
+    before = len(found)
+    # In the order of their pids a child may come before its parent, so look from the top.
+    for parent in left:
+        if by_pid.get(parent.pid) != parent:
+            continue  # it is gone, and another process may have its pid
+        for child in children.get(parent.pid, ()):
+            if child not in left and child not in found and _is_child(child, parent, began):
+                found.append(child)
+                if recursive:
+                    left.append(child)
+    return len(found) > before
+
+
+def _is_child(child: ProcessInfo, parent: ProcessInfo, began: int) -> bool:
+    """Whether it is the child of this very process, and not of one with the same pid.
+
+    Both have been looked at since ``began``, the parent perhaps before the child.
+    """
+    if child._started is None or parent._started is None or child._started < parent._started:
+        return False
+    # The parent may have exited after we looked at it, and its pid been given to another
+    # process, which has started the child. Then the child is younger than our look.
+    return child._started < began or parent.is_running()
