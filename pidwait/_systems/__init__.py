@@ -27,9 +27,9 @@ threads use something without a lock.
 """
 
 import os
+import time
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
-from time import sleep
 
 from .._base.deadline import LONGEST, cpu_clock
 from .._base.errors import Failed, failed, log
@@ -149,7 +149,7 @@ class PollingSleeper:
         handle.close()
 
     def sleep(self, seconds: "float | None") -> None:
-        sleep(LONGEST if seconds is None else min(seconds, LONGEST))
+        time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))
 
     def worth_a_look(self) -> "Iterator[Handle]":
         return iter(())
