@@ -182,6 +182,10 @@ def each_field_of_a_line_of_proc_is_told(folder):
         (b"a-quite-long-na", b"a-quite-long-na\0", "a-quite-long-na"),
         (b"a-quite-long-na", b"/bin/python\0a-quite-long-name\0", "a-quite-long-na"),
         (b"a-quite-long-n", b"/bin/a-quite-long-name\0", "a-quite-long-n"),
+        # A title over the arguments, filled up by spaces, or with a folder in it.
+        (b"a-quite-long-na", b"a-quite-long-name: 3 of /x/y      ", "a-quite-long-name:"),
+        (b"a-quite-long-na", b"a-quite-long-name 3 of /x/y    \0", "a-quite-long-name"),
+        (b"a quite long na", b"/bin/a quite long name\0-x\0", "a quite long name"),
     ):
         shown.show("stat", b"77 (%s) S " % name + FIELDS)
         shown.show("cmdline", text)

@@ -4,6 +4,7 @@
 import asyncio
 import importlib
 import os
+import signal
 import threading
 import time
 from subprocess import PIPE
@@ -235,6 +236,31 @@ def test_children_are_its_own_or_with_recursive_theirs_too(start):
     top.stdin.close()
     exited, alive = pidwait.wait_procs([info] + family, 60)
     assert not alive and {one for one, _ in exited} == {info, child, innermost}
+
+
+@pytest.mark.parametrize("attrs", [None, ["name"]])
+def test_what_was_found_can_be_ended_and_waited_for(start_told, attrs):
+    for end in "terminate", "kill", "send_signal":
+        popen = start_told(3)
+        info = find(popen.pid, attrs)
+        getattr(info, end)(*[signal.SIGTERM] * (end == "send_signal"))
+        assert info.wait(60) == popen.wait()
+        for call in info.terminate, info.kill, lambda: info.send_signal(signal.SIGTERM):
+            with pytest.raises(ProcessLookupError):
+                call()
+        assert info.wait(60) is None
+
+
+@pytest.mark.parametrize("attrs", [None, ["name"]])
+def test_a_handle_on_a_listed_process_is_for_that_very_process(start_told, attrs):
+    popen = start_told(3)
+    info = find(popen.pid, attrs)
+    with pidwait.Process(info) as process:
+        assert (process.pid, process.has_exited()) == (popen.pid, False)
+    popen.kill()
+    popen.wait()
+    with pytest.raises(ProcessLookupError):
+        pidwait.Process(info)
 
 
 @pytest.mark.threads

@@ -148,14 +148,22 @@ def what_is_told_of_a_reused_pid_is_of_one_process(folder):
         assert seen - {NAMES[0][:15]} == set(names)
 
 
-def a_wait_is_for_the_process_that_was_listed(folder):
+def waits_and_signals_are_for_the_process_that_was_listed(folder):
     twice = Twice(folder)
-    (info,) = [one for one in pidwait.process_iter() if one.pid == twice.pid]
+    info, *others = [
+        one for _ in range(4) for one in pidwait.process_iter() if one.pid == twice.pid
+    ]
     twice.pass_on()
+    # Nobody has looked at these yet.
+    for function in others[0].kill, others[1].name, lambda: pidwait.Process(others[2]):
+        raises(ProcessLookupError, function)
     new = pidwait.ProcessInfo(twice.pid)
     assert not info.is_running() and info != new and new.is_running()
     for function in (info.name, info.as_dict, info.children, info.oneshot().__enter__):
         raises(ProcessLookupError, function)
+    for function in info.terminate, info.kill, lambda: info.send_signal(0):
+        raises(ProcessLookupError, function)
+    assert new.is_running()
     assert pidwait.wait(info) is None
     assert pidwait.wait_procs([info, new], 0) == ([(info, None)], [new])
     with pidwait.WaitSet([info]) as waiting:
@@ -302,7 +310,7 @@ def children_returns_though_the_family_never_stops_growing(folder):
 PLAYS = [
     a_process_that_vanishes_is_told_whole_or_not_at_all,
     what_is_told_of_a_reused_pid_is_of_one_process,
-    a_wait_is_for_the_process_that_was_listed,
+    waits_and_signals_are_for_the_process_that_was_listed,
     a_child_of_the_next_process_with_the_pid_is_none_of_ours,
     an_orphan_is_not_adopted_by_the_next_process_with_the_pid_of_its_parent,
     what_is_started_before_the_last_look_is_found,
