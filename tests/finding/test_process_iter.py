@@ -245,9 +245,9 @@ def test_what_was_found_can_be_ended_and_waited_for(start_told, attrs):
         info = find(popen.pid, attrs)
         getattr(info, end)(*[signal.SIGTERM] * (end == "send_signal"))
         assert info.wait(60) == popen.wait()
-        for call in info.terminate, info.kill, lambda: info.send_signal(signal.SIGTERM):
+        for name, *args in ["terminate"], ["kill"], ["send_signal", signal.SIGTERM]:
             with pytest.raises(ProcessLookupError):
-                call()
+                getattr(info, name)(*args)
         assert info.wait(60) is None
 
 
