@@ -5,10 +5,10 @@
 import _signal  # type: ignore[import-not-found]
 from errno import ESRCH
 
-from . import _systems
 from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
+from ._systems import open_handle, received_handle
 from ._waiting.owners import PsutilTarget, asked, check_pid, find
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     code = asked(target.known)
     if code is RUNNING:
         try:
-            handle = _systems.open_handle(target.pid)
+            handle = open_handle(target.pid)
         except Failed as why:
             if why.errno != ESRCH:
                 raise why.as_error("open", target.pid) from None
@@ -112,7 +112,7 @@ class Process:
         """
         process = cls.__new__(cls)
         try:
-            process._start(_systems.received_handle(fd))
+            process._start(received_handle(fd))
         except Failed as why:
             raise why.as_error("pidfd", None) from None
         return process
@@ -265,7 +265,7 @@ def _opened(proc: "Any") -> "Handle":
     is_info = type(info) is PsutilTarget  # psutil's Process, or a ProcessInfo
     number = check_pid(proc.pid if is_info else proc)
     try:
-        handle = _systems.open_handle(number)
+        handle = open_handle(number)
     except Failed as why:
         if why.errno == ESRCH:
             raise no_such_process(number, str(why.error.strerror)) from None
@@ -288,7 +288,7 @@ def pid_exists(pid: int) -> bool:
     True
     """
     try:
-        _systems.open_handle(check_pid(pid)).close()
+        open_handle(check_pid(pid)).close()
     except Failed as why:
         if why.errno != ESRCH:
             raise why.as_error("open", pid) from None

@@ -15,9 +15,9 @@ from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 from os import getpid
 
-from .. import _systems
 from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
+from .._systems import PollingSleeper, open_handle, open_polled, open_sleeper, system
 from .looks import Looks
 from .owners import Target, asked
 
@@ -39,8 +39,8 @@ class Engine:
         # processes, one after the other; a process can be waited for by its Popen and its pid.
         self._by_key: "dict[object, tuple[Target, ...]]" = {}
         self._by_pid: "dict[object, tuple[Target, ...]]" = {}
-        self.looks = Looks(_systems.system[0].clock)
-        self.sleeper: "Sleeper" = _systems.open_sleeper(shared)
+        self.looks = Looks(system[0].clock)
+        self.sleeper: "Sleeper" = open_sleeper(shared)
         # The threads that are in sleep(), and those in collect(). One that is in there already
         # when it comes has been interrupted by an exception.
         self.sleeping: "dict[int, None]" = {}
@@ -99,7 +99,7 @@ class Engine:
         if target.handle is not None and target.seen is RUNNING and target.handle.look() is RUNNING:
             return False
         try:
-            handle = _systems.open_handle(target.pid)
+            handle = open_handle(target.pid)
         except Failed:
             return False
         try:
@@ -127,7 +127,7 @@ class Engine:
         """Have the target looked at again and again: no event tells its exit."""
         try:
             if target.handle is None and target.pid is not None:
-                target.handle = _systems.open_polled(target.pid)
+                target.handle = open_polled(target.pid)
         except Failed as why:
             if why.errno != ESRCH:
                 raise
@@ -168,7 +168,7 @@ class Engine:
             self.sleeper.wake(0)  # other threads go on with the next one
         except Failed as refused:
             log("wake: %s", refused)
-        self.sleeper = _systems.PollingSleeper()
+        self.sleeper = PollingSleeper()
         for target in list(self.targets):
             self._poll(target)
 
@@ -272,7 +272,7 @@ class Engine:
         self._collecting.clear()
         self._adding.clear()
         self._busy.clear()
-        old, self.looks = self.looks, Looks(_systems.system[0].clock)
+        old, self.looks = self.looks, Looks(system[0].clock)
         for target in list(self.targets):
             if target in old.entries:
                 self.looks.add(target)
