@@ -22,8 +22,8 @@ _WINDOWS = sys.platform == "win32"
 
 _loaded: "dict[str, Any]" = {}
 # Why the others can't be used: a second try would look for their files once more.
-_missing: "dict[str, str]" = {}
-memories.append(_missing.clear)
+_not_found: "dict[str, str]" = {}
+memories.append(_not_found.clear)
 
 
 def binding() -> "Any":
@@ -40,7 +40,7 @@ def binding() -> "Any":
 
 def load(name: str) -> "Any":
     """The adapter of that name, or in words why it can't be used."""
-    adapter = _loaded.get(name) or _missing.get(name)
+    adapter = _loaded.get(name) or _not_found.get(name)
     if adapter is None:
         try:
             adapter = _loaded[name] = _ADAPTERS[name]()
@@ -50,7 +50,7 @@ def load(name: str) -> "Any":
             if getattr(error, "errno", None) in TRANSIENT:
                 raise Failed(error) from None  # type: ignore[arg-type]
             check_files()
-            adapter = _missing[name] = "%s: %s" % (type(error).__name__, error)
+            adapter = _not_found[name] = "%s: %s" % (type(error).__name__, error)
     return adapter
 
 

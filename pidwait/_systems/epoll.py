@@ -32,7 +32,7 @@ else:
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
-_BATCH = 256  # exits that one sleep brings at most
+_EVENTS = 256  # exits that one sleep brings at most
 _LOW = 1024  # numbers that are left to the program if the hard limit prevents higher ones
 _HIGH = 65536  # the kernel's table has room up to the highest number, and a fork copies it
 _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
@@ -115,7 +115,7 @@ class EpollSleeper:
         # No bytecode between the system call and the list: no event is lost.
         call(
             self.events.extend,
-            chain.from_iterable(map(self._epoll.poll, (seconds,), (_BATCH,))),
+            chain.from_iterable(map(self._epoll.poll, (seconds,), (_EVENTS,))),
         )
 
     def worth_a_look(self) -> "Iterator[Handle]":
