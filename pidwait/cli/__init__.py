@@ -9,7 +9,7 @@ from .. import _parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Sequence
+    from .._types import Sequence
 
 STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
 
@@ -21,12 +21,12 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     with the status, as zipapp's -m drops what is returned.
     """
     if argv is not None:
-        return _run(list(argv))
+        return _run_command(list(argv))
     arguments = sys.argv[1:]
     if sys.platform == "win32":
         # SIG_DFL would leave it to the system, whose exit status is 0 under Wine.
         try:
-            sys.exit(_run(arguments))
+            sys.exit(_run_command(arguments))
         except KeyboardInterrupt:
             if arguments[:1] == ["patch"]:
                 raise  # it is the script's
@@ -34,23 +34,24 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     # From here on Ctrl-C ends the process at once, whatever is being loaded or waited for.
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    sys.exit(_run(arguments))
+    sys.exit(_run_command(arguments))
 
 
-def _run(arguments: "list[str]") -> int:
-    # Each command loads only what it needs: the command line is to start quickly.
-    if _parts.COMMANDS and arguments[:1] == ["run"]:
-        from .run import main as run
+def _run_command(arguments: "list[str]") -> int:
+    # Each loads only what it needs: the command line is to start quickly.
+    if _parts.COMMANDS:
+        if arguments[:1] == ["run"]:
+            from .run import run_command
 
-        return run(arguments[1:])
-    if _parts.COMMANDS and arguments[:1] == ["patch"]:
-        from .patch import main as patch
+            return run_command(arguments[1:])
+        if arguments[:1] == ["patch"]:
+            from .patch import patch_command
 
-        return patch(arguments[1:])
-    if _parts.COMMANDS and arguments[:1] == ["vendor"]:
-        from .vendor import main as vendor
+            return patch_command(arguments[1:])
+        if arguments[:1] == ["vendor"]:
+            from .vendor import main as vendor_command
 
-        return vendor(arguments[1:])
-    from .wait import main as wait
+            return vendor_command(arguments[1:])
+    from .wait import wait_command
 
-    return wait(arguments)
+    return wait_command(arguments)

@@ -7,16 +7,18 @@ import os
 import sys
 from types import ModuleType
 
-from ._common import Command, Usage, check_environment
+from .options import Command, CommandError, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Sequence
+    from types import CodeType
 
-_USAGE = """\
+    from .._types import Any, Sequence
+
+_PATCH_USAGE = """\
 {prog} patch SCRIPT [ARGUMENT...]
        {prog} patch -m MODULE [ARGUMENT...]"""
-_TEXT = """\
+_PATCH_TEXT = """\
 Run a script, or a module, as python does. Its subprocesses are started by
 posix_spawn where Python would fork, and waited for without a busy loop.
 
@@ -24,49 +26,79 @@ posix_spawn where Python would fork, and waited for without a busy loop.
   -V, --version           show the version
   -h, --help              show this
 
+SCRIPT can be a .pyc file, or a folder or a zip file with a __main__.py, too.
+
 exit status: that of the script; 2 if there is none
 """
-
-COMMAND = Command(" patch", _USAGE, _TEXT, "m|module")
-COMMAND.intermixed = False
-
-
-def main(argv: "Sequence[str]") -> int:
-    return COMMAND.run(_main, argv)
+_PATCH = Command(" patch", _PATCH_USAGE, _PATCH_TEXT, "m|module")
+_PATCH.intermixed = False
 
 
-def _main(options: "dict[str, str]", operands: "list[str]") -> int:
+def patch_command(argv: "Sequence[str]") -> int:
+    program: "list[Any]" = []
+    status = _PATCH.run(lambda *words: _prepare(program, *words), argv)
+    for run, *arguments in program:
+        try:
+            run(*arguments)
+        except BaseException as error:
+            _show_from_its_own_file(error)
+            raise
+    return status
+
+
+def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
+    """Add what is to be called, and have all as it is when python runs it."""
     if not operands:
         raise Usage("give a " + ("MODULE" if "module" in options else "SCRIPT"))
-    check_environment()
+    import runpy
+    from pkgutil import get_importer, read_code
+
     from .. import subprocess
 
+    path, main = operands[0], ModuleType("__main__")
+    # What python itself calls. What runpy documents would take the globals from what the program
+    # leaves running.
+    run_main = runpy._run_module_as_main  # type: ignore[attr-defined]
+    if "module" not in options and sys.version_info >= (3, 9):
+        path = os.path.join(os.getcwd(), path)
+    if "module" in options:
+        sys.path[0] = os.getcwd()
+        program.append((run_main, path))
+    elif get_importer(path) is not None:  # a folder, or a zip file
+        sys.path[0] = path
+        program.append((run_main, "__main__", False))
+    else:
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+        try:
+            with open(path, "rb") as file:
+                code = read_code(file)  # None if it is not compiled
+                file.seek(0)
+                source = file.read()
+        except OSError as error:
+            raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
+        vars(main).update({"__file__": path, "__builtins__": builtins})
+        program.append((_run_script, code or source, vars(main)))
     subprocess.patch()
     sys.argv = operands
-    if "module" in options:
-        import runpy
-
-        sys.path[0] = os.getcwd()
-        _restore_ctrl_c()
-        runpy.run_module(operands[0], run_name="__main__", alter_sys=True)
-        return 0
-    path = operands[0]
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
-    try:
-        with open(path, "rb") as file:
-            source = file.read()
-    except OSError as error:
-        raise Usage("%s: %s" % (path, error.strerror)) from None
-    _restore_ctrl_c()
-    code = compile(source, path, "exec", dont_inherit=True)
-    # Not runpy's: what the script leaves running still has its globals.
-    module = ModuleType("__main__")
-    vars(module).update({"__file__": path, "__builtins__": builtins})
-    sys.modules["__main__"] = module
-    exec(code, vars(module))
+    sys.modules["__main__"] = main
+    if _signal.getsignal(_signal.SIGINT) == _signal.SIG_DFL:  # it is cli.main() that has set it so
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     return 0
 
 
-def _restore_ctrl_c() -> None:
-    if _signal.getsignal(_signal.SIGINT) == _signal.SIG_DFL:  # it is main() that has set it so
-        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+def _run_script(code: "bytes | CodeType", names: "dict[str, Any]") -> None:
+    if isinstance(code, bytes):
+        code = compile(code, names["__file__"], "exec", dont_inherit=True)
+    exec(code, names)
+
+
+def _show_from_its_own_file(error: BaseException) -> None:
+    """Have the traceback begin in the file of the program, as it does under python."""
+    traceback, show = error.__traceback__, sys.excepthook
+    while traceback and traceback.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+        traceback = traceback.tb_next
+
+    def hook(kind: "type[BaseException]", value: BaseException, _: object) -> None:
+        show(kind, value.with_traceback(traceback), traceback)
+
+    sys.excepthook = hook

@@ -1,18 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command ``run``: GNU timeout's behaviour, and whole trees of processes."""
 
+import contextlib
 import os
+import select
+import signal
+from errno import ENOENT, ENOEXEC
 
-from .._base.errors import TimeoutExpired
-from ._common import TIMED_OUT, Command, CommandError, Usage, as_status, check_environment, duration
-from ._start import FAILED, RUN, start, tell_of_signal
+from .. import Process, ProcessInfo, TimeoutExpired, spawn
+from .._base.deadline import Deadline
+from .._base.errors import Failed, log
+from .._systems.calls import WAITID, ask
+from .options import (
+    TIMED_OUT,
+    Command,
+    CommandError,
+    Usage,
+    as_status,
+    digits,
+    duration,
+    is_ignored,
+)
+from .report import Progress, complain, label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Sequence
+    from .. import Child
+    from .._types import Any, Sequence
 
-_USAGE = "{prog} run [OPTION...] COMMAND [ARGUMENT...]"
-_TEXT = """\
+_RUN_TEXT = """\
 Start a command, wait until it has exited, and exit as it did. Both are in a
 process group of their own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on.
 
@@ -34,8 +50,9 @@ DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 -s and -k do nothing.
 
 Unlike GNU timeout, it takes the time as -t, passes USR1 and USR2 on, and sends
-STOP to COMMAND alone, so that -k can still end it. A message that stderr does
-not take changes no exit status.
+STOP to COMMAND alone, so that -k can still end it. Signals that were ignored
+stay so, as under nohup, but for that of -s. A message that stderr does not take
+changes no exit status.
 
 exit status: that of COMMAND; 128 and the signal's number if one killed it
   124  the time was up (not with -p)
@@ -44,63 +61,315 @@ exit status: that of COMMAND; 128 and the signal's number if one killed it
   127  COMMAND is not there
   137  COMMAND was killed by KILL after the time was up, or this was
 """
-COMMAND = Command(
-    RUN,
-    _USAGE,
-    _TEXT,
+_RUN = Command(
+    " run",
+    "{prog} run [OPTION...] COMMAND [ARGUMENT...]",
+    _RUN_TEXT,
     "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree",
 )
-COMMAND.intermixed = False
-COMMAND.wrong = COMMAND.failed = FAILED
+_RUN.intermixed = False
+# As in GNU timeout.
+_RUN.wrong = _RUN.failed = RUN_FAILED = 125
+CAN_NOT_INVOKE = 126
+NO_COMMAND = 127
+
+_P_ALL = 0  # of waitid(2)
 
 
-class Options:
-    """What the options say."""
-
-    def __init__(self, chosen: "dict[str, str]") -> None:
-        from . import _signals
-
-        # 0 is for ever, as in GNU timeout.
-        self.timeout: "float | None" = duration(chosen.get("timeout", "0")) or None
-        self.kill_after: "float | None" = duration(chosen.get("kill-after", "0")) or None
-        self.signal: int = _signals.number(chosen.get("signal", "TERM"))
-        self.preserve_status: bool = "preserve-status" in chosen
-        self.foreground: bool = "foreground" in chosen
-        self.verbose: bool = "verbose" in chosen
-        self.tree: bool = "tree" in chosen
+def run_command(argv: "Sequence[str]") -> int:
+    return _RUN.run(_run_job, argv)
 
 
-def main(argv: "Sequence[str]") -> int:
-    return COMMAND.run(_main, argv)
-
-
-def _main(chosen: "dict[str, str]", command: "list[str]") -> int:
-    options = Options(chosen)
-    if not command:
-        raise Usage("give a COMMAND")
-    check_environment()
-    if os.name == "nt":
-        return _run_on_windows(options, command)
-    if options.tree:
-        from ._tree import Tree as Job
-    else:
-        from ._job import Job  # type: ignore[assignment]
-    return Job(options, command).run()
-
-
-def _run_on_windows(options: Options, command: "Sequence[str]") -> int:
-    if options.tree:
+def _run_job(options: "dict[str, str]", command: "list[str]") -> int:
+    if os.name != "nt":
+        return (Tree if "tree" in options else Job)(options, command).run()
+    settings = Settings(options, command)
+    if "tree" in options:
         raise CommandError("--tree needs Linux")
-    with start(command, None if options.foreground else 0) as child:
-        timed_out = False
+    with _started(command, None if settings.foreground else 0) as child:
         try:
-            code = child.wait(options.timeout)
+            return as_status(child.wait(settings.timeout) or 0)
         except TimeoutExpired:
-            timed_out = True
-            if options.verbose:
-                tell_of_signal("TERM", command)
+            if settings.verbose:
+                settings.tell_signal("TERM")
             child.terminate()
             code = child.wait()
-    if timed_out and not options.preserve_status:
-        return TIMED_OUT
-    return as_status(code or 0)
+    return as_status(code or 0) if settings.preserve_status else TIMED_OUT
+
+
+class Settings:
+    """What the options say."""
+
+    def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
+        # 0 is for ever, as in GNU timeout.
+        self.timeout: "float | None" = duration(options.get("timeout", "0")) or None
+        self.kill_after: "float | None" = duration(options.get("kill-after", "0")) or None
+        self.signal: int = _number_of(options.get("signal", "TERM"))
+        self.preserve_status: bool = "preserve-status" in options
+        self.foreground: bool = "foreground" in options
+        self.verbose: bool = "verbose" in options
+        if not command:
+            raise Usage("give a COMMAND")
+        self.command = command
+
+    def tell_signal(self, name: str) -> None:
+        complain("%s: sending signal %s to command %r" % (_RUN.name, name, self.command[0]))
+
+
+def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "Child":
+    """Start it, a script without #! by the shell, as execvp(3) does."""
+    name = command[0]
+    try:
+        if not name:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), "")
+        try:
+            return spawn(command, process_group=process_group)
+        except OSError as error:
+            if error.errno != ENOEXEC or os.name == "nt":
+                raise
+        from shutil import which
+
+        shell = ["/bin/sh", which(name) or name, *command[1:]]
+        return spawn(shell, process_group=process_group)
+    except OSError as error:
+        text = "can't start %r: %s" % (name, error.strerror or error)
+        if error.errno == ENOENT:
+            with contextlib.suppress(Usage):
+                duration(name)
+                text += " (a time-out stands after -t: -t %s)" % name
+            raise CommandError(text, NO_COMMAND) from None
+        of_command = error.filename or isinstance(error, PermissionError)
+        raise CommandError(text, CAN_NOT_INVOKE if of_command else RUN_FAILED) from None
+
+
+def _signals() -> "dict[str, int]":
+    """Numbers by names without SIG, as GNU timeout has them; the first of two is shown."""
+    found = {"EXIT": 0}
+    for name, member in signal.Signals.__members__.items():
+        if name.startswith("SIG"):  # Windows has console events, too
+            found[name[3:]] = int(member)
+    first, last = found.get("RTMIN", 1), found.get("RTMAX", 0)
+    for number in range(first, last + 1):
+        names = ["RTMIN+%d" % (number - first), "RTMAX-%d" % (last - number)]
+        for name in names if number - first <= last - number else names[::-1]:
+            found[name] = number
+    return found
+
+
+def _number_of(text: str) -> int:
+    """From a name, with or without SIG, a number, or a shell's status for it."""
+    name, known = text.upper(), _signals()
+    number = digits(text)
+    if number is not None and 128 < number < 256:
+        number -= 128
+    if number not in known.values():
+        number = known.get(name[3:] if name.startswith("SIG") else name)
+    if number is None:
+        raise Usage("%r is not a signal" % text)
+    return number
+
+
+def _name_of_signal(number: int) -> str:
+    return next(name for name, its in _signals().items() if its == number)
+
+
+class Job(Settings):
+    """A command in our process group, which is one of our own, as GNU timeout has it: POSIX.
+
+    So a terminal takes both for one job: Ctrl-Z stops both, and both are in the
+    foreground or neither.
+    """
+
+    if TYPE_CHECKING:
+        child: Child
+
+    def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
+        super().__init__(options, command)
+        self._continues = not self.foreground or "tree" in options
+        self._timed_out = False
+        # Signals that came, each once: a storm is passed on as quickly as we can.
+        self._came: "list[int]" = []
+        self._caught: "set[int]" = set()
+
+    def run(self) -> int:
+        if not self.foreground:
+            with contextlib.suppress(PermissionError):  # we lead a session, and so a group
+                os.setpgid(0, 0)
+        self._catch_signals()
+        # A signal that comes just before the sleep leaves a byte, so that it is not slept over.
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # novm
+        except TypeError:  # Python 3.6
+            signal.set_wakeup_fd(writer)
+        deadline = Deadline(self.timeout)
+        with _started(self.command) as self.child:
+            # From here on a message of ours on the terminal stops nobody. The command has these
+            # signals at their default.
+            for number in (signal.SIGTTIN, signal.SIGTTOU):
+                signal.signal(number, signal.SIG_IGN)
+            self._progress = Progress(self.verbose)
+            try:
+                self._wait(deadline)
+            finally:
+                self._progress.clear()
+        return self._status(self.child.exitcode)
+
+    def _catch_signals(self) -> None:
+        # Our parent may have blocked it, which children inherit.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        # A handler, not SIG_IGN, so that the command has them at their default.
+        for number in (signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU):
+            signal.signal(number, _drop)
+        passed_on = {_number_of(name) for name in "HUP INT QUIT TERM USR1 USR2 ALRM".split()}
+        # Signals that are ignored stay so, as nohup wants it; but the one that is to end the
+        # command must not be, as a script's job in the background ignores INT.
+        wanted = {one for one in passed_on if not is_ignored(one)} | {self.signal}
+        for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(one, self._note)
+            self._caught.add(one)
+
+    def _note(self, number: int, frame: object) -> None:
+        if number not in self._came:
+            self._came.append(number)
+
+    def _wait(self, deadline: Deadline) -> None:
+        while not self.reap():
+            while self._came:
+                number = self._came.pop(0)
+                if number == signal.SIGALRM:
+                    deadline = self._end()
+                else:
+                    self._tell_and_send(number)
+                    deadline = self._then_kill(deadline)
+            if not self._sleep(deadline):
+                deadline = self._end()
+
+    def _end(self) -> Deadline:
+        """The time is up."""
+        self._timed_out = True
+        self._tell_and_send(self.signal)
+        return self._then_kill(Deadline(None))
+
+    def _then_kill(self, deadline: Deadline) -> Deadline:
+        """A signal was sent: -k counts from the first one."""
+        if self.kill_after is None:
+            return deadline
+        deadline, self.kill_after = Deadline(self.kill_after), None
+        self.signal = signal.SIGKILL
+        return deadline
+
+    def _sleep(self, deadline: Deadline) -> bool:
+        """Until a signal comes; False at the deadline."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        while True:
+            step = Deadline(self._progress.step(deadline.remaining()))
+            if poll.poll(step.milliseconds()[0]):
+                os.read(self._reader, 65536)
+                return True
+            if deadline.expired():
+                return False
+            self._progress.show([label(self.child.pid, self.command[0])], 1)
+
+    def reap(self) -> bool:
+        """Whether the command has exited."""
+        if self.child.has_exited():
+            self.child.wait()
+        return self.child.reaped
+
+    def _tell_and_send(self, number: int) -> None:
+        if self.verbose:
+            self._progress.clear()
+            self.tell_signal(_name_of_signal(number))
+        self.send(number)
+        # What is stopped goes on to its end.
+        if self._continues and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+            self.send(signal.SIGCONT)
+
+    def send(self, number: int) -> None:
+        """Send it to all of the group but us; SIGKILL ends us, too, as it does GNU timeout."""
+        # SIGSTOP would stop us, and with us the time until -k.
+        alone = self.foreground or number == signal.SIGSTOP
+        if alone or os.getpgid(self.child.pid) != os.getpgrp():  # it has made a group of its own
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # setuid programs
+                self.child.send_signal(number)
+        if alone:
+            return
+        # Not SIG_IGN: Python complains of a signal that came just before, bpo-43406.
+        before: "Any" = signal.signal(number, _drop) if number in self._caught else None
+        os.killpg(0, number)
+        if before is not None:
+            signal.signal(number, before)
+
+    def _status(self, code: "int | None") -> int:
+        if self._timed_out and not (self.preserve_status or code == -signal.SIGKILL):
+            return TIMED_OUT
+        if code is not None and code < 0 and not self._timed_out:
+            _die_of(-code)
+        return as_status(code or 0)
+
+
+def _drop(number: int, frame: object) -> None:
+    """For a signal that we have sent to our own group."""
+
+
+def _die_of(number: int) -> None:
+    """Shells want to see of which signal the command died."""
+    import resource
+
+    # One core dump is enough.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(OSError):  # SIGKILL, and those that the C library keeps for itself
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+
+
+class Tree(Job):
+    """A job of all that descends from us.
+
+    What loses its parent becomes our child: PR_SET_CHILD_SUBREAPER, prctl(2), Linux 3.4.
+    """
+
+    _kills = False
+
+    def run(self) -> int:
+        from .._systems.linux_calls import PR_SET_CHILD_SUBREAPER
+
+        try:
+            ask("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            self._me = ProcessInfo(os.getpid())
+        except (Failed, OSError) as error:
+            raise CommandError("--tree needs Linux, and its /proc: %s" % error) from None
+        return super().run()
+
+    def reap(self) -> bool:
+        """Whether all have exited."""
+        super().reap()
+        while True:
+            try:
+                # The command's own exit is left to the Child.
+                info = ask("waitid", _P_ALL, 0, WAITID["LOOK"])
+            except Failed:
+                return True
+            if info is None:
+                break
+            if info.si_pid == self.child.pid:
+                self.child.wait()
+            else:
+                os.waitpid(info.si_pid, 0)
+        if self._kills:  # what was started while we looked
+            self.send(signal.SIGKILL)
+        return False
+
+    def send(self, number: int) -> None:
+        self._kills = self._kills or number == signal.SIGKILL
+        for info in self._me.children(recursive=True):
+            try:
+                with Process(info.pid) as process:
+                    if info.is_running():  # so the handle is on it
+                        process.send_signal(number)
+            except (ProcessLookupError, PermissionError) as error:
+                log("pid %d: %s", info.pid, error)

@@ -2,8 +2,8 @@
 """The command ``vendor``: copy this package into another project."""
 
 from .. import __version__
-from ._common import Command, CommandError, Usage
-from ._output import write
+from .options import Command, CommandError, Usage
+from .report import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _copy(name: str, dest: "Path", force: bool) -> int:
     text = "%d written, %d removed" % (len(written), len(gone))
     was = before.record.version if before else __version__
     versions = "%s to %s" % (was, __version__) if was != __version__ else __version__
-    write("%s: %s: %s\nimport it so: %s\n" % (name, versions, text, folder.import_line(dest)))
+    say("%s: %s: %s\nimport it so: %s\n" % (name, versions, text, folder.import_line(dest)))
     return 0
 
 
@@ -102,7 +102,7 @@ def _check(name: str, dest: "Path", _force: bool) -> int:
     else:
         text = "%s; this is %s" % (record.version, __version__)
     lines = ["%s: %s" % (name, text)] + ["%s by hand: %s" % one for one in by_hand]
-    write("\n".join(lines) + "\n")
+    say("\n".join(lines) + "\n")
     if by_hand:
         return _BY_HAND
     return 0 if current else _OTHER
@@ -120,7 +120,7 @@ def _single_file(options: "dict[str, str]", operands: "list[str]") -> int:
     try:
         text = SingleFile(systems, extras).text()
         if not operands:
-            write(text)
+            say(text)
             return 0
         with open(operands[0], "wb") as file:
             file.write(text.encode())

@@ -227,6 +227,19 @@ def test_a_command_that_can_not_be_started(programs, name):
 
 
 @posix
+def test_a_time_in_the_place_of_the_command_is_told_where_it_goes(programs):
+    """It is where GNU timeout has it. There may be a program by that name."""
+    done = run("run", "1.5m", "true")
+    text = "%s run: can't start '1.5m': No such file or directory"
+    assert done.returncode == 127
+    assert done.stderr == text % PROG + " (a time-out stands after -t: -t 1.5m)\n"
+    assert not any("-t" in run("run", one).stderr for one in ("nonesuch", "{}/1".format(programs)))
+    programs.joinpath("7").write_text("exit 7\n")
+    programs.joinpath("7").chmod(0o755)
+    assert run("run", "7", "true").returncode == 7
+
+
+@posix
 @pytest.mark.peers
 def test_gnu_timeout_starts_the_same(programs):
     timeout = need_program("timeout")
@@ -269,6 +282,25 @@ def test_a_command_that_is_stopped_goes_on_to_its_end(start_job, tree):
     eventually(lambda: state(pid) == "T")
     job.send_signal(signal.SIGALRM)
     assert job.wait() == 124 and state(pid) is None
+
+
+@posix
+@pytest.mark.parametrize("options", ["-s INT", "-s HUP", "", "--tree", "-f"])
+@pytest.mark.parametrize("peer", [False, pytest.param(True, marks=pytest.mark.peers)])
+def test_a_signal_that_was_ignored_ends_the_command(start_job, options, peer):
+    """As INT is for the jobs that a script has in the background, and TERM after trap '' TERM."""
+
+    def ignore():
+        for number in signal.SIGINT, signal.SIGHUP, signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
+
+    command = RUN + options.split() + ["-t"]
+    if peer:
+        if options == "--tree":
+            pytest.skip("GNU timeout has none")
+        command = [need_program("timeout"), *options.replace("-f", "--foreground").split()]
+    job = start_job(*command, "0.05", "sleep", "60", prepare=ignore)
+    assert job.wait() == 124
 
 
 @posix

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the commands share: options, durations, errors, exit statuses, what they are called."""
+"""What the commands share: options and their values, errors, exit statuses."""
 
-import os
+# Without its enums, which take longer to load than all of this.
+import _signal  # type: ignore[import-not-found]
 import sys
 
 from .. import __version__, _parts
-from ._output import READER_GONE, Lost, complain, write
+from .._base.errors import raise_of_handler
+from .._base.probe import FFI, choice
+from .._systems import backend, bindings
+from .report import READER_GONE, Lost, complain, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Sequence
+    from .._types import Callable, Sequence
 
-NO_PROCESS = 1
-NOT_FOUND = 127  # with --exit-code, as a shell's wait says it of a process that it does not know
 TIMED_OUT = 124  # as GNU timeout says it
 
 # What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
@@ -21,24 +23,19 @@ PROG = "python -m " + __name__.rsplit(".", 2)[0]
 if _parts.SINGLE_FILE:
     PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
-_DIGITS = frozenset("0123456789")
-
-# As GNU timeout takes them, which are strtod(3)'s numbers, and more units.
-_DECIMAL = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_OTHER = r"(?i:0x(?:[\da-f]+\.?[\da-f]*|\.[\da-f]+)(?:p[+-]?\d+)?|inf(?:inity)?)"
-_SINGLE = r"\+?(?:(%s)|(%s))(ms|[dhms]?)\Z" % (_DECIMAL, _OTHER)
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001, "": 1}
-_SEVERAL = "".join("(?:(%s)%s)?" % (_DECIMAL, unit) for unit in list(_UNITS)[:-1]) + r"\Z"
-
-
-class Usage(Exception):
-    """The arguments are wrong, or the environment variables."""
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
 
 class CommandError(Exception):
-    """The command can't do its work."""
+    """The command can't do its work; ``status`` is the exit status, if not the usual one."""
 
-    status: "int | None" = None
+    def __init__(self, text: str, status: "int | None" = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Usage(Exception):
+    """The arguments are wrong."""
 
 
 class Command:
@@ -51,22 +48,22 @@ class Command:
         self.failed: int = 1
         self.intermixed: bool = True  # options may come after operands
         self.lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
-        self._usage = "usage: " + usage.replace("{prog}", PROG)
-        self._text = text.replace("{prog}", PROG)
+        self._help = ("usage: %s\n\n%s" % (usage, text)).replace("{prog}", PROG)
         self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
 
     def run(self, work: "Callable[[dict[str, str], list[str]], int]", argv: "Sequence[str]") -> int:
         try:
             chosen, operands = self._parse(argv)
             if "help" in chosen:
-                write("%s\n\n%s" % (self._usage, self._text))
+                say(self._help)
                 return 0
             if "version" in chosen:
-                write("%s %s\n" % (PROG, __version__))
+                say("%s %s\n" % (PROG, __version__))
                 return 0
+            self._check_environment()
             return work(chosen, operands)
         except Usage as error:
-            complain("%s\n%s: %s" % (self._usage, self.name, error))
+            complain("%s: %s (see %s -h)" % (self.name, error, self.name))
             return self.wrong
         except CommandError as error:
             complain("%s: %s" % (self.name, error))
@@ -75,7 +72,10 @@ class Command:
             if error.reader_gone:
                 return READER_GONE
             complain("%s: %s" % (self.name, error))
-            return self.failed
+        except OSError as error:
+            raise_of_handler(error)
+            complain("%s: %s" % (self.name, error.strerror or error))
+        return self.failed
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands."""
@@ -98,47 +98,38 @@ class Command:
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
 
-
-def check_environment() -> None:
-    """Raise Usage if a variable forces what there is not."""
-    from .._base import probe
-
-    if not os.environ.get(probe.BACKEND) and not os.environ.get(probe.FFI):
-        return
-    from .. import _systems
-    from .._systems import bindings
-
-    try:
-        probe.choice(probe.FFI, *bindings.NAMES)
-        _systems.backend()
-    except (OSError, ValueError) as error:
-        raise Usage(getattr(error, "strerror", None) or str(error)) from None
+    def _check_environment(self) -> None:
+        """Refuse a variable that forces what there is not."""
+        try:
+            choice(FFI, *bindings.NAMES)
+            backend()
+        except (OSError, ValueError) as error:
+            text = getattr(error, "strerror", None) or str(error)
+            raise CommandError(text, self.wrong) from None
 
 
 def digits(text: str) -> "int | None":
     """The number that the text is; None if there is anything but digits."""
-    return int(text) if text and _DIGITS.issuperset(text) and len(text) < 100 else None
+    return int(text) if set(text) <= set("0123456789") and 0 < len(text) < 100 else None
 
 
 def duration(text: str) -> float:
-    """The seconds in the value of an option."""
+    """The seconds in a number, as 0.5, or in numbers with units, as 1h30m or 100ms; inf, too."""
     import re
 
-    stripped = text.strip()
-    single = re.match(_SINGLE, stripped, re.ASCII)
-    if single is not None:
-        decimal, other, unit = single.groups()
-        return (float(decimal) if decimal else _other_number(other)) * _UNITS[unit]
-    several = re.match(_SEVERAL, stripped, re.ASCII)
-    if several is None or not stripped:
+    part = r"(?:([\d.]+(?:[eE][+-]?\d+)?)%s)?"
+    parts = re.match("".join(part % unit for unit in _UNITS) + r"\Z", text.strip(), re.ASCII)
+    try:
+        if parts is None or not any(parts.groups()):
+            seconds = float(text)
+        else:
+            pairs = zip(parts.groups(), _UNITS.values())
+            seconds = sum(float(number) * unit for number, unit in pairs if number)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:  # NaN, too
         raise Usage("%r is not a duration: give seconds, or a number with d, h, m, s, ms" % text)
-    parts = zip(several.groups(), _UNITS.values())
-    return sum(float(number) * seconds for number, seconds in parts if number)
-
-
-def no_process(exits_as_they_do: bool) -> int:
-    """The exit status where there is no process to wait for."""
-    return NOT_FOUND if exits_as_they_do else NO_PROCESS
+    return seconds
 
 
 def as_status(code: int) -> int:
@@ -148,8 +139,14 @@ def as_status(code: int) -> int:
     return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
 
 
-def _other_number(text: str) -> float:
+def is_ignored(number: int) -> bool:
+    """Whether this process ignores a signal, as under nohup."""
+    if _signal.getsignal(number) == _signal.SIG_IGN:
+        return True
+    # PyPy's getsignal() does not know of what was ignored when we started; Linux tells.
     try:
-        return float.fromhex(text)  # it knows inf, too
-    except OverflowError:
-        return float("inf")
+        with open("/proc/self/status", "rb") as file:
+            (mask,) = [line.split()[1] for line in file if line.startswith(b"SigIgn:")]
+    except (OSError, ValueError):
+        return False
+    return bool(int(mask, 16) >> (number - 1) & 1)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes chosen by what they are: by name, user, parent and so on."""
+
+import os
+
+from .. import Process, ProcessInfo, process_iter
+from .._base.errors import raise_of_handler
+from .._waiting.targets import check_pid
+from .options import Usage, digits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Callable, Iterator
+
+    Criterion = tuple[str, Callable[[ProcessInfo], bool]]
+
+# Options that choose processes, and those that say how --name is meant.
+CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
+_OF_NAME = "full", "exact", "ignore-case"
+
+
+def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
+    """Whether they choose processes; Usage if they don't go together."""
+    if "newest" in options and "oldest" in options:
+        raise Usage("--newest can't be combined with --oldest")
+    for one in _OF_NAME:
+        if one in options and "name" not in options:
+            raise Usage("--%s needs --name" % one)
+    for one in CHOOSING:
+        if one in options and has_pids:
+            raise Usage("give PIDs or --%s, not both" % one)
+    return any(one in options for one in CHOOSING)
+
+
+def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
+    """Those that fit all options and run, but for this process and its ancestors."""
+    criteria = list(_criteria(options))
+    attributes = {"name", "status", "create_time", *(attribute for attribute, _ in criteria)}
+    found = [info for info in process_iter(attributes) if all(fits(info) for _, fits in criteria)]
+    # After the list, and twice, as a parent may exit meanwhile, and we have another one then.
+    ours = {*ancestors(), *ancestors()} if found else set()
+    found = [info for info in found if info.pid not in ours and not _has_exited(info)]
+    if "newest" not in options and "oldest" not in options:
+        return found
+    # Windows does not tell when a process of the system was started.
+    found = [info for info in found if info.info["create_time"] is not None]
+    found.sort(key=lambda info: (info.info["create_time"], info.pid))
+    return found[-1:] if "newest" in options else found[:1]
+
+
+def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
+    """What is asked for: a fact to be fetched, and whether a process fits."""
+    if "name" in options:
+        match = _matcher(options)
+        if "full" in options:
+            # A kernel's thread has no command line.
+            yield (
+                "cmdline",
+                lambda info: match(" ".join(info.info["cmdline"] or ()) or info.info["name"]),
+            )
+        else:
+            yield "name", lambda info: match(info.info["name"])
+    if "user" in options:
+        words = options["user"].split(",")
+        if "" in words:
+            raise Usage("--user %r has an empty name" % options["user"])
+        if os.name == "nt":
+            names = {word.lower() for word in words}
+            yield "username", lambda info: not names.isdisjoint(_spellings(info.info["username"]))
+        else:
+            uids = set(map(_uid, words))
+            yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids
+    if "parent" in options:
+        parents = _numbers("parent", options["parent"])
+        yield "ppid", lambda info: info.info["ppid"] in parents
+    for option, name in ("group", "getpgid"), ("session", "getsid"):
+        if option in options:
+            yield "pid", _shares(option, name, options[option])
+
+
+def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
+    import re
+
+    text = options["name"]
+    if not text:
+        raise Usage("--name '' would match every process")
+    # As with POSIX expressions, the dot takes a newline, too, which a name can have.
+    flags = re.DOTALL | (re.IGNORECASE if "ignore-case" in options else 0)
+    try:
+        pattern = re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Usage("--name %r is not a regular expression: %s" % (text, error)) from None
+    match = pattern.fullmatch if "exact" in options else pattern.search
+    return lambda name: name is not None and match(name) is not None
+
+
+def _shares(option: str, name: str, text: str) -> "Callable[[ProcessInfo], bool]":
+    """Whether a process is in one of these groups or sessions."""
+    if os.name == "nt":
+        raise Usage("--%s is not for Windows" % option)
+    ask: "Callable[[int], int]" = getattr(os, name)
+    numbers = {number or ask(0) for number in _numbers(option, text)}
+
+    def fits(info: ProcessInfo) -> bool:
+        try:
+            return ask(info.pid) in numbers
+        except OSError as error:  # it is gone, or OpenBSD does not tell
+            raise_of_handler(error)
+            return False
+
+    return fits
+
+
+def _spellings(user: "str | None") -> "tuple[str, str]":
+    """On Windows a user may be named with a domain or without."""
+    name = (user or "").lower()
+    return name, name.rpartition("\\")[2]
+
+
+def _numbers(option: str, text: str) -> "set[int]":
+    found = set()
+    for word in text.split(","):
+        number = digits(word)
+        if number is None:
+            raise Usage("--%s: %r is not a number" % (option, word))
+        try:
+            found.add(number and check_pid(number, "--" + option))
+        except ValueError as error:
+            raise Usage(str(error)) from None
+    return found
+
+
+def _uid(word: str) -> int:
+    import pwd
+
+    try:
+        return pwd.getpwnam(word).pw_uid
+    except KeyError:
+        number = digits(word)
+        if number is None:
+            raise Usage("--user: there is no user %r" % word) from None
+        return number
+
+
+def _has_exited(info: ProcessInfo) -> bool:
+    # A process whose main thread has ended looks like a zombie while its other threads run.
+    if info.info["status"] not in ("zombie", "dead"):
+        return False
+    try:
+        with Process(info.pid) as process:
+            return process.has_exited()
+    except ProcessLookupError as error:
+        raise_of_handler(error)
+        return True
+
+
+def ancestors() -> "list[int]":
+    """This process, its parent and so on, as far as they can be seen."""
+    found: "list[int]" = []
+    pid, youngest = os.getpid(), float("inf")
+    try:
+        while pid and pid not in found:
+            about = ProcessInfo(pid).as_dict(["ppid", "create_time"])
+            started = about["create_time"] or 0.0
+            # On Windows a child keeps the pid of a parent that has exited, which may be another's.
+            if started > youngest:
+                break
+            found.append(pid)
+            pid, youngest = about["ppid"], started or youngest
+    except (ProcessLookupError, PermissionError) as error:  # what is hidden is not listed either
+        raise_of_handler(error)
+    return found
+
+
+def waits_for_us(pid: int) -> bool:
+    """Whether an ancestor waits for this process, and so can't exit before it does (Linux).
+
+    It does if it sleeps in wait(2) and has no other child, and if what is between does, too.
+    An ancestor for which this is not certain may well exit first: a shell that has started
+    us in the background does.
+    """
+    try:
+        line = ancestors()
+        if pid not in line[1:]:
+            return False
+        parents = [info.info["ppid"] for info in process_iter(["ppid"])]
+        for parent in line[1 : line.index(pid) + 1]:
+            with open("/proc/%d/wchan" % parent) as wchan:
+                sleeps_in_wait = wchan.read() == "do_wait"
+            threads = os.listdir("/proc/%d/task" % parent)
+            if parents.count(parent) > 1 or len(threads) > 1 or not sleeps_in_wait:
+                return False
+    except OSError as error:  # another system, or it has just exited
+        raise_of_handler(error)
+        return False
+    return True

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the commands print, and about what; stdout and stderr may be closed, full, or unread."""
+
+import os
+import sys
+import time
+from errno import EBADF, EINVAL, EPIPE
+
+from .. import _parts
+from .._base.errors import raise_of_handler
+from .._process import Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .. import ProcessInfo
+    from .._types import Any
+
+READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
+PROGRESS_EVERY = 1.0  # seconds: when the line on the terminal is first drawn, and then anew
+
+
+class Lost(Exception):
+    """stdout did not take what was written."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__("can't write to stdout: %s" % error.strerror)
+        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
+        numbers = (EPIPE, EINVAL) if os.name == "nt" else (EPIPE,)
+        self.reader_gone: bool = error.errno in numbers
+
+
+def say(text: str) -> None:
+    """Write it to stdout; raise Lost if that does not take it."""
+    stream = sys.stdout
+    if stream is None:
+        raise Lost(OSError(EBADF, os.strerror(EBADF)))
+    # A process can have any bytes for its name, and stdout any encoding.
+    encoding = stream.encoding or "ascii"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        _give_up(stream)
+        raise Lost(error) from None
+
+
+def complain(text: str) -> None:
+    """A line for stderr, if that takes it: a message that gets lost changes no exit status."""
+    _write_to_stderr(text + "\n")
+
+
+def _write_to_stderr(text: str) -> None:
+    stream = sys.stderr
+    if stream is None:  # print() would take stdout instead
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        _give_up(stream)
+
+
+def _give_up(stream: "Any") -> None:
+    """Keep the interpreter's last flush from failing, which would change the exit status."""
+    try:
+        number = stream.fileno()
+    except OSError:  # a program that calls main() has put something in its place
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, number)
+    os.close(null)
+
+
+def _can_erase_lines(stream: "Any") -> bool:
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def name_of(pid: int) -> "str | None":
+    """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
+    if _parts.LISTING:
+        from .. import ProcessInfo
+
+        try:
+            return ProcessInfo(pid).name()
+        except OSError as error:
+            raise_of_handler(error)
+            return None
+    if os.name == "nt":
+        from .._systems import windows_handles
+
+        entry = windows_handles.find_entry(pid)
+        return entry.name if entry else None
+    from .._systems import procfs
+
+    stat = procfs.read_stat(pid)
+    return stat.name if stat else None
+
+
+def label(pid: int, name: "str | None") -> str:
+    """A process as it is called in each message."""
+    if not name:
+        return str(pid)
+    # A name may try to talk to the terminal.
+    return "%d (%s)" % (pid, "".join(char if char.isprintable() else "?" for char in name))
+
+
+def listed(processes: "Collection[object]") -> str:
+    more = ", and %d more" % (len(processes) - 3) if len(processes) > 3 else ""
+    return ", ".join(map(str, list(processes)[:3])) + more
+
+
+def ending(exitcode: "int | None") -> str:
+    """How a process ended: a failure in red, if stdout has colours, and NO_COLOR is not set."""
+    if exitcode is None:
+        return "exited"
+    if exitcode >= 0:
+        # Above are the NTSTATUS codes of Windows, known by their hexadecimal form.
+        text = ("exited with %d" if exitcode < 2**31 else "exited with 0x%X") % exitcode
+    else:
+        from signal import Signals
+
+        try:
+            text = "killed by %s" % Signals(-exitcode).name
+        except ValueError:
+            text = "killed by signal %d" % -exitcode
+    # Windows' console knows escape sequences only once it is told to.
+    if not exitcode or os.name == "nt" or os.environ.get("NO_COLOR"):
+        return text
+    return "\033[31m%s\033[m" % text if _can_erase_lines(sys.stdout) else text
+
+
+class Awaited:
+    """One PID of the command line, or one process that it has chosen, and how its wait ended."""
+
+    process: "Process | None" = None
+    name: "str | None" = None
+    seconds: "float | None" = None
+
+    def __init__(self, pid: int, chosen: "ProcessInfo | None" = None) -> None:
+        self.pid = pid
+        self.chosen = chosen
+        self.found = chosen is not None
+        if chosen is not None:
+            self.name = chosen.info["name"]
+
+    def open(self) -> "Process | None":
+        """A handle on it, if there is such a process."""
+        try:
+            process = Process(self.pid)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            return None
+        if self.chosen is None:
+            self.name = name_of(self.pid)
+        # It may have exited after it was chosen, and its pid been given to another process before
+        # we had the handle. If it is there now, the handle is on it.
+        elif not self.chosen.is_running():
+            process.close()
+            return None
+        self.found, self.process = True, process
+        return process
+
+    @property
+    def exitcode(self) -> "int | None":
+        return self.process.exitcode if self.process else None
+
+    def __str__(self) -> str:
+        return label(self.pid, self.name)
+
+    def as_json(self) -> str:
+        import json
+
+        about = {"pid": self.pid, "name": self.name, "found": self.found}
+        about["exited"] = self.seconds is not None if self.found else None
+        return json.dumps(dict(about, exitcode=self.exitcode, seconds=self.seconds))
+
+    def as_text(self) -> str:
+        if not self.found:
+            return "%d: no such process" % self.pid
+        if self.seconds is None:
+            return "%s: still running" % self
+        return "%s: %s; waited %.3f s" % (self, ending(self.exitcode), self.seconds)
+
+
+def show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
+    """Print what probe() returns."""
+    if as_json:
+        import json
+
+        say(json.dumps(answer, indent=2) + "\n")
+        return 0
+    lines = ["%-20s %s" % (key, answer[key]) for key in ("system", "python", "backend")]
+    for section in ("backends", "bindings", "calls"):
+        lines += ["", section]
+        for name, row in answer[section].items():
+            via = " (%s)" % row["via"] if row.get("via") else ""
+            text = "yes" + via if row["available"] else "no: " + row["reason"]
+            lines.append("  %-18s %s" % (name, text))
+    say("\n".join(lines) + "\n")
+    return 0
+
+
+class Progress:
+    """A line on the terminal that tells which still run; nothing where stderr is no terminal."""
+
+    def __init__(self, is_wanted: bool = True) -> None:
+        self._start = time.monotonic()
+        self._shown = False
+        self._active = is_wanted and self._width() is not None and _in_foreground()
+
+    def step(self, seconds: "float | None") -> "float | None":
+        """How long to wait for an event before the line is drawn anew."""
+        if not self._active or (seconds is not None and seconds < PROGRESS_EVERY):
+            return seconds
+        return PROGRESS_EVERY
+
+    def show(self, running: "Collection[object]", total: int) -> None:
+        if not self._active:
+            return
+        minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
+        clock = "%d:%02d" % (minutes, seconds)
+        if minutes >= 60:
+            clock = "%d:%02d:%02d" % (*divmod(minutes, 60), seconds)
+        if total == 1:
+            self._draw("waiting %s for %s" % (clock, *running))
+        else:
+            exited = total - len(running)
+            text = "%d of %d exited, %s; waiting for %s"
+            self._draw(text % (exited, total, clock, listed(running)))
+        self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            self._draw("")
+            self._shown = False
+
+    def _width(self) -> "int | None":
+        if not _can_erase_lines(sys.stderr):
+            return None
+        try:
+            return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        except OSError:  # the null device of Windows is a terminal, too
+            return None
+
+    def _draw(self, text: str) -> None:
+        width = self._width() or 80
+        # Windows' console knows escape sequences only once it is told to.
+        erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
+        _write_to_stderr(erase + text[: width - 1])
+
+
+def _in_foreground() -> bool:
+    """Whether nobody else has the terminal, as the shell has that started us with &."""
+    try:
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except (AttributeError, OSError):  # Windows; not the terminal that we are controlled by
+        return True
