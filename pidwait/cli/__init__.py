@@ -49,7 +49,7 @@ def _run_command(arguments: "list[str]") -> int:
 
             return patch_command(arguments[1:])
         if arguments[:1] == ["vendor"]:
-            from .vendor import main as vendor_command
+            from .vendor import vendor_command
 
             return vendor_command(arguments[1:])
     from .wait import wait_command

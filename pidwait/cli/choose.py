@@ -10,7 +10,7 @@ from .options import Usage, digits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Iterator
+    from .._types import Callable, Iterator, Sequence
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
@@ -71,7 +71,7 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
             uids = set(map(_uid, words))
             yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids
     if "parent" in options:
-        parents = _numbers("parent", options["parent"])
+        parents = _numbers_in("parent", options["parent"])
         yield "ppid", lambda info: info.info["ppid"] in parents
     for option, name in ("group", "getpgid"), ("session", "getsid"):
         if option in options:
@@ -99,7 +99,7 @@ def _shares(option: str, name: str, text: str) -> "Callable[[ProcessInfo], bool]
     if os.name == "nt":
         raise Usage("--%s is not for Windows" % option)
     ask: "Callable[[int], int]" = getattr(os, name)
-    numbers = {number or ask(0) for number in _numbers(option, text)}
+    numbers = {number or ask(0) for number in _numbers_in(option, text)}
 
     def fits(info: ProcessInfo) -> bool:
         try:
@@ -117,7 +117,7 @@ def _spellings(user: "str | None") -> "tuple[str, str]":
     return name, name.rpartition("\\")[2]
 
 
-def _numbers(option: str, text: str) -> "set[int]":
+def _numbers_in(option: str, text: str) -> "set[int]":
     found = set()
     for word in text.split(","):
         number = digits(word)
@@ -172,25 +172,26 @@ def ancestors() -> "list[int]":
     return found
 
 
-def waits_for_us(pid: int) -> bool:
-    """Whether an ancestor waits for this process, and so can't exit before it does (Linux).
+def waiting_for_us(pids: "Sequence[int]") -> "list[int]":
+    """Those of the pids that wait for this process, and so can't exit before it does (Linux).
 
-    It does if it sleeps in wait(2) and has no other child, and if what is between does, too.
-    An ancestor for which this is not certain may well exit first: a shell that has started
-    us in the background does.
+    An ancestor does if it sleeps in wait(2) and has no other child, and if what is between does,
+    too. One for which this is not certain may well exit first: a shell that has started us in the
+    background does.
     """
+    line = ancestors()[1:] if os.path.exists("/proc/self/wchan") else []
+    found: "list[int]" = []
+    if not set(line).intersection(pids):
+        return found
+    parents = [info.info["ppid"] for info in process_iter(["ppid"])]
     try:
-        line = ancestors()
-        if pid not in line[1:]:
-            return False
-        parents = [info.info["ppid"] for info in process_iter(["ppid"])]
-        for parent in line[1 : line.index(pid) + 1]:
+        for parent in line:
             with open("/proc/%d/wchan" % parent) as wchan:
                 sleeps_in_wait = wchan.read() == "do_wait"
             threads = os.listdir("/proc/%d/task" % parent)
             if parents.count(parent) > 1 or len(threads) > 1 or not sleeps_in_wait:
-                return False
-    except OSError as error:  # another system, or it has just exited
+                break
+            found.append(parent)
+    except OSError as error:  # it is another user's, or has just exited
         raise_of_handler(error)
-        return False
-    return True
+    return [pid for pid in pids if pid in found]

@@ -36,7 +36,7 @@ _PATCH.intermixed = False
 
 def patch_command(argv: "Sequence[str]") -> int:
     program: "list[Any]" = []
-    status = _PATCH.run(lambda *words: _prepare(program, *words), argv)
+    status = _PATCH.run(lambda *words: _prepare_program(program, *words), argv)
     for run, *arguments in program:
         try:
             run(*arguments)
@@ -46,7 +46,7 @@ def patch_command(argv: "Sequence[str]") -> int:
     return status
 
 
-def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
+def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
     """Add what is to be called, and have all as it is when python runs it."""
     if not operands:
         raise Usage("give a " + ("MODULE" if "module" in options else "SCRIPT"))
@@ -60,7 +60,8 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
     # leaves running.
     run_main = runpy._run_module_as_main  # type: ignore[attr-defined]
     if "module" not in options and sys.version_info >= (3, 9):
-        path = os.path.join(os.getcwd(), path)
+        # Only Windows takes dots out of it.
+        path = os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
     if "module" in options:
         sys.path[0] = os.getcwd()
         program.append((run_main, path))

@@ -39,7 +39,7 @@ COMMAND = Command(" vendor", _USAGE, _TEXT, "force check single-file systems: wi
 COMMAND.lists = ("systems", "with")
 
 
-def main(argv: "Sequence[str]") -> int:
+def vendor_command(argv: "Sequence[str]") -> int:
     return COMMAND.run(_main, argv)
 
 

@@ -132,12 +132,12 @@ and the signal's number if one killed it; and instead of 1:
   125  the system does not tell how it exited, or the output was not written
   127  there is no such process
 """
-_WAIT = Command("", _WAIT_USAGE, _WAIT_TEXT, _WAIT_OPTIONS)
-_WAIT.lists = ("user", "parent", "group", "session")
+_WAIT_COMMAND = Command("", _WAIT_USAGE, _WAIT_TEXT, _WAIT_OPTIONS)
+_WAIT_COMMAND.lists = ("user", "parent", "group", "session")
 
 
 def wait_command(argv: "Sequence[str]") -> int:
-    return _WAIT.run(_wait_for, argv)
+    return _WAIT_COMMAND.run(_wait_for, argv)
 
 
 def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
@@ -180,13 +180,13 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
     if os.getpid() in pids:
         raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
     if _parts.LISTING and deadline.remaining() is None:
-        blocked = list(filter(choose.waits_for_us, pids))
+        blocked = choose.waiting_for_us(pids)
         if blocked and count > len(pids) - len(blocked):
             raise Usage(
                 "the wait for %s would never end, as that waits for this process (run this in"
                 " the background, or with -t)" % label(blocked[0], name_of(blocked[0]))
             )
-    return _Wait(options, deadline).run(all_, count)
+    return _CommandWait(options, deadline).run(all_, count)
 
 
 def _no_command(text: str) -> str:
@@ -238,7 +238,7 @@ def _not_there(pid: int, exits_as_they_do: bool) -> int:
     return NOT_KNOWN if exits_as_they_do else NOT_THERE
 
 
-class _Wait:
+class _CommandWait:
     """Waits for the processes of one command line, and reports them."""
 
     def __init__(self, options: "dict[str, str]", deadline: Deadline) -> None:
@@ -291,7 +291,7 @@ class _Wait:
         total, pipe = len(self._running), _pipe_of_stdout()
         with WaitSet(self._running) as waiting:
             while len(self._running) > left:
-                exits = _sleep(waiting, self._progress.step(self._deadline.remaining()), pipe)
+                exits = _next_exits(waiting, self._progress.step(self._deadline.remaining()), pipe)
                 if exits:
                     self._progress.clear()
                 elif not self._deadline.expired():
@@ -340,7 +340,7 @@ def _pipe_of_stdout() -> "int | None":
     return fd if S_ISFIFO(mode) or S_ISSOCK(mode) else None
 
 
-def _sleep(
+def _next_exits(
     waiting: "WaitSet[Process]", seconds: "float | None", pipe: "int | None"
 ) -> "Sequence[tuple[Process, int | None]]":
     """``waiting.wait(seconds)``; Lost if nobody reads the pipe any more."""
