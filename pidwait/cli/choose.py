@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
-# Options that choose processes, and those that say how --name is meant.
 CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
-_OF_NAME = "full", "exact", "ignore-case"
 
 
 def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
     """Whether they choose processes; Usage if they don't go together."""
     if "newest" in options and "oldest" in options:
         raise Usage("--newest can't be combined with --oldest")
-    for one in _OF_NAME:
+    for one in ("full", "exact", "ignore-case"):
         if one in options and "name" not in options:
             raise Usage("--%s needs --name" % one)
     for one in CHOOSING:

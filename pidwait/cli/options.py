@@ -63,19 +63,23 @@ class Command:
             self._check_environment()
             return work(chosen, operands)
         except Usage as error:
-            complain("%s: %s (see %s -h)" % (self.name, error, self.name))
+            self.complain("%s (see %s -h)" % (error, self.name))
             return self.wrong
         except CommandError as error:
-            complain("%s: %s" % (self.name, error))
+            self.complain(error)
             return error.status or self.failed
         except Lost as error:
             if error.reader_gone:
                 return READER_GONE
-            complain("%s: %s" % (self.name, error))
+            self.complain(error)
         except OSError as error:
             raise_of_handler(error)
-            complain("%s: %s" % (self.name, error.strerror or error))
+            self.complain(error.strerror or error)
         return self.failed
+
+    def complain(self, about: object) -> None:
+        """A line for stderr."""
+        complain("%s: %s" % (self.name, about))
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands."""
@@ -139,7 +143,7 @@ def as_status(code: int) -> int:
     return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
 
 
-def is_ignored(number: int) -> bool:
+def ignores(number: int) -> bool:
     """Whether this process ignores a signal, as under nohup."""
     if _signal.getsignal(number) == _signal.SIG_IGN:
         return True

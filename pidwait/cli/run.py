@@ -11,17 +11,8 @@ from .. import Process, ProcessInfo, TimeoutExpired, spawn
 from .._base.deadline import Deadline
 from .._base.errors import Failed, log
 from .._systems.calls import WAITID, ask
-from .options import (
-    TIMED_OUT,
-    Command,
-    CommandError,
-    Usage,
-    as_status,
-    digits,
-    duration,
-    is_ignored,
-)
-from .report import Progress, complain, label
+from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
+from .report import Progress, label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,10 +59,7 @@ _RUN = Command(
     "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree",
 )
 _RUN.intermixed = False
-# As in GNU timeout.
-_RUN.wrong = _RUN.failed = RUN_FAILED = 125
-CAN_NOT_INVOKE = 126
-NO_COMMAND = 127
+_RUN.wrong = _RUN.failed = 125
 
 _P_ALL = 0  # of waitid(2)
 
@@ -113,7 +101,7 @@ class Settings:
         self.command = command
 
     def tell_signal(self, name: str) -> None:
-        complain("%s: sending signal %s to command %r" % (_RUN.name, name, self.command[0]))
+        _RUN.complain("sending signal %s to command %r" % (name, self.command[0]))
 
 
 def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "Child":
@@ -137,9 +125,9 @@ def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "C
             with contextlib.suppress(Usage):
                 duration(name)
                 text += " (a time-out stands after -t: -t %s)" % name
-            raise CommandError(text, NO_COMMAND) from None
+            raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
-        raise CommandError(text, CAN_NOT_INVOKE if of_command else RUN_FAILED) from None
+        raise CommandError(text, 126 if of_command else _RUN.failed) from None
 
 
 def _signals() -> "dict[str, int]":
@@ -225,7 +213,7 @@ class Job(Settings):
         passed_on = {_number_of(name) for name in "HUP INT QUIT TERM USR1 USR2 ALRM".split()}
         # Signals that are ignored stay so, as nohup wants it; but the one that is to end the
         # command must not be, as a script's job in the background ignores INT.
-        wanted = {one for one in passed_on if not is_ignored(one)} | {self.signal}
+        wanted = {one for one in passed_on if not ignores(one)} | {self.signal}
         for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(one, self._note)
             self._caught.add(one)

@@ -16,18 +16,8 @@ from .._base.errors import raise_of_handler
 from .._sets import WaitSet
 from .._systems import probe
 from .._waiting.targets import check_pid
-from .options import (
-    PROG,
-    TIMED_OUT,
-    Command,
-    CommandError,
-    Usage,
-    as_status,
-    digits,
-    duration,
-    is_ignored,
-)
-from .report import Awaited, Lost, Progress, complain, label, listed, name_of, say, show_probe
+from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
+from .report import Awaited, Lost, Progress, label, listed, name_of, say, show_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,12 +122,12 @@ and the signal's number if one killed it; and instead of 1:
   125  the system does not tell how it exited, or the output was not written
   127  there is no such process
 """
-_WAIT_COMMAND = Command("", _WAIT_USAGE, _WAIT_TEXT, _WAIT_OPTIONS)
-_WAIT_COMMAND.lists = ("user", "parent", "group", "session")
+_WAITING = Command("", _WAIT_USAGE, _WAIT_TEXT, _WAIT_OPTIONS)
+_WAITING.lists = ("user", "parent", "group", "session")
 
 
 def wait_command(argv: "Sequence[str]") -> int:
-    return _WAIT_COMMAND.run(_wait_for, argv)
+    return _WAITING.run(_wait_for, argv)
 
 
 def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
@@ -191,7 +181,7 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
 
 def _no_command(text: str) -> str:
     if text in _COMMANDS:
-        return "options of %s come after it: %s %s -h" % (text, PROG, text)
+        return "options of %s come after it: %s %s -h" % (text, _WAITING.name, text)
     from difflib import get_close_matches
 
     close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
@@ -234,7 +224,7 @@ def _show_list(all_: "Sequence[Awaited]", options: "dict[str, str]") -> int:
 
 
 def _not_there(pid: int, exits_as_they_do: bool) -> int:
-    complain("%s: there is no process %d (with -e that is no error)" % (PROG, pid))
+    _WAITING.complain("there is no process %d (with -e that is no error)" % pid)
     return NOT_KNOWN if exits_as_they_do else NOT_THERE
 
 
@@ -283,7 +273,7 @@ class _CommandWait:
             return
         code = one.exitcode
         if code is None:
-            complain("%s: the system does not tell the exit code of %s" % (PROG, one))
+            _WAITING.complain("the system does not tell the exit code of %s" % one)
         # The first that is not 0.
         self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
@@ -299,7 +289,7 @@ class _CommandWait:
                 else:
                     running = listed(self._running.values())
                     self._progress.clear()
-                    complain("%s: the time was up; still running: %s" % (PROG, running))
+                    _WAITING.complain("the time was up; still running: %s" % running)
                     break
                 for process, _ in exits:
                     self._tell_exit(self._running.pop(process))
@@ -319,7 +309,7 @@ class _CommandWait:
             if error.reader_gone:
                 raise
             # The wait goes on, and the exit status shows the failure.
-            complain("%s: %s" % (PROG, error))
+            _WAITING.complain(error)
             self._json = self._verbose = False
             self._status = NOT_TOLD if self._exits_as_they_do else NOT_WRITTEN
 
@@ -330,7 +320,7 @@ def _pipe_of_stdout() -> "int | None":
     When a connection breaks, sshd closes its ends of our pipes, and sends a signal only if there
     is a terminal: without this the wait would stay behind on that machine.
     """
-    if not hasattr(select, "poll") or is_ignored(_signal.SIGHUP):
+    if not hasattr(select, "poll") or ignores(_signal.SIGHUP):
         return None
     try:
         fd = sys.stdout.fileno()
