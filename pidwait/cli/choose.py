@@ -5,7 +5,7 @@ import os
 
 from .. import Process, ProcessInfo, process_iter
 from .._base.errors import raise_of_handler
-from .._waiting.targets import check_pid
+from .._waiting.owners import check_pid
 from .options import Usage, digits
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ from .._base.deadline import Deadline
 from .._base.errors import raise_of_handler
 from .._sets import WaitSet
 from .._systems import probe
-from .._waiting.targets import check_pid
+from .._waiting.owners import check_pid
 from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
 from .report import Awaited, Lost, Progress, label, listed, name_of, say, show_probe
 
