@@ -120,10 +120,6 @@ class Facts(Protocol):
     def cpu_times(self) -> "tuple[float, float, float, float]":
         """Seconds: user, system, and both of the children that it has reaped."""
 
-    def pgid(self) -> int: ...
-
-    def sid(self) -> int: ...
-
     def close(self) -> None:
         """Nothing is read after it."""
 

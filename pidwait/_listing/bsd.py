@@ -51,7 +51,6 @@ class _System:
     def __init__(
         self,
         times: "tuple[str, ...]",
-        session: "str | None" = None,
         longest: int = 16,
         escapes_command: bool = True,
         escapes_name: bool = False,
@@ -59,7 +58,6 @@ class _System:
         uninterruptible: str = "suspended",
     ) -> None:
         self.times = times  # keywords of the user's and the system's time, or of their sum
-        self.session = session  # that of the session's ID
         self.longest = longest  # bytes of a name
         # By vis(3) with VIS_CSTYLE, which can be undone. The others escape by VIS_NOSLASH: what
         # they show as "^J" may also have been just that.
@@ -69,15 +67,14 @@ class _System:
         self.adds_name = adds_name
         self.status = dict(_STATUS_LETTERS, U=uninterruptible)
         # A terminal is not digits alone: no name can pass for some of the numbers.
-        columns = [rb"(-?\d+)"] * (7 if session else 6) + [rb"(\S*[^\s\d]\S*)", rb"(\S+)"]
+        columns = [rb"(-?\d+)"] * 5 + [rb"(\S*[^\s\d]\S*)", rb"(\S+)"]
         columns += [rb"([\d:.d]+|-)"] * len(times)
         columns.append(rb"(-|\w+ +\w+ +\d+ +[\d:]+ +\d+)")
         self.row = re.compile(b" +" + b" +".join(columns) + rb"(?: +(.*))?\n")
 
     def arguments(self) -> "list[str]":
-        keywords = ["ppid", "pgid", "uid", "ruid", "svuid"]
-        keywords += [self.session] if self.session else []
-        keywords += ["tty", "state", *self.times, "lstart", "command"]
+        keywords = ["ppid", "uid", "ruid", "svuid", "tty", "state", *self.times]
+        keywords += ["lstart", "command"]
         found = ["-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
         for keyword in keywords:
             found += ["-o", keyword + "="]
@@ -91,10 +88,10 @@ _SYSTEMS: "dict[str, dict[str, Any]]" = {
         "adds_name": False,
         "uninterruptible": "disk-sleep",
     },
-    "freebsd": {"times": ("usertime", "systime"), "session": "sid", "longest": 19},
-    "netbsd": {"times": ("utime", "stime"), "session": "sid"},
+    "freebsd": {"times": ("usertime", "systime"), "longest": 19},
+    "netbsd": {"times": ("utime", "stime")},
     "openbsd": {"times": ("time",), "escapes_name": True},
-    "dragonfly": {"times": ("time",), "session": "sess"},
+    "dragonfly": {"times": ("time",)},
 }
 _made: "dict[str, _System]" = {}
 
@@ -149,15 +146,6 @@ class Facts:
     def ppid(self) -> int:
         return int(self._fields[1])
 
-    def pgid(self) -> int:
-        return int(self._fields[2])
-
-    def sid(self) -> int:
-        if self._system.session:
-            return int(self._fields[6])
-        # macOS's and OpenBSD's ps show an address. OpenBSD tells it only of our own session.
-        return os.getsid(self.pid)
-
     def status(self) -> str:
         letters = self._state()
         return self._system.status.get(letters[0], letters)
@@ -197,7 +185,7 @@ class Facts:
 
     def uids(self) -> "tuple[int, int, int]":
         # macOS shows the user nobody as -2.
-        effective, real, saved = (int(uid) & 0xFFFFFFFF for uid in self._fields[3:6])
+        effective, real, saved = (int(uid) & 0xFFFFFFFF for uid in self._fields[2:5])
         return real, effective, saved
 
     def username(self) -> str:

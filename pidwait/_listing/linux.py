@@ -36,7 +36,7 @@ _STATUS = {
     b"I": "idle",
     b"P": "parked",
 }
-_STATE, _PPID, _PGID, _SID, _TTY, _TIMES, _STARTED = 0, 1, 2, 3, 4, 11, 19
+_STATE, _PPID, _TTY, _TIMES, _STARTED = 0, 1, 4, 11, 19
 _PTS_MAJOR = 136
 _boot = [0.0]
 
@@ -134,12 +134,6 @@ class Facts:
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])
-
-    def pgid(self) -> int:
-        return int(self._stat()[_PGID])
-
-    def sid(self) -> int:
-        return int(self._stat()[_SID])
 
     def status(self) -> str:
         state = self._stat()[_STATE]
