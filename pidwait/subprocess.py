@@ -15,7 +15,7 @@ import sys
 import time
 from types import BuiltinFunctionType, FunctionType
 
-from . import _hooks, _parts, _process, _systems
+from . import _hooks, _process, _systems
 from ._base.errors import TimeoutExpired as _TimeoutExpired
 from ._base.errors import log as _log
 from ._base.errors import raise_of_handler as _raise_of_handler
@@ -334,5 +334,4 @@ def _offered() -> "dict[str, Any]":
     return names
 
 
-if not _parts.SINGLE_FILE:
-    globals().update(_offered())
+globals().update(_offered())

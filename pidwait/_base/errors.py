@@ -25,6 +25,7 @@ TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGA
 
 # The package; in a single file, the module.
 _PACKAGE = __name__.rpartition("._base")[0] or __name__
+IS_WHOLE = __name__ != _PACKAGE
 
 
 class Failed(Exception):

@@ -34,7 +34,7 @@ from io import UnsupportedOperation
 from .._base.deadline import LONGEST, cpu_clock
 from .._base.errors import Failed, failed, log
 from .._base.probe import checks, chosen, memories, report, why_not
-from . import calls
+from .calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,19 +71,19 @@ def _find() -> System:
         from .windows_port import PortSleeper
 
         return System("win32", Win32Handle, SnapshotHandle, PortSleeper, cpu_clock())
-    if calls.PLATFORM in ("linux", "android"):
+    if PLATFORM in ("linux", "android"):
         from .epoll import EpollSleeper
         from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle
 
         return System("pidfd", PidfdHandle, ProcfsHandle, EpollSleeper, cpu_clock(), received_pidfd)
-    if calls.PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
+    if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
         from .kqueue import KqueueHandle
         from .kqueue_sleeper import KqueueSleeper
         from .ps import PsHandle, ps_clock
 
         return System("kqueue", KqueueHandle, PsHandle, KqueueSleeper, ps_clock)
-    raise ImportError("this package does not know %s" % calls.PLATFORM)
+    raise ImportError("this package does not know %s" % PLATFORM)
 
 
 system = [_find()]

@@ -10,7 +10,7 @@ from errno import ENOSYS
 
 from .._base.errors import call, failed
 from .._base.probe import FFI, choice, memories, sources
-from . import bindings
+from .bindings import NAMES, binding, check_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Resolved(dict):  # type: ignore[type-arg]
         except LookupError as error:
             raise failed(ENOSYS, error.args[0]) from None
         except ImportError as error:
-            bindings.check_files()  # a lack of file descriptors is transient
+            check_files()  # a lack of file descriptors is transient
             raise failed(ENOSYS, str(error)) from None
         self[name] = function
         return function
@@ -73,14 +73,14 @@ def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
     if name not in CALLS:
         raise LookupError("%s is not known here" % name)
     module, make = CALLS[name]
-    if module is not None and (make is None or choice(FFI, *bindings.NAMES) == "auto"):
+    if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
         own = __import__(module)
         if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
             return getattr(own, name), module.lstrip("_")
     if make is None:  # gevent, say, has removed it
         raise LookupError("the module %s has no %s" % (module, name))
-    binding = bindings.binding()
-    return make(binding, name), binding.name
+    found = binding()
+    return make(found, name), found.name
 
 
 def integer(buffer: bytearray, offset: int, size: int = 4) -> int:

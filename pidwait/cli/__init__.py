@@ -5,7 +5,7 @@
 import _signal  # type: ignore[import-not-found]
 import sys
 
-from .. import _parts
+from .._base.errors import IS_WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,19 +39,19 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 def _run_command(arguments: "list[str]") -> int:
     # Each loads only what it needs: the command line is to start quickly.
-    if _parts.COMMANDS:
-        if arguments[:1] == ["run"]:
-            from .run import run_command
+    command = arguments[0] if arguments and IS_WHOLE else None
+    if command == "run":
+        from .run import run_command
 
-            return run_command(arguments[1:])
-        if arguments[:1] == ["patch"]:
-            from .patch import patch_command
+        return run_command(arguments[1:])
+    if command == "patch":
+        from .patch import patch_command
 
-            return patch_command(arguments[1:])
-        if arguments[:1] == ["vendor"]:
-            from .vendor import vendor_command
+        return patch_command(arguments[1:])
+    if command == "vendor":
+        from .vendor import vendor_command
 
-            return vendor_command(arguments[1:])
+        return vendor_command(arguments[1:])
     from .wait import wait_command
 
     return wait_command(arguments)

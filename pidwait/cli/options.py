@@ -5,10 +5,11 @@
 import _signal  # type: ignore[import-not-found]
 import sys
 
-from .. import __version__, _parts
-from .._base.errors import raise_of_handler
+from .. import __version__
+from .._base.errors import IS_WHOLE, raise_of_handler
 from .._base.probe import FFI, choice
-from .._systems import backend, bindings
+from .._systems import backend
+from .._systems.bindings import NAMES
 from .report import READER_GONE, Lost, complain, say
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ TIMED_OUT = 124  # as GNU timeout says it
 # What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
 # __package__ is not set yet where zipimport loads this, before Python 3.10.
 PROG = "python -m " + __name__.rsplit(".", 2)[0]
-if _parts.SINGLE_FILE:
+if not IS_WHOLE:
     PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
@@ -105,7 +106,7 @@ class Command:
     def _check_environment(self) -> None:
         """Refuse a variable that forces what there is not."""
         try:
-            choice(FFI, *bindings.NAMES)
+            choice(FFI, *NAMES)
             backend()
         except (OSError, ValueError) as error:
             text = getattr(error, "strerror", None) or str(error)

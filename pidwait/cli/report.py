@@ -6,9 +6,9 @@ import sys
 import time
 from errno import EBADF, EINVAL, EPIPE
 
-from .. import _parts
-from .._base.errors import raise_of_handler
+from .._base.errors import IS_WHOLE, raise_of_handler
 from .._process import Process
+from .._systems.calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _can_erase_lines(stream: "Any") -> bool:
 
 def name_of(pid: int) -> "str | None":
     """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
-    if _parts.LISTING:
+    if IS_WHOLE:
         from .. import ProcessInfo
 
         try:
@@ -87,15 +87,16 @@ def name_of(pid: int) -> "str | None":
         except OSError as error:
             raise_of_handler(error)
             return None
+    found: "Any" = None
     if os.name == "nt":
-        from .._systems import windows_handles
+        from .._systems.windows_handles import find_entry
 
-        entry = windows_handles.find_entry(pid)
-        return entry.name if entry else None
-    from .._systems import procfs
+        found = find_entry(pid)
+    elif PLATFORM in ("linux", "android"):
+        from .._systems.procfs import read_stat
 
-    stat = procfs.read_stat(pid)
-    return stat.name if stat else None
+        found = read_stat(pid)
+    return found.name if found else None
 
 
 def label(pid: int, name: "str | None") -> str:

@@ -10,9 +10,8 @@ import time
 from errno import EPIPE
 from stat import S_ISFIFO, S_ISSOCK
 
-from .. import _parts
 from .._base.deadline import Deadline
-from .._base.errors import raise_of_handler
+from .._base.errors import IS_WHOLE, raise_of_handler
 from .._sets import WaitSet
 from .._systems import probe
 from .._waiting.owners import check_pid
@@ -33,12 +32,12 @@ _COMMANDS: "list[str]" = []
 _INSTEAD = "--probe"
 _WAIT_OPTIONS = "t|timeout: c|count: any e|exited exit-code v|verbose json probe"
 _WAIT_USAGE = "{prog} [OPTION...] PID..."
-if _parts.LISTING:
+if IS_WHOLE:
     _WAIT_USAGE += """
        {prog} [OPTION...] --name PATTERN"""
 _WAIT_USAGE += """
        {prog} --probe [--json]"""
-if _parts.COMMANDS:
+if IS_WHOLE:
     _COMMANDS += ["run", "patch", "vendor"]
     _WAIT_USAGE += """
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
@@ -62,7 +61,7 @@ Wait until processes have exited: any processes, not only one's own children.
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 
 """
-if _parts.LISTING:
+if IS_WHOLE:
     _INSTEAD = "--name, or --probe"
     _WAIT_OPTIONS += (
         " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
@@ -90,7 +89,7 @@ for one that is seen to wait for this one (Linux), as a shell does for what it
 has in the foreground.
 
 """
-if _parts.COMMANDS:
+if IS_WHOLE:
     # The command of procps is in two parts: a copy of the package has no string with its old name.
     _WAIT_TEXT += """\
 commands:
@@ -138,10 +137,10 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
     if "any" in options and "count" in options:
         raise Usage("--any can't be combined with --count")
     chooses = False
-    if _parts.LISTING:
-        from . import choose
+    if IS_WHOLE:
+        from .choose import check_options, choose, waiting_for_us
 
-        chooses = choose.check_options(options, bool(operands))
+        chooses = check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and not any(char.isdecimal() for char in words[0]):
@@ -159,18 +158,18 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
     timeout = duration(options["timeout"]) if "timeout" in options else None
     deadline = Deadline(timeout)
     all_ = [Awaited(pid) for pid in pids]
-    if _parts.LISTING and chooses:
-        all_ = [Awaited(info.pid, info) for info in choose.choose(options)]
+    if IS_WHOLE and chooses:
+        all_ = [Awaited(info.pid, info) for info in choose(options)]
         if not all_ and "exited" not in options:
             status = NOT_KNOWN if "exit-code" in options else NOT_THERE
             raise CommandError("no process fits (with -e that is no error)", status)
-    if _parts.LISTING and "list" in options:
+    if IS_WHOLE and "list" in options:
         return _show_list(all_, options)
     count = count or len(all_)
     if os.getpid() in pids:
         raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
-    if _parts.LISTING and deadline.remaining() is None:
-        blocked = choose.waiting_for_us(pids)
+    if IS_WHOLE and deadline.remaining() is None:
+        blocked = waiting_for_us(pids)
         if blocked and count > len(pids) - len(blocked):
             raise Usage(
                 "the wait for %s would never end, as that waits for this process (run this in"
