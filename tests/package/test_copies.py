@@ -156,7 +156,8 @@ def test_what_was_changed_by_hand_is_kept_until_forced(copy, name, data):
     path.unlink() if data is None else path.write_bytes(path.read_bytes() + data)
     before = read(copy)
     status, out, err = vendor("--check", copy)
-    assert (status, err) == (CHANGED_BY_HAND, "") and "%s: %s\n" % ("removed" if data is None else "changed", name) in out
+    word = "removed" if data is None else "changed"
+    assert (status, err) == (CHANGED_BY_HAND, "") and "%s: %s\n" % (word, name) in out
     status, out, err = vendor(copy)
     assert (status, out) == (1, "") and name in err and "--force" in err
     assert read(copy) == before
