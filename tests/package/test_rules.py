@@ -75,3 +75,44 @@ def test_imports_have_no_circle(sources):
         assert free, {module: sorted(own & set(left)) for module, own in left.items()}
         for module in free:
             del left[module]
+
+
+def bound(statements, module):
+    """(name, what it stands for) of what statements at the top of a module bind."""
+    for one in statements:
+        kind = type(one).__name__
+        if kind in ("FunctionDef", "ClassDef", "AsyncFunctionDef"):
+            yield one.name, module
+        elif kind == "Import":
+            for alias in one.names:
+                yield alias.asname or alias.name, alias.name
+        elif kind == "ImportFrom":
+            for alias in one.names:
+                # A name of ours is the same in all modules.
+                assert not (one.level and alias.asname), (module, alias.asname)
+                if not one.level:
+                    yield alias.asname or alias.name, (one.module, alias.name)
+        elif kind in ("Assign", "AnnAssign"):
+            for target in one.targets if kind == "Assign" else [one.target]:
+                for node in ast.walk(target):
+                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                        yield node.id, ast.dump(one.value) if kind == "Assign" else module
+        elif kind == "If" and getattr(one.test, "id", "") == "TYPE_CHECKING":
+            for found in bound(one.orelse, module):
+                yield found
+        elif kind in ("If", "Try"):
+            for found in bound(one.body + one.orelse, module):
+                yield found
+
+
+def test_a_name_at_the_top_of_modules_stands_for_one_thing(sources):
+    """So that they can be joined as they are: see the command vendor."""
+    left_out = ("_types", "aio", "_loop", "_child_watcher", "subprocess", "_popen", "_finding")
+    left_out += ("_listing", "__", "cli/run", "cli/choose", "cli/patch", "cli/vendor", "cli/single")
+    meanings = {}
+    for path, text in sources.items():
+        if not path.startswith(left_out):
+            for name, meaning in bound(ast.parse(text).body, path):
+                meanings.setdefault(name, set()).add(meaning)
+    assert len(meanings) > 300
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
