@@ -38,6 +38,7 @@ class Failed(Exception):
         super().__init__(error)
         self.error = error
         self.errno: int = error.errno or 0
+        self.winerror: "int | None" = getattr(error, "winerror", None)  # on Windows alone
 
     @property
     def is_transient(self) -> bool:
@@ -46,9 +47,8 @@ class Failed(Exception):
     def as_error(self, call: str, pid: "int | None") -> OSError:
         """The OSError for a caller; it names the call and the process."""
         text = "%s (%s, pid %s)" % (self.error.strerror or self.error, call, pid)
-        winerror = getattr(self.error, "winerror", None)
-        if winerror is not None:
-            return OSError(self.errno, text, None, winerror)
+        if self.winerror is not None:
+            return OSError(self.errno, text, None, self.winerror)
         return OSError(self.errno, text)
 
 
