@@ -5,42 +5,21 @@ While the HANDLE is open, the pid is not given to another process. So all facts 
 process, with ``full`` or without.
 """
 
+import re
 import time
-from errno import EACCES, ENOSYS, ESRCH
+from errno import EACCES, ENOSYS
 from operator import attrgetter
+from struct import Struct
 
 from .._base.errors import Failed, failed, log, no_such_process, raise_of_handler
 from .._systems.calls import ask
-from .._systems.windows_calls import (
-    ERROR_INVALID_PARAMETER,
-    ERROR_NOT_FOUND,
-    PARAMETERS_COMMAND_LINE,
-    PEB_PARAMETERS,
-    POINTER_SIZE,
-    PROCESS_BASIC_INFORMATION,
-    PROCESS_BASIC_INFORMATION_SIZE,
-    PROCESS_COMMAND_LINE_INFORMATION,
-    PROCESS_QUERY_INFORMATION,
-    PROCESS_QUERY_LIMITED_INFORMATION,
-    PROCESS_VM_READ,
-    SYNCHRONIZE,
-    TOKEN_QUERY,
-    UNICODE_STRING_MAX,
-    UNICODE_STRING_SIZE,
-    Owned,
-)
-from .._systems.windows_handles import (
-    Entry,
-    entries,
-    find_entry,
-    is_signalled,
-    open_process,
-)
+from .._systems.windows_calls import POINTER_SIZE, Owned
+from .._systems.windows_handles import RIGHTS_TO_LOOK, Entry, entries, is_signalled, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Callable, NoReturn
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
 NEED_FULL: "frozenset[str]" = frozenset()
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
@@ -48,31 +27,54 @@ _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
 # calls GetSystemTimePreciseAsFileTime.
 _TICK = _SECOND // 60
-_RIGHTS = SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION
-_BLANKS = " \t"
+
+_RIGHTS_TO_READ = 0x0410  # PROCESS_QUERY_INFORMATION | PROCESS_VM_READ
+# Classes of NtQueryInformationProcess. The first fills a PROCESS_BASIC_INFORMATION, whose second
+# word is the address of the PEB. In that is the address of the RTL_USER_PROCESS_PARAMETERS, with
+# the UNICODE_STRING CommandLine. The other class, from Windows 8.1 on, fills a UNICODE_STRING and
+# puts the text right behind it.
+_BASIC_INFORMATION, _COMMAND_LINE_INFORMATION = 0, 60
+_BASIC = Struct("6P")
+_PARAMETERS, _COMMAND_LINE = (0x20, 0x70) if POINTER_SIZE == 8 else (0x10, 0x40)
+_UNICODE_STRING = Struct("HHP")  # length and room in bytes, address
+_LONGEST_STRING = 0xFFFE
+_ERROR_NOT_FOUND = 1168
+
+# Class of GetTokenInformation. It fills a TOKEN_USER, which is two words, and puts the SID right
+# behind it: a revision, the number of its subauthorities (15 at most), 6 bytes of an authority,
+# and the subauthorities.
+_TOKEN_QUERY, _TOKEN_USER = 0x0008, 1  # the first is an access right
+_SID_AT = 2 * POINTER_SIZE
+_TOKEN_MAX = _SID_AT + 68
+_NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a domain 255
+
+
+def _not_told(what: str) -> "Callable[[Any], NoReturn]":
+    def fact(facts: "Any") -> "NoReturn":
+        raise OSError(ENOSYS, "Windows does not tell the %s (pid %d)" % (what, facts.pid))
+
+    return fact
 
 
 class Facts:
-    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "_user", "pid")
+    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "pid")
 
-    def __init__(self, pid: int, entry: "Entry | None" = None) -> None:
+    def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
+        """``latest``: when the entry was read, or later."""
         self.pid = pid
         self._entry = entry
         self._times: "list[int] | None" = None
         self._cmdline: "list[str] | None" = None
-        self._user: "str | None" = None
         self._owned: "Owned | None" = None
         try:
-            self._owned = _open(_RIGHTS, pid)
-        except PermissionError as error:  # the snapshot still has its name and parent
-            raise_of_handler(error)
-            log("OpenProcess, pid %d: %s", pid, error)
-
-    def check_entry(self, latest: int) -> None:
-        """Forget an entry that may be of another process; ``latest`` is when it was read."""
-        # That process may have exited since, and its pid been given to this one. If the clock was
-        # set back instead, a new snapshot tells the same.
-        if self._owned is not None and self.started() > latest:
+            self._owned = open_process(RIGHTS_TO_LOOK, pid)
+        except Failed as why:
+            if why.errno != EACCES:
+                raise why.as_error("OpenProcess", pid) from None
+            log("OpenProcess, pid %d: %s", pid, why)  # the snapshot still has its name and parent
+        # The process of the entry may have exited since, and its pid been given to this one. If
+        # the clock was set back instead, a new snapshot tells the same.
+        if self._owned is not None and entry is not None and self.started() > latest:
             self._entry = None
 
     def _handle(self) -> int:
@@ -96,7 +98,7 @@ class Facts:
 
     def _shown(self) -> Entry:
         if self._entry is None:
-            self._entry = _snapshot(find_entry, self.pid)
+            self._entry = next((one for one in _snapshot() if one.pid == self.pid), None)
             if self._entry is None:
                 raise no_such_process(self.pid)
         return self._entry
@@ -113,7 +115,7 @@ class Facts:
         return self._shown().name
 
     def ppid(self) -> int:
-        return self._shown().parent
+        return self._shown().parent  # type: ignore[no-any-return]
 
     def status(self) -> str:
         exited = not self._shown().threads if self._owned is None else self._has_exited()
@@ -128,111 +130,61 @@ class Facts:
 
     def cmdline(self) -> "list[str]":
         if self._cmdline is None:
-            try:
-                line = self._command_line()
-            except OSError as error:
-                raise_of_handler(error)
-                if not self._has_exited():
-                    raise
-                line = ""
-            self._cmdline = split(line)
+            self._cmdline = split("" if self._has_exited() else self._command_line())
         return self._cmdline
 
     def _command_line(self) -> str:
-        size = UNICODE_STRING_SIZE + UNICODE_STRING_MAX
-        arguments = self._handle(), PROCESS_COMMAND_LINE_INFORMATION, size
+        size = _UNICODE_STRING.size + _LONGEST_STRING
+        arguments = self._handle(), _COMMAND_LINE_INFORMATION, size
         try:
-            memory = self._ask("NtQueryInformationProcess", *arguments)
-        except OSError as error:
-            raise_of_handler(error)
-            number = getattr(error, "winerror", None)
-            if number == ERROR_NOT_FOUND:  # a process of the kernel's
-                return ""
-            if number == ERROR_INVALID_PARAMETER:  # before Windows 8.1, and Wine 8
-                return self._remembered_line()
-            raise
-        return _text(memory[UNICODE_STRING_SIZE:][: _length(memory)])
+            memory = ask("NtQueryInformationProcess", *arguments)
+        except Failed as why:
+            # A process of the kernel's has none. Windows before 8.1 and Wine 8 lack the class.
+            return "" if why.winerror == _ERROR_NOT_FOUND else self._remembered_line()
+        length, _, _ = _UNICODE_STRING.unpack_from(memory)
+        return _text(memory[_UNICODE_STRING.size :][:length])
 
     def _remembered_line(self) -> str:
         """The command line in the memory of the process."""
-        owned = _open(PROCESS_QUERY_INFORMATION | PROCESS_VM_READ, self.pid)
-        try:
-            basic = self._ask(
-                "NtQueryInformationProcess",
-                owned.number,
-                PROCESS_BASIC_INFORMATION,
-                PROCESS_BASIC_INFORMATION_SIZE,
-            )
-            peb = _word(basic)
+
+        def read(address: int, size: int) -> bytearray:
+            memory = bytearray(size)
+            self._ask("ReadProcessMemory", owned.number, address, memory, size, None)
+            return memory
+
+        with Owned(self._ask("OpenProcess", _RIGHTS_TO_READ, False, self.pid)) as owned:
+            of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
+            peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
             if not peb:  # of a 64-bit process, and we have 32 bits
-                self._not_told("command line")
-
-            def read(address: int, size: int) -> bytearray:
-                found: bytearray = self._ask("ReadProcessMemory", owned.number, address, size)
-                return found
-
-            # _word() takes the second one.
-            parameters = _word(read(peb + PEB_PARAMETERS - POINTER_SIZE, 2 * POINTER_SIZE))
-            string = read(parameters + PARAMETERS_COMMAND_LINE, UNICODE_STRING_SIZE)
-            length = _length(string)
-            return _text(read(_word(string), length)) if length else ""
-        finally:
-            owned.close()
+                _not_told("command line")(self)
+            parameters = int.from_bytes(read(peb + _PARAMETERS, POINTER_SIZE), "little")
+            string = read(parameters + _COMMAND_LINE, _UNICODE_STRING.size)
+            length, _, address = _UNICODE_STRING.unpack(string)
+            return _text(read(address, length)) if length else ""
 
     def username(self) -> str:
-        if self._user is None:
-            token = Owned(self._ask("OpenProcessToken", self._handle(), TOKEN_QUERY))
-            try:
-                sid = self._ask("GetTokenInformation", token.number)
-            finally:
-                token.close()
-            self._user = user_name(sid)
-        return self._user
+        token, memory, filled = bytearray(POINTER_SIZE), bytearray(_TOKEN_MAX), bytearray(4)
+        self._ask("OpenProcessToken", self._handle(), _TOKEN_QUERY, token)
+        with Owned(int.from_bytes(token, "little")) as owned:
+            arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
+            self._ask("GetTokenInformation", *arguments)
+        return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
-    def _not_told(self, what: str) -> "NoReturn":
-        raise OSError(ENOSYS, "Windows does not tell the %s (pid %d)" % (what, self.pid))
-
-    def uids(self) -> "tuple[int, int, int]":
-        self._not_told("uids")
-
-    def terminal(self) -> "str | None":
-        self._not_told("terminal")
-
-    def pgid(self) -> int:
-        self._not_told("process group")
-
-    def sid(self) -> int:
-        self._not_told("session")
+    uids = _not_told("uids")
+    terminal = _not_told("terminal")
+    pgid = _not_told("process group")
+    sid = _not_told("session")
 
     def close(self) -> None:
-        owned, self._owned = self._owned, None
-        if owned is not None:
-            owned.close()
+        if self._owned is not None:
+            self._owned.close()
 
 
-def _open(rights: int, pid: int) -> Owned:
+def _snapshot() -> "list[Entry]":
     try:
-        return open_process(rights, pid)
-    except Failed as why:
-        if why.errno == ESRCH:
-            raise no_such_process(pid) from None
-        raise why.as_error("OpenProcess", pid) from None
-
-
-def _snapshot(function: "Callable[..., Any]", *arguments: int) -> "Any":
-    try:
-        return function(*arguments)
+        return entries()
     except Failed as why:
         raise why.error from None
-
-
-def _length(string: bytearray) -> int:
-    return int.from_bytes(string[:2], "little")
-
-
-def _word(memory: bytearray) -> int:
-    """The second word."""
-    return int.from_bytes(memory[POINTER_SIZE:][:POINTER_SIZE], "little")
 
 
 def _text(memory: bytearray) -> str:
@@ -240,8 +192,11 @@ def _text(memory: bytearray) -> str:
 
 
 def user_name(sid: bytearray) -> str:
+    user, domain = bytearray(2 * _NAME_MAX), bytearray(2 * _NAME_MAX)
+    sizes = [bytearray(_NAME_MAX.to_bytes(4, "little")) for _ in range(2)]
     try:
-        return "%s\\%s" % ask("LookupAccountSidW", sid)
+        ask("LookupAccountSidW", None, sid, user, sizes[0], domain, sizes[1], bytearray(4))
+        return "\\".join(_text(name).partition("\0")[0] for name in (domain, user))
     except Failed as why:  # it has been deleted, or its domain can't be asked
         log("LookupAccountSidW: %s", why)
     numbers = [int.from_bytes(sid[at : at + 4], "little") for at in range(8, len(sid), 4)]
@@ -253,50 +208,32 @@ def split(line: str) -> "list[str]":
     if not line:
         return []
     # In the name of the program a backslash is nothing special.
-    if line[0] == '"':
-        program, _, rest = line[1:].partition('"')
-    else:
-        end = (line + " ").replace("\t", " ").index(" ")
-        program, rest = line[:end], line[end:]
-    words = [program]
-    word: "list[str] | None" = None
-    slashes = 0  # right before
-    quotes = 0  # 1 within quotes; 2 right after them, and a third one there stands for itself
-    for char in rest:
-        if char != '"':
-            quotes %= 2
-            if char in _BLANKS and not quotes:
-                if word is not None:
-                    words.append("".join(word))
-                word, slashes = None, 0
-                continue
-        if word is None:
-            word = []
-        if char == '"':
-            # Two backslashes stand for one. If one is left over, the quote stands for itself.
-            is_plain = slashes % 2 == 1
-            del word[len(word) - (slashes + 1) // 2 :]
-            if not is_plain:
-                quotes += 1
-                is_plain = quotes == 3
-                quotes %= 3
-            if is_plain:
-                word.append(char)
-        else:
-            word.append(char)
-        slashes = slashes + 1 if char == "\\" else 0
-    if word is not None:
-        words.append("".join(word))
+    program: "Any" = re.match(r'"([^"]*)"?|([^ \t]*)', line)
+    words = [program.group(1) or program.group(2) or ""]
+    quotes = 0  # 1 within quotes
+    is_new = True
+    pattern = r'([ \t]+)|(\\*)("+)|(\\+|[^ \t\\"]+)'
+    for blanks, slashes, marks, text in re.findall(pattern, line[program.end() :]):
+        if blanks and not quotes:
+            is_new = True
+            continue
+        if is_new:
+            words.append("")
+            is_new = False
+        if marks:
+            # Two backslashes before a quote stand for one. If one is left over, the quote stands
+            # for itself. So does the third of three that count.
+            is_plain = len(slashes) % 2
+            quotes += len(marks) - is_plain
+            text = "\\" * (len(slashes) // 2) + '"' * (is_plain + quotes // 3)
+            quotes = quotes % 3 % 2
+        words[-1] += blanks + text
     return words
-
-
-def _time() -> int:
-    return int(time.time() * _SECOND) + _EPOCH
 
 
 def now() -> int:
     # A process that is started from now on must not seem to be older.
-    return _time() - _TICK
+    return int(time.time() * _SECOND) + _EPOCH - _TICK
 
 
 def read(pid: int, full: bool) -> Facts:
@@ -304,14 +241,13 @@ def read(pid: int, full: bool) -> Facts:
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
-    found = sorted(_snapshot(entries), key=attrgetter("pid"))
-    latest = _time() + _TICK
+    pid_of = attrgetter("pid")
+    # Pid 0 is the System Idle Process: nobody can wait for it.
+    found = sorted(filter(pid_of, _snapshot()), key=pid_of)
+    latest = now() + 2 * _TICK
     for entry in found:
-        if entry.pid == 0:  # System Idle Process: nobody can wait for it
-            continue
         try:
-            facts = Facts(entry.pid, entry)
-            facts.check_entry(latest)
+            facts = Facts(entry.pid, entry, latest)
         except ProcessLookupError as error:
             raise_of_handler(error)
             continue

@@ -8,57 +8,45 @@ interpreter ends. Any number of threads sleep in the port; each packet goes to o
 A packet has a number. None is used twice: so one of a handle that was discarded says nothing.
 """
 
-import os
 import sys
 from _thread import get_ident
 from errno import ENOSYS
 from io import UnsupportedOperation
 from itertools import count
+from os import getpid
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, failed
+from .._base.errors import failed
+from .._base.handle import RUNNING
 from .._base.probe import checks, works
 from .calls import ask
-from .windows_calls import INFINITE, INVALID_HANDLE, SLICE, Owned, opened_handle
-from .windows_handles import (
-    LONGEST_CALL,
-    Win32Handle,
-    call_milliseconds,
-    is_signalled,
-    wait_for_handle,
-)
+from .windows_calls import INVALID_HANDLE, SLICE, Owned
+from .windows_handles import Win32Handle, call_milliseconds, is_signalled, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Iterator, deque
-else:
-    from _collections import deque  # collections loads more
+    from .._types import Any, Handle, Iterator
 
 _WAKE = 1  # the number of wake()'s packets; 0 would be an error
+_SLACK = 0.01  # seconds that wake() may be late
+_INFINITE = 0xFFFFFFFF
 _numbers = count(_WAKE + 1)
 
 
 def _open_port() -> Owned:
     # The last argument is how many threads may run. With 1, one that took a packet would keep
     # the others asleep while it computes.
-    return opened_handle("CreateIoCompletionPort", INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
+    return Owned(ask("CreateIoCompletionPort", INVALID_HANDLE, 0, 0, 0xFFFFFFFF))
 
 
-def _register(handle: Win32Handle, port: Owned, number: int) -> None:
+def _register(owned: Owned, port: Owned, number: int) -> None:
     """Have a packet with this number posted when the process has exited."""
-    handle.packet = number
-    wait = ask("RegisterWaitWithQueue", handle.number, port.number, number, INFINITE)
-    # The last argument: return when the callback has. It is undefined what comes of a wait whose
+    wait = ask("RegisterWaitWithQueue", owned.number, port.number, number, _INFINITE)
+    # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE, or whose port, is closed before.
-    handle.registered = Owned(wait, ("UnregisterWaitEx", INVALID_HANDLE), (handle.owned, port))
-    if not handle.number:  # another thread has closed it meanwhile
-        handle.registered.close()
-
-
-def _main_thread() -> "int | None":
-    """The main thread, which Ctrl-C interrupts; without threading, it is this one."""
-    threading = sys.modules.get("threading")
-    return get_ident() if threading is None else threading.main_thread().ident
+    owned.closing.append(("UnregisterWaitEx", wait, INVALID_HANDLE))
+    if not owned.number:  # another thread has closed it meanwhile
+        owned.close()
 
 
 class PortSleeper:
@@ -68,16 +56,15 @@ class PortSleeper:
         """``opens``: whether HANDLEs can be used."""
         self._opens = opens
         self._port = _open_port()
-        self._main = _main_thread()
+        # The main thread, which Ctrl-C interrupts; without threading, it is this one.
+        threading = sys.modules.get("threading")
+        self._main = get_ident() if threading is None else threading.main_thread().ident
         self._can_wait = works(check_port_wait)
-        # By their packets' numbers, those that nobody has looked at.
-        self._handles: "dict[int, Win32Handle]" = {}
-        self.events: "deque[int]" = deque()
-        # When wake() ends each sleep: a new list for each call, or None.
-        self._alarm: "list[float] | None" = None
-        # By thread: when it wakes up at the latest, and the last alarm that it has seen.
-        self._asleep: "dict[int | None, float]" = {}
-        self._told: "dict[int | None, list[float] | None]" = {}
+        self._handles: "dict[int, Win32Handle]" = {}  # by their packets' numbers
+        # Packets that have been taken, and that nobody has looked at.
+        self.events: "list[int]" = []
+        # By thread: when its sleep ends by itself.
+        self._asleep: "dict[int, float]" = {}
 
     def open(self, target: "Any") -> None:
         """Open ``target.handle``, by ``target.pid``; Failed if that can't be."""
@@ -85,25 +72,16 @@ class PortSleeper:
             raise failed(ENOSYS, "HANDLEs are not used")
         handle = target.handle = Win32Handle(target.pid)
         handle.target = target
+        handle.packet = next(_numbers)
+        self._handles[handle.packet] = handle  # the packet may come at once
         try:
-            self._add(handle)
+            _register(handle.owned, self._port, handle.packet)
         except BaseException:
             self.discard(handle)
             raise
 
-    def _add(self, handle: Win32Handle) -> None:
-        number = next(_numbers)
-        self._handles[number] = handle  # the packet may come at once
-        _register(handle, self._port, number)
-
-    def watch_again(self, handle: "Any") -> None:
-        """Have its exit reported, after a false alarm."""
-        if handle.backend == "polling":
-            raise failed(ENOSYS, "the system does not wait for it")
-        # A HANDLE stays signalled. So nearly always the first packet is still to come.
-        if handle.number and handle.packet not in self._handles:
-            handle.registered.close()
-            self._add(handle)
+    def watch_again(self, handle: "Handle") -> None:
+        """A HANDLE stays signalled, so there are no false alarms: its packet is still to come."""
 
     def discard(self, handle: "Any") -> None:
         """Close the handle."""
@@ -113,72 +91,49 @@ class PortSleeper:
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
-        me, now, is_look = get_ident(), Deadline.now(), seconds == 0
+        milliseconds, me = call_milliseconds(Deadline(seconds)), get_ident()
+        self._asleep[me] = Deadline.now() + milliseconds / 1000
         try:
-            self._asleep[me] = now + LONGEST_CALL  # from here on wake() ends this sleep
-            alarm = self._alarm
-            if alarm is not None and self._told.get(me) is not alarm:
-                left = max(0.0, alarm[0] - now)
-                seconds = left if seconds is None else min(seconds, left)
-                if left == 0:
-                    self._told[me] = alarm
             if not self.events:
-                self._receive(me, call_milliseconds(seconds))
-            if is_look:
-                self._look_at_all()
+                self._receive(milliseconds, me == self._main)
         finally:
             self._asleep.pop(me, None)
+        if seconds == 0:  # the pool may not have posted all packets yet
+            for number, handle in list(self._handles.items()):
+                if handle.look() is not RUNNING or handle.backend == "polling":
+                    self.events.append(number)
 
-    def _look_at_all(self) -> None:
-        """Find those that have exited, also if the pool has posted no packet yet."""
-        for number, handle in list(self._handles.items()):
-            try:
-                has_exited = is_signalled(handle.number)
-            except Failed:  # somebody else has closed it: a look tells more
-                has_exited = True
-            if has_exited:
-                self.events.append(number)
-
-    def _receive(self, me: int, milliseconds: int) -> None:
-        if milliseconds and me == self._main:  # Ctrl-C does not end GetQueuedCompletionStatus
+    def _receive(self, milliseconds: int, is_main: bool) -> None:
+        if is_main and milliseconds:  # Ctrl-C does not end GetQueuedCompletionStatus
             if self._can_wait:
-                wait_for_handle(self._port.number, milliseconds / 1000)
+                wait_for_handle(self._port.number, milliseconds)
                 milliseconds = 0
             milliseconds = min(milliseconds, SLICE)
         packet = ask("GetQueuedCompletionStatus", self._port.number, milliseconds)
-        while packet is not None:
-            if packet[3] == _WAKE:
-                self._told[me] = self._alarm
-                self._ring()
-                return
+        while packet is not None and packet[3] != _WAKE:
             self.events.append(packet[3])
             packet = ask("GetQueuedCompletionStatus", self._port.number, 0)
-
-    def _ring(self) -> None:
-        """Wake a thread that has not been told of the alarm; it will wake the next one."""
-        alarm, now = self._alarm, Deadline.now()
-        for thread, until in list(self._asleep.items()):
-            if until > now and self._told.get(thread) is not alarm:
-                ask("PostQueuedCompletionStatus", self._port.number, 0, 0, _WAKE)
-                return
 
     def worth_a_look(self) -> "Iterator[Handle]":
         """The handles whose processes have exited since."""
         while self.events:
             try:
-                handle = self._handles.pop(self.events.popleft(), None)
+                handle = self._handles.get(self.events.pop(0))
             except IndexError:  # another thread was quicker
                 return
             if handle is not None:
                 yield handle
 
     def wake(self, seconds: "float | None") -> None:
-        """End each sleep after ``seconds``; None: never."""
-        old, now = self._alarm, Deadline.now()
-        self._alarm = None if seconds is None else [now + seconds]
-        # Who sleeps knows the old one: it ends the sleep early enough if it is the earlier one.
-        if seconds is not None and (old is None or not now < old[0] <= now + seconds):
-            self._ring()
+        """End one sleep within ``seconds``; None: none. Whoever has slept calls this again.
+
+        So all wake up, one after the other, for as long as there is something to do.
+        """
+        if seconds is None:
+            return
+        latest = Deadline.now() + seconds + _SLACK
+        if all(until > latest for until in list(self._asleep.values())):
+            ask("PostQueuedCompletionStatus", self._port.number, 0, 0, _WAKE)
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a set has no fileno")
@@ -194,28 +149,22 @@ class PortSleeper:
 
 def check_port() -> None:
     """Have the pool wait for a process that runs, and no more."""
-    port, handle = _open_port(), Win32Handle(os.getpid())
-    try:
-        _register(handle, port, _WAKE)
+    handle = Win32Handle(getpid())
+    with _open_port() as port, handle.owned as owned:
+        _register(owned, port, _WAKE)
         if ask("GetQueuedCompletionStatus", port.number, 0) is not None:
             raise failed(ENOSYS, "the port takes a running process for an exited one")
-    finally:
-        handle.close()
-        port.close()
 
 
 def check_port_wait() -> None:
     """Whether a port can be waited for: it is signalled while a packet is there."""
     # The list of objects in the documentation of the calls that wait does not name ports.
-    port = _open_port()
-    try:
+    with _open_port() as port:
         answers = [is_signalled(port.number)]
         ask("PostQueuedCompletionStatus", port.number, 0, 0, _WAKE)
         answers += [wait_for_handle(port.number, 0), is_signalled(port.number)]
         if answers != [False, True, True] or not ask("GetQueuedCompletionStatus", port.number, 0):
             raise failed(ENOSYS, "a port can't be waited for")
-    finally:
-        port.close()
 
 
 checks["win32"] += [

@@ -234,7 +234,7 @@ def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
         end(one, 1)
         for waiter in waiters:
             waiter.join()
-    assert spent < 0.5
+    assert spent < 0.25
 
 
 def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended):
