@@ -57,7 +57,7 @@ def _not_told(what: str) -> "Callable[[Any], NoReturn]":
 
 
 class Facts:
-    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "pid")
+    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "_user", "pid")
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
         """``latest``: when the entry was read, or later."""
@@ -65,6 +65,7 @@ class Facts:
         self._entry = entry
         self._times: "list[int] | None" = None
         self._cmdline: "list[str] | None" = None
+        self._user: "str | None" = None
         self._owned: "Owned | None" = None
         try:
             self._owned = open_process(RIGHTS_TO_LOOK, pid)
@@ -163,12 +164,17 @@ class Facts:
             return _text(read(address, length)) if length else ""
 
     def username(self) -> str:
+        if self._user is None:
+            self._user = user_name(self._sid())
+        return self._user
+
+    def _sid(self) -> bytearray:
         token, memory, filled = bytearray(POINTER_SIZE), bytearray(_TOKEN_MAX), bytearray(4)
         self._ask("OpenProcessToken", self._handle(), _TOKEN_QUERY, token)
         with Owned(int.from_bytes(token, "little")) as owned:
             arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
             self._ask("GetTokenInformation", *arguments)
-        return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
+        return memory[_SID_AT : int.from_bytes(filled, "little")]
 
     uids = _not_told("uids")
     terminal = _not_told("terminal")
