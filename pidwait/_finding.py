@@ -39,21 +39,21 @@ class ProcessInfo:
         pid: int
         info: "dict[str, Any]"
         _started: "int | None"
-        _seen: int
+        _seen: "int | None"
         _held: "dict[int, Facts]"
 
     def __init__(self, pid: int) -> None:
         number = check_pid(pid)
         if not pid_exists(number):
             raise no_such_process(number)
-        self._fill(number, source().now())
+        self._fill(number, None)
         with Oneshot(self, False):
             return
 
-    def _fill(self, pid: int, seen: int) -> None:
+    def _fill(self, pid: int, seen: "int | None") -> None:
         self.pid = pid
         self.info = {}
-        # When it started, once that is known; at the latest, when its pid was seen.
+        # When it started, once that is known; and when its pid was seen, if that came before.
         self._started = None
         self._seen = seen
         # By the thread that has entered a oneshot().
@@ -76,7 +76,7 @@ class ProcessInfo:
             if why.errno not in (EACCES, EPERM):
                 raise
             return  # we may not see it
-        if self._started is None and started <= self._seen:
+        if self._started is None and (self._seen is None or started <= self._seen):
             self._started = started
         if started != self._started:
             raise failed(ESRCH)
@@ -273,11 +273,10 @@ def _each(
     for facts in source().read_all(not source().NEED_FULL.isdisjoint(names)):
         seen = source().now() if seen is None else seen
         info = ProcessInfo.__new__(ProcessInfo)
-        info._fill(facts.pid, seen)
+        is_later = is_later and source().READS_LATER
+        info._fill(facts.pid, seen if is_later else None)
         try:
-            if not (is_later and source().READS_LATER):
-                # What has started since the pids were listed is no other process, but a new one.
-                info._seen = max(seen, source().now())
+            if not is_later:
                 info._check(facts)
             found = gather(facts, names, ad_value)
         except Failed as why:

@@ -7,20 +7,23 @@ process, with ``full`` or without.
 
 import re
 import time
-from errno import EACCES, ENOSYS
+from errno import EACCES, ENOSYS, ESRCH
 from operator import attrgetter
 from struct import Struct
 
-from .._base.errors import Failed, failed, log, no_such_process, raise_of_handler
+from .._base.errors import Failed, failed, log
 from .._systems.calls import ask
 from .._systems.windows_calls import POINTER_SIZE, Owned
 from .._systems.windows_handles import RIGHTS_TO_LOOK, Entry, entries, is_signalled, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
+    from .._types import Any, Callable, Iterator
+
+WHERE = "OpenProcess"
+READS_LATER = False
 NEED_FULL: "frozenset[str]" = frozenset()
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
@@ -51,13 +54,13 @@ _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a dom
 
 def _not_told(what: str) -> "Callable[[Any], NoReturn]":
     def fact(facts: "Any") -> "NoReturn":
-        raise OSError(ENOSYS, "Windows does not tell the %s (pid %d)" % (what, facts.pid))
+        raise failed(ENOSYS, "Windows does not tell the %s" % what)
 
     return fact
 
 
 class Facts:
-    __slots__ = ("__weakref__", "_cmdline", "_entry", "_owned", "_times", "_user", "pid")
+    __slots__ = ("_cmdline", "_entry", "_owned", "_times", "_user", "pid")
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
         """``latest``: when the entry was read, or later."""
@@ -71,7 +74,7 @@ class Facts:
             self._owned = open_process(RIGHTS_TO_LOOK, pid)
         except Failed as why:
             if why.errno != EACCES:
-                raise why.as_error("OpenProcess", pid) from None
+                raise
             log("OpenProcess, pid %d: %s", pid, why)  # the snapshot still has its name and parent
         # The process of the entry may have exited since, and its pid been given to this one. If
         # the clock was set back instead, a new snapshot tells the same.
@@ -80,28 +83,25 @@ class Facts:
 
     def _handle(self) -> int:
         if self._owned is None:
-            raise failed(EACCES).as_error("OpenProcess", self.pid)
+            raise failed(EACCES)
         return self._owned.number
 
     def _ask(self, name: str, *arguments: object) -> "Any":
         try:
             return ask(name, *arguments)
-        except Failed as why:
+        except Failed:
             if self._has_exited():
-                raise no_such_process(self.pid) from None
-            raise why.as_error(name, self.pid) from None
+                raise failed(ESRCH) from None
+            raise
 
     def _has_exited(self) -> bool:
-        try:
-            return is_signalled(self._handle())
-        except Failed as why:
-            raise why.as_error("WaitForSingleObject", self.pid) from None
+        return is_signalled(self._handle())
 
     def _shown(self) -> Entry:
         if self._entry is None:
-            self._entry = next((one for one in _snapshot() if one.pid == self.pid), None)
+            self._entry = next((one for one in entries() if one.pid == self.pid), None)
             if self._entry is None:
-                raise no_such_process(self.pid)
+                raise failed(ESRCH)
         return self._entry
 
     def _clock(self) -> "list[int]":
@@ -178,19 +178,10 @@ class Facts:
 
     uids = _not_told("uids")
     terminal = _not_told("terminal")
-    pgid = _not_told("process group")
-    sid = _not_told("session")
 
     def close(self) -> None:
         if self._owned is not None:
             self._owned.close()
-
-
-def _snapshot() -> "list[Entry]":
-    try:
-        return entries()
-    except Failed as why:
-        raise why.error from None
 
 
 def _text(memory: bytearray) -> str:
@@ -249,12 +240,16 @@ def read(pid: int, full: bool) -> Facts:
 def read_all(full: bool) -> "Iterator[Facts]":
     pid_of = attrgetter("pid")
     # Pid 0 is the System Idle Process: nobody can wait for it.
-    found = sorted(filter(pid_of, _snapshot()), key=pid_of)
+    try:
+        found = sorted(filter(pid_of, entries()), key=pid_of)
+    except Failed as why:
+        raise why.error from None
     latest = now() + 2 * _TICK
     for entry in found:
         try:
             facts = Facts(entry.pid, entry, latest)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise
             continue
         yield facts

@@ -4,8 +4,7 @@
 All of them return an error number, and do not set errno.
 """
 
-from .calls import CALLS as _ALL
-from .calls import PLATFORM
+from .calls import CALLS, PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,8 +90,8 @@ def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
 
 
 # The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
-_ALL.update(dict.fromkeys(PROTOTYPES, (None, _function)))
-_ALL.update(
+CALLS.update(dict.fromkeys(PROTOTYPES, (None, _function)))
+CALLS.update(
     posix_spawn=(None, _posix_spawn),
     spawn_cell=(None, _cell),
     spawn_memory=(None, _memory),
