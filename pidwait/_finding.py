@@ -238,7 +238,9 @@ class Oneshot:
 
 
 def as_error(why: Failed, pid: int) -> OSError:
-    return no_such_process(pid) if why.errno == ESRCH else why.as_error(source().WHERE, pid)
+    if why.errno == ESRCH:
+        return no_such_process(pid)
+    return why.as_error(why.call or source().WHERE, pid)
 
 
 def process_iter(

@@ -33,6 +33,7 @@ class Failed(Exception):
 
     # Whether it may be otherwise at the next call.
     passes = False
+    call: "str | None" = None  # which call, if that is not known where it becomes an OSError
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)

@@ -89,9 +89,10 @@ class Facts:
     def _ask(self, name: str, *arguments: object) -> "Any":
         try:
             return ask(name, *arguments)
-        except Failed:
+        except Failed as why:
             if self._has_exited():
                 raise failed(ESRCH) from None
+            why.call = name
             raise
 
     def _has_exited(self) -> bool:

@@ -248,7 +248,8 @@ def test_what_was_found_can_be_ended_and_waited_for(start_told, attrs):
         for name, *args in ["terminate"], ["kill"], ["send_signal", signal.SIGTERM]:
             with pytest.raises(ProcessLookupError):
                 getattr(info, name)(*args)
-        assert info.wait(60) is None
+        if not WINDOWS:  # there it is not gone before its Popen is
+            assert info.wait(60) is None
 
 
 @pytest.mark.parametrize("attrs", [None, ["name"]])
@@ -259,8 +260,9 @@ def test_a_handle_on_a_listed_process_is_for_that_very_process(start_told, attrs
         assert (process.pid, process.has_exited()) == (popen.pid, False)
     popen.kill()
     popen.wait()
-    with pytest.raises(ProcessLookupError):
-        pidwait.Process(info)
+    if not WINDOWS:
+        with pytest.raises(ProcessLookupError):
+            pidwait.Process(info)
 
 
 @pytest.mark.threads
