@@ -21,8 +21,10 @@ from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, failed, log
 from .calls import ask, native
 from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
+from .linux_hints import Hints
 from .pidfd import PidfdHandle, open_pidfd
 from .posix import close, may_block, opened, own, poll
+from .procfs import ProcfsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class EpollSleeper:
         """``opens``: whether pidfds can be used; ``shared``: whether wake() is needed."""
         self._opens = opens
         self._handles: "dict[int, PidfdHandle]" = {}
+        self._hints: "Hints | None" = None  # about polled handles, from the first one on
         # Events that the epoll has reported, and that nobody has looked at.
         self.events: "deque[tuple[int, int]]" = deque()
         self._timer: "Any" = None
@@ -67,9 +70,11 @@ class EpollSleeper:
         """Open ``target.handle``, by ``target.pid``, or by ``target.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
+        Where pidfds can't be used the handle is a polled one.
         """
         if not self._opens:
-            raise failed(ENOSYS, "pidfds are not used")
+            self._open_polled(target)
+            return
         if target.pid is None:
             file = opened_high(os.dup, target.proc.fileno())
         else:
@@ -78,6 +83,14 @@ class EpollSleeper:
         handle.target = target
         target.handle = handle
         self._register(handle)
+
+    def _open_polled(self, target: "Any") -> None:
+        if target.pid is None:
+            raise failed(ENOSYS, "pidfds are not used")
+        target.handle = handle = ProcfsHandle(target.pid)
+        handle.target = target
+        self._hints = self._hints or Hints(self._epoll)
+        self._hints.add(handle)
 
     def _register(self, handle: PidfdHandle) -> None:
         self._handles[handle.fd] = handle
@@ -101,10 +114,14 @@ class EpollSleeper:
         """Close the handle."""
         if self._handles.get(handle.fd) is handle:
             del self._handles[handle.fd]
+        if self._hints is not None:
+            self._hints.discard(handle)
         handle.close()
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
+        if self._hints is not None:
+            self._hints.update()
         if self.events:
             return
         if seconds is None or seconds > self._longest:
@@ -122,9 +139,13 @@ class EpollSleeper:
         """The handles that have had an event since."""
         while self.events:
             try:
-                handle = self._handles.get(self.events.popleft()[0])
+                fd = self.events.popleft()[0]
             except IndexError:  # another thread was quicker
                 return
+            if self._hints is not None and fd == self._hints.fd:
+                yield from self._hints.read()
+                continue
+            handle = self._handles.get(fd)
             if handle is not None:
                 yield handle
 
@@ -160,12 +181,16 @@ class EpollSleeper:
         handles, self._handles = self._handles, {}
         for handle in handles.values():
             sleeper._register(handle)
+        if self._hints is not None:
+            sleeper._hints = self._hints.forked(sleeper._epoll)
         return sleeper
 
     def close(self) -> None:
         self._epoll.close()
         for handle in list(self._handles.values()):
             self.discard(handle)
+        if self._hints is not None:
+            self._hints.close()
         if self._timer is not None:
             close(self._timer)
 

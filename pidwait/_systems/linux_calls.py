@@ -176,4 +176,6 @@ if PLATFORM in ("linux", "android"):
         timerfd_create=("os", _TimerfdCreate),
         timerfd_settime=("os", _TimerfdSettime),
         prctl=(None, _bind),
+        socket=("_socket", None),
+        array=("array", None),
     )

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: hints about polled processes, from the proc connector, a netlink(7) socket.
+
+A hint is a message that a look is worth while now. Nothing depends on it: the polling goes on,
+and a message that is lost costs what polling costs. The kernel drops some if it has no memory,
+and before Linux 6.6 it sends no more once another program has stopped listening twice.
+
+Linux has the connector since 2.6.15, if built with CONFIG_PROC_EVENTS. Before Linux 6.6 it needs
+CAP_NET_ADMIN; and it works only in the initial network, PID and user namespaces.
+"""
+
+import os
+import select
+from errno import EAGAIN, ENOBUFS, EPERM
+from struct import Struct, pack
+
+from .._base.errors import Failed, call, failed, log
+from .._base.probe import BACKEND, BACKENDS, choice, works
+from .calls import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Handle, Iterator
+
+# linux/netlink.h, linux/connector.h, linux/cn_proc.h, asm-generic/socket.h
+_AF_NETLINK, _NETLINK_CONNECTOR, _NLMSG_DONE = 16, 11, 3
+_CN_IDX_PROC = _CN_VAL_PROC = 1
+_LISTEN, _IGNORE = 1, 2  # PROC_CN_MCAST_*
+_EVENT_NONE, _EVENT_EXIT = 0, 0x80000000  # PROC_EVENT_*
+_SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 26, 33
+
+# A request is a struct nlmsghdr: u32 length; u16 type, flags; u32 seq, pid; a struct cn_msg:
+# u32 idx, val, seq, ack; u16 length, flags; and a u32, the operation.
+_REQUEST = Struct("=IHHII4I2HI")
+# A message has a struct proc_event in that place: u32 what, cpu; u64 timestamp; s32 pid, tgid of
+# a thread that has exited. An answer has an errno for the pid, and the request's ack plus 1.
+_MESSAGE = Struct("=28xI4xI12xii")
+_WHAT, _TGID = 36, 56  # their places
+_BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
+
+# struct sock_filter: u16 code; u8 instructions to skip if true, if false; u32 k
+_INSTRUCTION = Struct("=HBBI")
+_LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
+_KEEP, _DROP = (_INSTRUCTION.pack(_RETURN, 0, 0, size) for size in (0xFFFF, 0))
+_FEW = 64  # pids with which the kernel compares that of each message
+
+
+class Hints:
+    """Tells which of the handles that have been added are worth a look."""
+
+    fd = -1
+    _connector: "Connector | None" = None
+
+    def __init__(self, epoll: "Any") -> None:
+        """``epoll`` is to watch ``fd``, as soon as there is one."""
+        self._epoll = epoll
+        # By the pid; several handles can be on one process.
+        self._handles: "dict[int, dict[Handle, None]]" = {}
+        self._sleeps_left = 0  # until the connector hears of new handles
+        self._is_new = True
+
+    def add(self, handle: "Handle") -> None:
+        pid: "Any" = handle.pid
+        self._handles.setdefault(pid, {})[handle] = None
+        self._sleeps_left = 2
+
+    def discard(self, handle: "Handle") -> None:
+        pid: "Any" = handle.pid
+        handles = self._handles.get(pid)
+        if handles is not None:
+            handles.pop(handle, None)
+            if not handles:
+                self._handles.pop(pid, None)
+
+    def update(self) -> None:
+        """Call this before each sleep."""
+        # The first one ends with the first look, at once. What has exited by then costs no more
+        # than that, and what exits now is seen by the next look, soon.
+        if not self._sleeps_left:
+            return
+        self._sleeps_left -= 1
+        if self._sleeps_left or not self._handles:
+            return
+        if self._is_new:
+            self._is_new = False
+            self._open()
+        if self._connector is not None:
+            self._connector.filter(list(self._handles))
+
+    def _open(self) -> None:
+        if choice(BACKEND, *BACKENDS) == "polling" or not works(check_connector):
+            return
+        try:
+            connector = Connector()
+            call(self._epoll.register, connector.fd, select.EPOLLIN)
+        except Failed as why:
+            log("polling without hints: %s", why)
+            return
+        self._connector, self.fd = connector, connector.fd
+
+    def read(self) -> "Iterator[Handle]":
+        """The handles on processes of which a thread has exited since."""
+        connector = self._connector
+        if connector is None:
+            return
+        try:
+            pids = connector.read()
+        except Failed as why:
+            log("polling without hints from now on: %s", why)
+            self.close()
+            return
+        for pid in list(self._handles) if pids is None else pids:
+            for handle in list(self._handles.get(pid, ())):
+                yield handle
+
+    def forked(self, epoll: "Any") -> "Hints":
+        """What replaces it in a forked child."""
+        self.close()
+        hints = Hints(epoll)
+        for handles in self._handles.values():
+            for handle in handles:
+                hints.add(handle)
+        return hints
+
+    def close(self) -> None:
+        connector, self._connector, self.fd = self._connector, None, -1
+        if connector is not None:
+            connector.close()
+
+
+class Connector:
+    """A socket with a message for each thread that exits."""
+
+    _socket: "Any" = None
+    _are_few = True  # the pids that the filter lets through
+    _listener = 0  # the process that has asked for the messages
+
+    def __init__(self) -> None:
+        """Failed if the kernel does not send them here."""
+        new = native("socket")
+        import _socket  # few need it, and native() has loaded it
+
+        self._level = _socket.SOL_SOCKET
+        kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
+        self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
+        try:
+            call(self._socket.bind, (0, _CN_IDX_PROC))
+            self._set_option(_SO_RCVBUFFORCE, pack("i", _BUFFER))
+            self._listen()
+        except BaseException:
+            self.close()
+            raise
+        self.fd: int = self._socket.fileno()
+
+    def _set_option(self, option: int, value: bytes) -> None:
+        try:
+            call(self._socket.setsockopt, self._level, option, value)
+        except Failed as why:  # then messages are lost earlier, or more of them come
+            log("the proc connector, socket option %d: %s", option, why)
+
+    def _listen(self) -> None:
+        ack = call(self._socket.getsockname)[0] & 0xFFFF
+        call(self._socket.send, _request(_LISTEN, ack))
+        self._listener = os.getpid()
+        # The kernel has answered by now. In another PID or user namespace it does not, though
+        # messages may come because somebody else listens; the pids in them are not ours.
+        while True:
+            try:
+                answers, what, error, _ = _MESSAGE.unpack_from(call(self._socket.recv, 512))
+            except Failed as why:
+                raise failed(EPERM, "no answer here") if why.errno == EAGAIN else why from None
+            if what == _EVENT_NONE and answers == ack + 1:
+                break
+        if error:
+            raise failed(error)
+
+    def filter(self, pids: "list[int]") -> None:
+        """Have the kernel send messages about these, and few others."""
+        if len(pids) > _FEW and not self._are_few:
+            return
+        self._are_few = len(pids) <= _FEW
+        program = _load_and_drop_others(_WHAT, [_EVENT_EXIT])
+        if self._are_few:
+            program += _load_and_drop_others(_TGID, pids)
+        # struct sock_fprog: u16 length in instructions; a pointer to them.
+        place = native("array")("B", program + _KEEP)
+        address, size = place.buffer_info()
+        self._set_option(_SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
+
+    def read(self) -> "dict[int, None] | None":
+        """The pids of which a thread has exited; None if messages have been lost."""
+        pids: "dict[int, None]" = {}
+        is_whole = True
+        while True:
+            try:
+                _, what, _, tgid = _MESSAGE.unpack_from(call(self._socket.recv, 512))
+            except Failed as why:
+                if why.errno == EAGAIN:
+                    return pids if is_whole else None
+                if why.errno != ENOBUFS:
+                    raise
+                is_whole = False
+                continue
+            if what == _EVENT_EXIT:
+                pids[tgid] = None
+
+    def close(self) -> None:
+        # Before Linux 6.6 the kernel counts requests, not sockets: it would send for ever. In a
+        # forked child the request is still the parent's.
+        listener, self._listener = self._listener, 0
+        try:
+            if listener == os.getpid():
+                call(self._socket.send, _request(_IGNORE, 0))
+            if self._socket is not None:
+                call(self._socket.close)
+        except Failed as why:
+            log("the proc connector: %s", why)
+
+    __del__ = close
+
+
+def check_connector() -> None:
+    """Whether the kernel reports exits to us."""
+    Connector().close()
+
+
+def _request(operation: int, ack: int) -> bytes:
+    return _REQUEST.pack(
+        *(_REQUEST.size, _NLMSG_DONE, 0, 0, 0),
+        *(_CN_IDX_PROC, _CN_VAL_PROC, 0, ack, 4, 0, operation),
+    )
+
+
+def _load_and_drop_others(place: int, numbers: "list[int]") -> bytes:
+    """The instructions that drop a message with none of these numbers at the place."""
+    # A filter takes numbers for big endian.
+    program = [_INSTRUCTION.pack(_LOAD, 0, 0, place)]
+    for left, number in zip(range(len(numbers), 0, -1), numbers):
+        swapped = int.from_bytes(pack("=I", number), "big")
+        program.append(_INSTRUCTION.pack(_EQUALS, left, 0, swapped))
+    return b"".join([*program, _DROP])
