@@ -111,6 +111,8 @@ class Engine:
         """Open the target's handle by the best means that works."""
         try:
             self.sleeper.open(target)
+            if target.handle is not None and target.handle.backend == "polling":
+                self.looks.add(target)
             return
         except (Failed, UnsupportedOperation) as why:
             target.handle = None
@@ -185,6 +187,8 @@ class Engine:
             self._suspects.pop(target, None)
         for handle in self.sleeper.worth_a_look():
             self._look(handle.target, last)
+            if handle.target in self.looks.entries and handle.target not in self.codes:
+                self.looks.add(handle.target)  # the exit may be seen a little after its event
         if self.looks.entries:
             for target in self.looks.due(last):
                 self._look(target, last)
