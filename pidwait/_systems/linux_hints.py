@@ -5,16 +5,16 @@ A hint is a message that a look is worth while now. Nothing depends on it: the p
 and a message that is lost costs what polling costs. The kernel drops some if it has no memory,
 and before Linux 6.6 it sends no more once another program has stopped listening twice.
 
-Linux has the connector since 2.6.15, if built with CONFIG_PROC_EVENTS. Before Linux 6.6 it needs
-CAP_NET_ADMIN; and it works only in the initial network, PID and user namespaces.
+Linux has the connector since 2.6.15, if built with CONFIG_PROC_EVENTS. It needs CAP_NET_ADMIN in
+the initial network namespace, and is silent in other PID and user namespaces than the initial.
 """
 
 import os
 import select
-from errno import EAGAIN, ENOBUFS, EPERM
+from errno import EAGAIN, ENOBUFS
 from struct import Struct, pack
 
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import Failed, call, log
 from .._base.probe import BACKEND, BACKENDS, choice, works
 from .calls import native
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _AF_NETLINK, _NETLINK_CONNECTOR, _NLMSG_DONE = 16, 11, 3
 _CN_IDX_PROC = _CN_VAL_PROC = 1
 _LISTEN, _IGNORE = 1, 2  # PROC_CN_MCAST_*
-_EVENT_NONE, _EVENT_EXIT = 0, 0x80000000  # PROC_EVENT_*
+_EVENT_EXIT = 0x80000000  # PROC_EVENT_EXIT
 _SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 26, 33
 
 # A request is a struct nlmsghdr: u32 length; u16 type, flags; u32 seq, pid; a struct cn_msg:
 # u32 idx, val, seq, ack; u16 length, flags; and a u32, the operation.
 _REQUEST = Struct("=IHHII4I2HI")
-# A message has a struct proc_event in that place: u32 what, cpu; u64 timestamp; s32 pid, tgid of
-# a thread that has exited. An answer has an errno for the pid, and the request's ack plus 1.
-_MESSAGE = Struct("=28xI4xI12xii")
-_WHAT, _TGID = 36, 56  # their places
+# A message has a struct proc_event in the operation's place: u32 what, cpu; u64 timestamp; and for
+# an exit, which is that of a thread, s32 pid, tgid.
+_WHAT, _TGID = 36, 56
+_MESSAGE = Struct("=%dxi" % _TGID)
 _BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
 
 # struct sock_filter: u16 code; u8 instructions to skip if true, if false; u32 k
@@ -75,28 +75,27 @@ class Hints:
     def update(self) -> None:
         """Call this before each sleep."""
         # The first one ends with the first look, at once. What has exited by then costs no more
-        # than that, and what exits now is seen by the next look, soon.
+        # than that; what exits now is seen by the next look, soon.
         if not self._sleeps_left:
             return
         self._sleeps_left -= 1
-        if self._sleeps_left or not self._handles:
+        pids = list(self._handles)
+        if self._sleeps_left or not pids:
             return
-        if self._is_new:
-            self._is_new = False
-            self._open()
-        if self._connector is not None:
-            self._connector.filter(list(self._handles))
-
-    def _open(self) -> None:
-        if choice(BACKEND, *BACKENDS) == "polling" or not works(check_connector):
-            return
+        is_new, self._is_new = self._is_new, False
         try:
-            connector = Connector()
-            call(self._epoll.register, connector.fd, select.EPOLLIN)
+            if self._connector is not None:
+                self._connector.filter(pids)
+            elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
+                connector = Connector(pids)
+                call(self._epoll.register, connector.fd, select.EPOLLIN)
+                self._connector, self.fd = connector, connector.fd
         except Failed as why:
-            log("polling without hints: %s", why)
-            return
-        self._connector, self.fd = connector, connector.fd
+            self._give_up(why)
+
+    def _give_up(self, why: Failed) -> None:
+        log("polling without hints: %s", why)
+        self.close()
 
     def read(self) -> "Iterator[Handle]":
         """The handles on processes of which a thread has exited since."""
@@ -106,8 +105,7 @@ class Hints:
         try:
             pids = connector.read()
         except Failed as why:
-            log("polling without hints from now on: %s", why)
-            self.close()
+            self._give_up(why)
             return
         for pid in list(self._handles) if pids is None else pids:
             for handle in list(self._handles.get(pid, ())):
@@ -135,8 +133,8 @@ class Connector:
     _are_few = True  # the pids that the filter lets through
     _listener = 0  # the process that has asked for the messages
 
-    def __init__(self) -> None:
-        """Failed if the kernel does not send them here."""
+    def __init__(self, pids: "list[int]") -> None:
+        """Failed if it can't be used."""
         new = native("socket")
         import _socket  # few need it, and native() has loaded it
 
@@ -146,33 +144,21 @@ class Connector:
         try:
             call(self._socket.bind, (0, _CN_IDX_PROC))
             self._set_option(_SO_RCVBUFFORCE, pack("i", _BUFFER))
-            self._listen()
+            self.filter(pids)
+            self._send(_LISTEN)
+            self._listener = os.getpid()
         except BaseException:
             self.close()
             raise
         self.fd: int = self._socket.fileno()
 
     def _set_option(self, option: int, value: bytes) -> None:
-        try:
-            call(self._socket.setsockopt, self._level, option, value)
-        except Failed as why:  # then messages are lost earlier, or more of them come
-            log("the proc connector, socket option %d: %s", option, why)
+        call(self._socket.setsockopt, self._level, option, value)
 
-    def _listen(self) -> None:
-        ack = call(self._socket.getsockname)[0] & 0xFFFF
-        call(self._socket.send, _request(_LISTEN, ack))
-        self._listener = os.getpid()
-        # The kernel has answered by now. In another PID or user namespace it does not, though
-        # messages may come because somebody else listens; the pids in them are not ours.
-        while True:
-            try:
-                answers, what, error, _ = _MESSAGE.unpack_from(call(self._socket.recv, 512))
-            except Failed as why:
-                raise failed(EPERM, "no answer here") if why.errno == EAGAIN else why from None
-            if what == _EVENT_NONE and answers == ack + 1:
-                break
-        if error:
-            raise failed(error)
+    def _send(self, operation: int) -> None:
+        header = _REQUEST.size, _NLMSG_DONE, 0, 0, 0
+        request = _REQUEST.pack(*header, _CN_IDX_PROC, _CN_VAL_PROC, 0, 0, 4, 0, operation)
+        call(self._socket.send, request)
 
     def filter(self, pids: "list[int]") -> None:
         """Have the kernel send messages about these, and few others."""
@@ -193,15 +179,14 @@ class Connector:
         is_whole = True
         while True:
             try:
-                _, what, _, tgid = _MESSAGE.unpack_from(call(self._socket.recv, 512))
+                (tgid,) = _MESSAGE.unpack_from(call(self._socket.recv, 512))
             except Failed as why:
                 if why.errno == EAGAIN:
                     return pids if is_whole else None
                 if why.errno != ENOBUFS:
                     raise
                 is_whole = False
-                continue
-            if what == _EVENT_EXIT:
+            else:
                 pids[tgid] = None
 
     def close(self) -> None:
@@ -210,7 +195,7 @@ class Connector:
         listener, self._listener = self._listener, 0
         try:
             if listener == os.getpid():
-                call(self._socket.send, _request(_IGNORE, 0))
+                self._send(_IGNORE)
             if self._socket is not None:
                 call(self._socket.close)
         except Failed as why:
@@ -220,15 +205,8 @@ class Connector:
 
 
 def check_connector() -> None:
-    """Whether the kernel reports exits to us."""
-    Connector().close()
-
-
-def _request(operation: int, ack: int) -> bytes:
-    return _REQUEST.pack(
-        *(_REQUEST.size, _NLMSG_DONE, 0, 0, 0),
-        *(_CN_IDX_PROC, _CN_VAL_PROC, 0, ack, 4, 0, operation),
-    )
+    """Whether the proc connector can be used."""
+    Connector([]).close()
 
 
 def _load_and_drop_others(place: int, numbers: "list[int]") -> bytes:
