@@ -142,9 +142,9 @@ class Connector:
         kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
         try:
-            call(self._socket.bind, (0, _CN_IDX_PROC))
             self._set_option(_SO_RCVBUFFORCE, pack("i", _BUFFER))
-            self.filter(pids)
+            self.filter(pids)  # before the messages that others have asked for come
+            call(self._socket.bind, (0, _CN_IDX_PROC))
             self._send(_LISTEN)
             self._listener = os.getpid()
         except BaseException:
