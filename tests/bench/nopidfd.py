@@ -1,49 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where there is no pidfd: the proc connector, inotify and plain polling, beside the pidfds
+"""Where there is no pidfd: polling with the proc connector's hints, and without, beside the pidfds
 
-Each means has a process of its own, where seccomp refuses what is better: pidfd_open(2), for
-inotify the sockets as well, for plain polling inotify_init1(2), too. Times are in microseconds
-unless a row says otherwise. A wait for one process has lasted 0.15 s or longer when it exits, so
-that the intervals of the polling have grown.
+Each means has a process of its own, where seccomp refuses what is better: pidfd_open(2), for plain
+polling the sockets of netlink(7), too. Times are in microseconds unless a row says otherwise. A
+wait for one process has lasted 0.15 s or longer when it exits, so that the intervals of the
+polling have grown.
 """
 
 import os
 import random
 import resource
-import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 
-from . import core, herd, latency, limit
+from . import core, herd, latency
 from .nopidfd_waiter import MEANS, Waiter
 
-PARTS = ("latency", "many", "idle", "wake-ups", "executables", "forked")
+PARTS = ("latency", "many", "idle", "wake-ups", "killed")
 TIMEOUT = 30
 DELAYS = 0.15, 0.2
 COUNT = 5000
 STEP = 200  # microseconds between two exits
 LITTLE = 64  # file descriptors
 IDLE = 5
-EXECUTABLES, OF_EACH = 20, 50
+KILLED = 1000
 EXITS = 150
-# A process that has called execve(2), and lives until it is killed.
-LIVE = rb"""
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-
-int main(void)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;)
-        pause();
-}
-"""
 
 
 def waiters(stack, *means):
@@ -76,22 +61,20 @@ def of_one(rounds):
             core.median(results["pidfd"]),
             bound=bound,
         )
-        for name, bound in (("connector", 1.5), ("inotify", 3), ("plain", None))
+        for name, bound in (("connector", 1.5), ("plain", None))
     ]
     wrong = {name: sum(code != 7 for code in codes[name]) for name in MEANS}
-    for name in "connector", "inotify":
-        title = "wrong exit codes of {}, {}".format(len(codes[name]), name)
-        rows.append(core.Row(title, wrong[name], wrong["pidfd"], "count", 0))
+    title = "wrong exit codes of {}, connector".format(len(codes["connector"]))
+    rows.append(core.Row(title, wrong["connector"], wrong["pidfd"], "count", 0))
     return rows
 
 
 def wake_ups(_rounds):
     """All wait for the same process, at once."""
     rates = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    with ExitStack() as stack:
         found = waiters(stack, *MEANS)
-        path = limit.build(LIVE, os.path.join(folder, "live"), "-Os", "-static")
-        process = stack.enter_context(subprocess.Popen([path]))
+        process = stack.enter_context(subprocess.Popen(["sleep", "60"]))
         stack.callback(process.kill)
         for waiter in found.values():
             waiter.tell("wait", process.pid, TIMEOUT)
@@ -105,39 +88,8 @@ def wake_ups(_rounds):
         process.kill()
         for waiter in found.values():
             waiter.answer()
-    return [
-        core.Row("wake-ups a second, {} : plain".format(name), *pair, kind="count", bound=1.5)
-        for name in ("connector", "inotify")
-        for pair in [(rates[name], rates["plain"])]
-    ]
-
-
-def of_forked(rounds):
-    """Both wait for the same process, at once."""
-    woken, cpu = ({"inotify": [], "plain": []} for _ in range(2))
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found = waiters(stack, *woken)
-        forked = stack.enter_context(herd.Herd(herd.compile_starter(folder), rounds, keep=True))
-        for number, pid in enumerate(forked.pids):
-            for waiter in found.values():
-                waiter.tell("wait", pid, TIMEOUT)
-            # From one interval of the polling to the next, the moment is any.
-            time.sleep(random.uniform(0.2, 0.28))
-            forked.end(number, number + 1, 0)
-            ended = forked.ended()
-            for name, waiter in found.items():
-                when, code, used = waiter.answer()
-                if code != number % 256:
-                    raise core.Unavailable("{}: {}, not {}".format(name, code, number % 256))
-                woken[name].append((when - ended) * 1e6)
-                cpu[name].append(used * 1e6)
-    # The mean is the steadier one, as the time is anything from 0 to an interval.
-    times = [statistics.mean(woken[name]) for name in ("inotify", "plain")]
-    title = "forked without exec: {}, inotify : plain"
-    return [
-        core.Row(title.format("exit to return, mean"), *times, bound=1.25),
-        core.paired_row(title.format("CPU of a wait"), cpu["inotify"], cpu["plain"], 1.25),
-    ]
+    both = rates["connector"], rates["plain"]
+    return [core.Row("wake-ups a second, connector : plain", *both, kind="count", bound=1.5)]
 
 
 # Many
@@ -224,19 +176,12 @@ def each_millisecond(pids):
         os.kill(pid, signal.SIGUSR1)
 
 
-def of_executables(_rounds):
+def of_killed(_rounds):
     """All wait for the same processes, at once."""
-    rows = []
     delays = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found = waiters(stack, "inotify", "connector", "plain")
-        first = limit.build(LIVE, os.path.join(folder, "0"), "-Os", "-static")
-        paths = [first] + [os.path.join(folder, str(i)) for i in range(1, EXECUTABLES)]
-        for path in paths[1:]:
-            shutil.copy(first, path)
-        processes = [
-            stack.enter_context(subprocess.Popen([path])) for path in paths for _ in range(OF_EACH)
-        ]
+    with ExitStack() as stack:
+        found = waiters(stack, "connector", "plain")
+        processes = [stack.enter_context(subprocess.Popen(["sleep", "300"])) for _ in range(KILLED)]
         stack.callback(lambda: [process.kill() for process in processes])
         pids = [process.pid for process in processes]
         for waiter in found.values():
@@ -264,25 +209,23 @@ def of_executables(_rounds):
             ]
             if len(delays[name]) != EXITS or len(exits) != len(pids):
                 raise core.Unavailable("{}: exits are missing or wrong".format(name))
-    title = "1,000 of 20 executables: {}, {} : plain"
-    for name in "inotify", "connector":
-        p50 = [core.median(delays[which]) for which in (name, "plain")]
-        rows.append(core.Row(title.format("exit to report, p50, ms", name), *p50, "count", 20))
-        both = shares[name], shares["plain"]
-        rows.append(core.Row(title.format("% of a core, idle", name), *both, "count", 2))
-    return rows
+    p50 = [core.median(delays[name]) for name in ("connector", "plain")]
+    both = shares["connector"], shares["plain"]
+    return [
+        core.Row("1,000: exit to report, p50, ms, connector : plain", *p50, "count", 20),
+        core.Row("1,000: % of a core, idle, connector : plain", *both, "count", 5),
+    ]
 
 
 def run(options):
     if not sys.platform.startswith("linux"):
-        raise core.Unavailable("seccomp, inotify and the proc connector are Linux's")
+        raise core.Unavailable("seccomp and the proc connector are Linux's")
     measures = {
         "latency": (of_one, 40),
         "many": (of_many, 5),
         "idle": (idle, 3),
         "wake-ups": (wake_ups, 1),
-        "executables": (of_executables, 1),
-        "forked": (of_forked, 100),
+        "killed": (of_killed, 1),
     }
     rows = []
     for part in options.part or PARTS:

@@ -19,9 +19,8 @@ from . import core
 # means: the system calls that fail, and the backend that is to be found then
 MEANS = {
     "pidfd": ((), "pidfd"),
-    "connector": (("pidfd_open",), "connector"),
-    "inotify": (("pidfd_open", "netlink"), "polling"),
-    "plain": (("pidfd_open", "netlink", "inotify_init1"), "polling"),
+    "connector": (("pidfd_open",), "polling"),
+    "plain": (("pidfd_open", "netlink"), "polling"),
 }
 
 
@@ -86,10 +85,8 @@ class Orders:
     def wait(self, pid, timeout):
         """When it was told of the exit, the exit code, and the CPU time of the wait."""
         cpu = time.process_time()
-        try:
-            code = pidwait.wait(pid, timeout)
-        except pidwait.TimeoutExpired:
-            code = None
+        exited, _ = pidwait.wait_procs([pid], timeout)
+        code = exited[0][1] if exited else None
         woken = time.monotonic()
         return woken, code, time.process_time() - cpu
 
