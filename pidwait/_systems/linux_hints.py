@@ -86,6 +86,7 @@ class Hints:
         try:
             if self._connector is not None:
                 self._connector.filter(pids)
+                call(self._epoll.modify, self.fd, select.EPOLLIN)
             elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
                 connector = Connector(pids)
                 call(self._epoll.register, connector.fd, select.EPOLLIN)
@@ -104,10 +105,15 @@ class Hints:
             return
         try:
             pids = connector.read()
+            found = list(self._handles) if pids is None else [*filter(self._handles.get, pids)]
+            if pids and not found:
+                # Others may exit thousands of times a second: none of them ends the next sleep.
+                call(self._epoll.modify, connector.fd, 0)
+                self._sleeps_left = 2
         except Failed as why:
             self._give_up(why)
             return
-        for pid in list(self._handles) if pids is None else pids:
+        for pid in found:
             for handle in list(self._handles.get(pid, ())):
                 yield handle
 
@@ -173,9 +179,9 @@ class Connector:
         address, size = place.buffer_info()
         self._set_option(_SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
 
-    def read(self) -> "dict[int, None] | None":
+    def read(self) -> "set[int] | None":
         """The pids of which a thread has exited; None if messages have been lost."""
-        pids: "dict[int, None]" = {}
+        pids: "set[int]" = set()
         is_whole = True
         while True:
             try:
@@ -187,7 +193,7 @@ class Connector:
                     raise
                 is_whole = False
             else:
-                pids[tgid] = None
+                pids.add(tgid)
 
     def close(self) -> None:
         # Before Linux 6.6 the kernel counts requests, not sockets: it would send for ever. In a

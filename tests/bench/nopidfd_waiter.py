@@ -59,11 +59,6 @@ class Waiter:
         self.tell(*order)
         return self.answer()
 
-    def switches(self):
-        """How often it has gone to sleep."""
-        with open("/proc/{}/status".format(self._process.pid)) as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("voluntary"))
-
     def close(self):
         self._process.stdin.close()
         self._process.wait()
