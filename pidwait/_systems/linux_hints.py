@@ -17,6 +17,7 @@ from struct import Struct, pack
 from .._base.errors import Failed, call, log
 from .._base.probe import BACKEND, BACKENDS, choice, works
 from .calls import native
+from .posix import close
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class Hints:
         if not self._sleeps_left:
             return
         self._sleeps_left -= 1
-        pids = list(self._handles)
-        if self._sleeps_left or not pids:
+        if self._sleeps_left or not self._handles:
             return
+        pids = list(self._handles)
         is_new, self._is_new = self._is_new, False
         try:
             if self._connector is not None:
@@ -202,10 +203,10 @@ class Connector:
         try:
             if listener == os.getpid():
                 self._send(_IGNORE)
-            if self._socket is not None:
-                call(self._socket.close)
         except Failed as why:
             log("the proc connector: %s", why)
+        if self._socket is not None:
+            close(self._socket)
 
     __del__ = close
 

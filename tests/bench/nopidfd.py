@@ -185,7 +185,7 @@ def of_killed(_rounds):
     p50 = [core.median(delays[name]) for name in ("connector", "plain")]
     both = shares["connector"], shares["plain"]
     return [
-        core.Row("1,000: exit to report, p50, ms, connector : plain", *p50, "count", 20),
+        core.Row("1,000: exit to report, p50, ms, connector : plain", *p50, "count", 40),
         core.Row("1,000: % of a core, idle, connector : plain", *both, "count", 5),
     ]
 

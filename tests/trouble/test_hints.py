@@ -294,13 +294,14 @@ def test_a_passing_failure_is_not_remembered(polled, start_told):
 
 @pytest.mark.root
 def test_a_policy_that_comes_later_ends_the_hints(connector, polled, start_told, caplog):
-    sockets = []
+    sockets, refuse = [], table.refusing(errno.EPERM)
 
     class Refused(socket.socket):
         def recv(self, size):
-            if is_refused:
-                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-            return super().recv(size)
+            return refuse() if is_refused else super().recv(size)
+
+        def send(self, request):
+            return refuse() if is_refused else super().send(request)
 
         def bind(self, address):
             sockets.append(self)
