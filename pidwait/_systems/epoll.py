@@ -12,9 +12,11 @@ was raised stays valid after the limit has been restored.
 
 import os
 import select
+import time
 from _thread import RLock
 from errno import EBADF, EINVAL, ENOENT, ENOSYS
 from functools import partial
+from io import UnsupportedOperation
 from itertools import chain
 
 from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
@@ -53,15 +55,25 @@ class EpollSleeper:
         self._hints: "Hints | None" = None  # about polled handles, from the first one on
         # Events that the epoll has reported, and that nobody has looked at.
         self.events: "deque[tuple[int, int]]" = deque()
+        self._epoll: "Any" = None  # a low number: select() takes no other
         self._timer: "Any" = None
-        self._is_set = False  # the timer
-        self._epoll: "Any" = ask("epoll")  # a low number: select() takes no other
+        self._bell: "Any" = None
+        self._is_set = False  # the timer, or the bell
+        self._is_shown = False
         # Where nothing can end a sleep, it is a short one.
         self._longest = LONGEST_SLEEP
-        if shared:
+        try:
+            self._epoll = ask("epoll")
+        except Failed as why:
+            if why.errno != ENOSYS:
+                raise
+            log("all processes are polled: %s", why)  # gevent and eventlet take it away
+        if shared or self._epoll is None:
             try:
-                self._timer = opened_high(native("timerfd_create"), CLOCK_MONOTONIC)
-                call(self._epoll.register, self._timer.fileno(), select.EPOLLIN)
+                open_ = opened if self._epoll is None else opened_high
+                self._timer = open_(native("timerfd_create"), CLOCK_MONOTONIC)
+                if self._epoll is not None:
+                    call(self._epoll.register, self._timer.fileno(), select.EPOLLIN)
             except Failed as why:
                 log("without a timer: %s", why)
                 self._longest = LONGEST
@@ -72,7 +84,7 @@ class EpollSleeper:
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         Where pidfds can't be used the handle is a polled one.
         """
-        if not self._opens:
+        if not self._opens or self._epoll is None:
             self._open_polled(target)
             return
         if target.pid is None:
@@ -85,7 +97,7 @@ class EpollSleeper:
         self._register(handle)
 
     def _open_polled(self, target: "Any") -> None:
-        if target.pid is None:
+        if target.pid is None or self._epoll is None:
             raise failed(ENOSYS, "pidfds are not used")
         target.handle = handle = ProcfsHandle(target.pid)
         handle.target = target
@@ -126,6 +138,9 @@ class EpollSleeper:
             return
         if seconds is None or seconds > self._longest:
             seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
+        if self._epoll is None or (self._bell is not None and self._is_set):
+            time.sleep(LONGEST if seconds < 0 else min(seconds, LONGEST))
+            return
         if not may_block() and seconds:
             poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
             seconds = 0
@@ -151,32 +166,46 @@ class EpollSleeper:
 
     def wake(self, seconds: "float | None") -> None:
         """End each sleep, and have fileno() readable, after ``seconds``; None: never."""
-        if self._timer is None or (seconds is None and not self._is_set):
+        if seconds is None and not self._is_set:
             return
-        self._is_set = True
-        initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
-        try:
-            call(partial(native("timerfd_settime"), self._timer.fileno(), initial=initial))
-        except Failed:  # a policy that came later
-            if seconds == 0:
-                self._ring()
-            raise
-        self._is_set = seconds is not None
+        if self._timer is not None:
+            self._is_set = True
+            initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
+            try:
+                call(partial(native("timerfd_settime"), self._timer.fileno(), initial=initial))
+                self._is_set = seconds is not None
+                return
+            except Failed as why:  # a policy that came later
+                log("without a timer: %s", why)
+                self._timer, self._is_set, self._longest = None, False, LONGEST
+        if self._epoll is not None:
+            # Without a timer fileno() is readable too early, but never too late.
+            self._ring(seconds is not None and (seconds == 0 or self._is_shown))
 
-    def _ring(self) -> None:
-        """End each sleep for good, by a pipe without a writer, which is always ready."""
-        reader, writer = call(os.pipe)
-        os.close(writer)
-        self._timer = own(reader)
-        call(self._epoll.register, reader, 0)  # EPOLLHUP is always reported
+    def _ring(self, is_on: bool) -> None:
+        """Have the epoll ready, by a pipe without a writer, or ready no more."""
+        if self._bell is None:
+            reader, writer = call(os.pipe)
+            os.close(writer)
+            self._bell = own(reader)
+        if is_on and not self._is_set:
+            call(self._epoll.register, self._bell.fileno(), 0)  # EPOLLHUP is always reported
+        elif self._is_set and not is_on:
+            call(self._epoll.unregister, self._bell.fileno())
+        self._is_set = is_on
 
     def fileno(self) -> int:
-        fd: int = self._epoll.fileno()
+        file = self._epoll or self._timer
+        if file is None:
+            raise UnsupportedOperation("the set has no file descriptor here")
+        self._is_shown = True
+        fd: int = file.fileno()
         return fd
 
     def forked(self) -> "EpollSleeper":
         """What replaces it in a forked child; the child's copies of the pidfds are its own."""
-        self._epoll.close()
+        if self._epoll is not None:
+            self._epoll.close()
         sleeper = EpollSleeper(self._opens, True)
         handles, self._handles = self._handles, {}
         for handle in handles.values():
@@ -186,13 +215,13 @@ class EpollSleeper:
         return sleeper
 
     def close(self) -> None:
-        self._epoll.close()
+        for file in self._epoll, self._timer, self._bell:
+            if file is not None:
+                close(file)
         for handle in list(self._handles.values()):
             self.discard(handle)
         if self._hints is not None:
             self._hints.close()
-        if self._timer is not None:
-            close(self._timer)
 
 
 _lock: "list[Any]" = [RLock(), os.getpid()]
