@@ -258,7 +258,7 @@ def _list(*which: str) -> "list[Facts]":
     system = _this_system()
     try:
         arguments = (*which, *system.arguments())
-        ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT, keep_errors=True)
+        ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT)
     except Failed as why:
         raise _not_listed(why.errno, why.error.strerror) from why.error
     headline, _, rows = printed.partition(b"\n")

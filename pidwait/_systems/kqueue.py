@@ -40,7 +40,7 @@ from .kqueue_calls import (
     table,
 )
 from .posix import close, code_of_status, kill, look_at_child, own, poll, reap_child
-from .ps import PS, PsHandle, is_there, read_ps
+from .ps import PsHandle, check_ps, is_there
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -356,13 +356,6 @@ def check_bsd_waitid() -> None:
     except Failed as why:
         if why.errno != ECHILD:
             raise
-
-
-def check_ps() -> None:
-    """Ask ps about our own process."""
-    stat = read_ps(os.getpid())
-    if stat is None or stat.exited or stat.started is None:
-        raise failed(ENOSYS, "%s does not tell state and start time" % PS)
 
 
 checks["kqueue"] += [

@@ -7,11 +7,11 @@ is a process, so waitid(2) and kill(2) are asked first, and ps gets 5 % of the t
 
 import os
 from _thread import get_ident
-from errno import ECHILD, EDEADLK, EINTR, ENOSYS, ESRCH, ETIMEDOUT
+from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
 from time import monotonic, time
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, failed, log
+from .._base.errors import Failed, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
 from . import calls
 from .calls import ask
@@ -27,7 +27,7 @@ from .posix import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Iterator, Outcome
+    from .._types import Identity, Iterator, Outcome
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
@@ -35,7 +35,7 @@ PS = "/bin/ps"
 # is an alias, as "stat" is: DragonFly's ps, and the older ones of OpenBSD, give an alias the
 # headline of what it stands for, even if an empty one is asked for.
 _ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", "lstart=", "-p")
-ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC0"}
+ENVIRONMENT = {"TZ": "UTC0"}
 _TIME_LIMIT = 1.0  # seconds; ps takes milliseconds
 _FIRST_PS = 0.05  # seconds that a wait goes on before it asks ps
 _PER_RUN = 19  # seconds between two ps, for each that one takes
@@ -56,17 +56,16 @@ class PsStat:
         self.status = int(words[1], 16)
         # NetBSD and OpenBSD print "-" for a zombie.
         self.started = seconds_of_date(words[2:])
-        self.since = None if self.started is None else self.started - time() + monotonic()
+        self._offset = monotonic() - time()
 
     def is_other(self, other: "PsStat | None") -> bool:
         """Whether the two belong to processes that started at different times."""
-        if other is None or self.started is None or self.since is None:
-            return False
-        if other.started is None or other.since is None:
+        if other is None or self.started is None or other.started is None:
             return False
         # Setting the clock changes either the start time, where that is counted from boot
         # (FreeBSD), or else the time that has passed since the start, but never both.
-        return abs(self.started - other.started) > 1 and abs(self.since - other.since) > 2
+        later = self.started - other.started
+        return abs(later) > 1 and abs(later + self._offset - other._offset) > 2
 
 
 def seconds_of_date(words: "list[str]") -> "int | None":
@@ -92,10 +91,8 @@ def read_ps(pid: int) -> "PsStat | None":
         return None
 
 
-def run_ps(
-    arguments: "tuple[str, ...]", limit: float, keep_errors: bool = False
-) -> "tuple[int, int, bytes, bytes]":
-    """Run ps: its pid, its exit code, what it printed, and its messages if they are kept.
+def run_ps(arguments: "tuple[str, ...]", limit: float) -> "tuple[int, int, bytes, bytes]":
+    """Run ps: its pid, its exit code, what it printed, and its messages.
 
     Failed if that can't be done, or takes longer than so many seconds.
     """
@@ -104,46 +101,36 @@ def run_ps(
         # subprocess has been patched, and now waits for that ps by polling: it would run
         # another ps for that, and so on.
         raise failed(EDEADLK, "%s is being run by this thread" % PS)
-    _asking.add(thread)
     try:
         import subprocess
-
-        try:
-            return _run_to_end(subprocess, (PS, *arguments), limit, keep_errors)
-        except subprocess.TimeoutExpired:
-            raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
-        except subprocess.SubprocessError as error:
-            raise failed(ENOSYS, "%s: %s" % (PS, error)) from None
-        except OSError as error:
-            if error.errno is None:  # of a signal handler
+    except (ImportError, OSError) as error:  # no file descriptor left
+        raise_of_handler(error)
+        raise failed(ENOSYS, str(error)) from None
+    # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
+    # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
+    locale = {"LC_CTYPE": "UTF-8"} if calls.PLATFORM == "darwin" else {"LC_ALL": "C"}
+    _asking.add(thread)
+    try:
+        with subprocess.Popen(
+            (PS, *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(ENVIRONMENT, **locale),
+        ) as process:
+            try:
+                printed, errors = process.communicate(timeout=limit)
+            except BaseException:
+                process.kill()
                 raise
-            raise Failed(error) from None
+        return process.pid, process.returncode, printed, errors
+    except subprocess.TimeoutExpired:
+        raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
+    except OSError as error:
+        raise_of_handler(error)
+        raise Failed(error) from None
     finally:
         _asking.discard(thread)
-
-
-def _run_to_end(
-    subprocess: "Any", command: "tuple[str, ...]", limit: float, keep_errors: bool
-) -> "tuple[int, int, bytes, bytes]":
-    environment = dict(ENVIRONMENT)
-    if calls.PLATFORM == "darwin":
-        # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
-        # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
-        del environment["LC_ALL"]
-        environment["LC_CTYPE"] = "UTF-8"
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if keep_errors else subprocess.DEVNULL,
-        env=environment,
-    ) as process:
-        try:
-            printed, errors = process.communicate(timeout=limit)
-        except BaseException:
-            process.kill()
-            raise
-    return process.pid, process.returncode, printed, errors or b""
 
 
 def is_there(pid: int) -> bool:
@@ -159,30 +146,31 @@ def is_there(pid: int) -> bool:
 class PsHandle(Handle):
     """A pid, and the start time of the process that had it when ps was asked first."""
 
+    pid: int
+    # The first answer of ps that has a start time; until then, the latest answer.
+    _stat: "PsStat | None" = None
+    _ask_again = 0.0
+
     def __init__(self, pid: int) -> None:
-        self.pid: int = pid
-        # The first answer of ps that has a start time; until then, the latest answer.
-        self._stat: "PsStat | None" = None
-        self._ask_again = 0.0
+        self.pid = pid
         if not is_there(pid):
             raise failed(ESRCH)
 
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
         outcome = super().wait(deadline, reap)
-        return self.look(reap, True) if outcome is RUNNING else outcome
+        is_unsure = outcome is RUNNING and self.backend == "polling"
+        return self.look(reap, True) if is_unsure else outcome
 
     def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
-        if deadline.remaining() is None and may_block():
+        if deadline.remaining() is not None or not may_block():
+            return super().sleep(deadline, pauses)
+        try:
             # Wait for our child in waitid(2), which has no time-out.
-            options = calls.WAITID["LOOK"] & ~os.WNOHANG
-            try:
-                ask("waitid", calls.WAITID["P_PID"], self.pid, options)
-                return True
-            except Failed as why:  # it is not ours
-                if why.errno == EINTR:
-                    return True
-        return super().sleep(deadline, pauses)
+            ask("waitid", calls.WAITID["P_PID"], self.pid, calls.WAITID["LOOK"] & ~os.WNOHANG)
+        except Failed:  # it is not ours
+            return super().sleep(deadline, pauses)
+        return True
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         try:
@@ -193,9 +181,8 @@ class PsHandle(Handle):
             is_ours = False
         # Only ps can tell that somebody else's is a zombie, or whether the pid of our child
         # belongs to another one by now.
-        is_due = last and not is_ours
         if not exited and (not is_ours or self._stat is not None):
-            is_due = is_due or Deadline.now() >= self._ask_again
+            is_due = (last and not is_ours) or Deadline.now() >= self._ask_again
             exited = is_due and self._ps_tells_exit()
         return self._code(reap, last) if exited else RUNNING
 
@@ -215,12 +202,7 @@ class PsHandle(Handle):
         stat = None if self._stat is None else read_ps(self.pid)
         if stat is not None and stat.is_other(self._stat):
             return None
-        code: "Outcome" = None
-        try:
-            code = (reap_child if reap else look_at_child)(self.pid)
-        except Failed as why:
-            if why.errno != ECHILD:
-                log("waitid, pid %d: %s", self.pid, why)
+        code = self._code_of_child(reap)
         if code is RUNNING:
             if reap:
                 return RUNNING if last else PENDING
@@ -232,8 +214,17 @@ class PsHandle(Handle):
                 return code_of_status(stat.status)
         return code
 
+    def _code_of_child(self, reap: bool) -> "Outcome":
+        """What waitid(2), or waitpid(2), tells; None if it is not our child."""
+        try:
+            return (reap_child if reap else look_at_child)(self.pid)
+        except Failed as why:
+            if why.errno != ECHILD:
+                log("waitid, pid %d: %s", self.pid, why)
+            return None
+
     def send_signal(self, sig: int) -> None:
-        if self.look() is not RUNNING or self._ps_tells_exit():
+        if self.look() is not RUNNING or (self.backend == "polling" and self._ps_tells_exit()):
             raise failed(ESRCH)
         kill(self.pid, sig)
 
@@ -243,3 +234,10 @@ class PsHandle(Handle):
         if self._stat is None or self._stat.started is None:
             return None
         return "start", self.pid, self._stat.started
+
+
+def check_ps() -> None:
+    """Ask ps about our own process."""
+    stat = read_ps(os.getpid())
+    if stat is None or stat.exited or stat.started is None:
+        raise failed(ENOSYS, "%s does not tell state and start time" % PS)
