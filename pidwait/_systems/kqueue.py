@@ -19,28 +19,16 @@ child does not use the number, and does not even close it.
 import os
 import select
 from errno import EACCES, EAGAIN, EBADF, ECHILD, ENOENT, ENOSYS, ESRCH
-from io import UnsupportedOperation
-from itertools import chain
 from weakref import WeakValueDictionary
 
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, call, failed, log
-from .._base.handle import PENDING, RUNNING, Handle
+from .._base.handle import PENDING, RUNNING
 from .._base.probe import checks, works
-from . import calls
 from .calls import ask, native
-from .kqueue_calls import (
-    EV_ADD,
-    EV_DELETE,
-    EV_ENABLE,
-    EV_ERROR,
-    EV_ONESHOT,
-    NOBODY,
-    NOTE_EXIT,
-    table,
-)
-from .posix import close, code_of_status, kill, look_at_child, own, poll, reap_child
-from .ps import PsHandle, check_ps, is_there
+from .kqueue_calls import EV_ADD, EV_DELETE, EV_ONESHOT, NOTE_EXIT, table
+from .posix import close, code_of_status, look_at_child, own, poll
+from .ps import PsHandle, check_ps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,33 +39,48 @@ if TYPE_CHECKING:
 _kept: "list[Any]" = []
 
 
+class Registration:
+    """A process in a kqueue, and the number in its event, by which it is told from another one."""
+
+    def __init__(self, pid: int, number: int) -> None:
+        self.pid = pid
+        self.number = number
+        self.fflags = NOTE_EXIT
+        self.event: "Any" = None
+        self.members: "dict[Any, None]" = {}  # the handles that share it
+
+
 class Queue:
     """A kqueue, and a bell that makes it readable."""
 
+    _kqueue: "Any" = None
+    # What is readable for ever, and for every thread: a pipe whose writer is closed. A timer
+    # would be late, and timers are few.
+    _bell: "Any" = None
+
     def __init__(self) -> None:
-        self._kqueue: "Any" = None
-        # What is readable for ever, and for every thread: a pipe whose writer is closed. A timer
-        # would be late, and timers are few.
-        self.bell: "Any" = None
         self._pid = os.getpid()
         self._kqueue = ask("kqueue")
-        self._fd: int = self._kqueue.fileno()
 
     def is_copy(self) -> bool:
         """Whether this is the copy in a forked child, which has no kqueue."""
         return self._pid != os.getpid()
 
-    def fileno(self) -> int:
+    def _open_kqueue(self) -> "Any":
         if self._kqueue is None or self.is_copy():
             raise failed(EBADF, "the kqueue is closed, or the parent's")
-        return self._fd
+        return self._kqueue
+
+    def fileno(self) -> int:
+        fd: int = self._open_kqueue().fileno()
+        return fd
 
     def close(self) -> None:
         queue, self._kqueue = self._kqueue, None
         if queue is None:
             return
-        if self.bell is not None:
-            close(self.bell)
+        if self._bell is not None:
+            close(self._bell)
         if self.is_copy():
             _kept.append(queue)
         else:
@@ -86,73 +89,51 @@ class Queue:
     def __del__(self) -> None:
         self.close()
 
+    def take(self, room: int, seconds: float) -> "list[Any]":
+        """The events that happen within ``seconds``, at most ``room`` of them."""
+        return call(self._open_kqueue().control, None, room, seconds)  # type: ignore[no-any-return]
+
     def change(
         self, ident: int, filter_: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
-    ) -> None:
+    ) -> bool:
+        """Return whether there was something to change; with EV_ADD there always is."""
         event = native("kevent")(ident, filter_, flags, fflags, data, udata)
-        # With no room for events, an error is raised by the call, and no event is taken from
-        # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
-        call(self._kqueue.control, [event], 0, 0)
-
-    def has(self, *change: int) -> bool:
-        """Make a change without EV_ADD; return whether there was something to change."""
         try:
-            self.change(*change)
+            # With no room for events, an error is raised by the call, and no event is taken from
+            # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
+            call(self._open_kqueue().control, [event], 0, 0)
         except Failed as why:
-            if why.errno != ENOENT:
+            if why.errno != ENOENT or flags & EV_ADD:
                 raise
             return False
         return True
 
-    def drop(self, ident: int, filter_: int) -> None:
-        """Forget this, and its event."""
+    def watch(self, one: Registration) -> None:
+        """Have the exit of a process reported; Failed (EAGAIN) if there may be none to watch."""
+        filter_, flags = table().filter_proc, EV_ADD | EV_ONESHOT
+        one.fflags = NOTE_EXIT | table().status_flag
         try:
-            self.has(ident, filter_, EV_DELETE)
-        except Failed as why:  # somebody else has closed the kqueue
-            log("kevent, %d: %s", ident, why)
-
-    def make_bell(self) -> None:
-        if self.bell is None:
-            reader, writer = map(own, call(os.pipe))
-            writer.close()
-            self.bell = reader
+            try:
+                self.change(one.pid, filter_, flags, one.fflags, 0, one.number)
+            except Failed as why:
+                if why.errno != EACCES:
+                    raise
+                one.fflags = NOTE_EXIT  # NOTE_EXITSTATUS is not allowed for every process
+                self.change(one.pid, filter_, flags, one.fflags, 0, one.number)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise
+            # So say macOS, NetBSD and OpenBSD of a zombie, too. Polling will tell.
+            raise failed(EAGAIN, "gone, exiting, or a zombie") from None
 
     def ring(self, on: bool) -> None:
         """Wake all threads, and be readable, whatever is taken; or no more."""
-        self.make_bell()
-        if on:
-            self.change(self.bell.fileno(), table().filter_read, EV_ADD)
-        else:  # EV_DISABLE would leave it readable
-            self.drop(self.bell.fileno(), table().filter_read)
-
-    def take(self, events: "list[Any]", room: int, seconds: float) -> None:
-        """Append the events that happen within ``seconds``, at most ``room`` of them."""
-        # With select.kqueue there is no bytecode between the system call and the list: if a
-        # signal handler raised there, the exit codes would be lost.
-        control = self._kqueue.control
-        call(events.extend, chain.from_iterable(map(control, (None,), (room,), (seconds,))))
-
-
-def register(queue: Queue, pid: int, udata: int = 0) -> int:
-    """Watch the process; its event carries ``udata``. Return the fflags that were accepted.
-
-    Failed (EAGAIN) if it is exiting, or a zombie, and can't be watched any more.
-    """
-    filter_, status_flag = table().filter_proc, table().status_flag
-    try:
-        for fflags in (NOTE_EXIT | status_flag, NOTE_EXIT):
-            try:
-                queue.change(pid, filter_, EV_ADD | EV_ONESHOT, fflags, 0, udata)
-                return fflags
-            except Failed as why:
-                # NOTE_EXITSTATUS is not allowed for every process.
-                if why.errno != EACCES or fflags == NOTE_EXIT:
-                    raise
-    except Failed as why:
-        if why.errno != ESRCH or not is_there(pid):
-            raise
-    # ESRCH though the process is there: macOS, NetBSD, OpenBSD.
-    raise failed(EAGAIN, "exiting, or a zombie")
+        if self._bell is None:
+            reader, writer = map(own, call(os.pipe))
+            writer.close()
+            self._bell = reader
+        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
+        self.change(self._bell.fileno(), table().filter_read, flags)
 
 
 def told_code(event: "Any") -> "int | None":
@@ -160,7 +141,9 @@ def told_code(event: "Any") -> "int | None":
     flag = table().status_flag
     if event is None or (flag and not event.fflags & flag):
         return None
-    if event.data == 0 and table().told_since_waitid and not works(check_bsd_waitid):
+    # NetBSD and OpenBSD have told the status since they got waitid(2) (NetBSD 8, OpenBSD 6.9);
+    # in older versions 0 may mean nothing.
+    if event.data == 0 and not flag and not works(check_bsd_waitid):
         return None
     return code_of_status(event.data)
 
@@ -169,98 +152,78 @@ def told_code(event: "Any") -> "int | None":
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
 
-class KqueueHandle(Handle):
-    """A kqueue that watches one process, and is readable once that has exited."""
+class KqueueHandle(PsHandle):
+    """A process in a kqueue, which is readable once it has exited.
+
+    It is polled if there is no kqueue any more: in a forked child, or as somebody has closed it.
+    """
 
     backend = "kqueue"
-    pid: int
-    _identity: "object | None" = None
     _exited = False  # once True, it stays so
-    # What polls the process if there is no kqueue any more.
-    _fallback: "PsHandle | None" = None
+    _identity: "object | None" = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._events: "list[Any]" = []
+        self.registration = Registration(pid, 1)
         self._queue = Queue()
         try:
-            register(self._queue, pid)
-        except BaseException:
+            self._queue.watch(self.registration)
+        except Failed:
             self._queue.close()
             raise
-        self.fd = self._queue.fileno()
 
     def fileno(self) -> int:
-        if self._fallback is not None or self._queue.is_copy():
-            raise UnsupportedOperation("a process that is polled has no fileno")
+        if self.backend == "polling" or self._queue.is_copy():
+            return super().fileno()
         return self._queue.fileno()
 
     def close(self) -> None:
-        self.fd = -1
         self._queue.close()
-
-    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
-        outcome = super().wait(deadline, reap)
-        if outcome is RUNNING and self._fallback is not None:
-            return self._fallback.wait(deadline, reap)
-        return outcome
-
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
-        if self._fallback is not None:
-            return False  # wait() has it sleep
-        try:
-            return self._exited or self._has_event(deadline)
-        except Failed as why:  # poll(2): ENOMEM, EINVAL; our EBADF
-            self._fall_back(why)
-            return True
 
     def _has_event(self, deadline: Deadline) -> bool:
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        return poll(self._queue.fileno(), select.POLLIN, deadline) != 0
-
-    def _event(self) -> "Any":
-        """The event of its exit; None if it is lost, or another thread is about to bring it."""
-        if not self._events and not self._queue.is_copy():
+        if not poll(self._queue.fileno(), select.POLLIN, deadline):
+            return False
+        if self.registration.event is None:
             try:
                 # First keep the kqueue readable: other threads may be in poll(2), and a program
                 # may poll fileno(). If that fails, the event is left in the kqueue.
                 self._queue.ring(True)
-                self._queue.take(self._events, 2, 0)
+                for event in self._queue.take(2, 0):
+                    if event.udata == self.registration.number:
+                        self.registration.event = event
             except Failed as why:
                 log("pid %d, kevent: %s", self.pid, why)
-        filter_ = table().filter_proc
-        return next((event for event in list(self._events) if event.filter == filter_), None)
+        return True
 
-    def _fall_back(self, why: Failed) -> None:
-        log("pid %d is polled: %s", self.pid, why)
-        try:
-            self._fallback = PsHandle(self.pid)
-            self.backend = self._fallback.backend
-        except Failed as gone:
-            if gone.errno != ESRCH:
-                raise
-            self._exited = True
+    def _tells_exit(self, deadline: Deadline) -> bool:
+        """Whether the kqueue tells by the deadline that it has exited."""
+        if self.backend == "kqueue" and not self._exited:
+            try:
+                if self._has_event(deadline):
+                    self._exited = True
+            except Failed as why:  # poll(2): ENOMEM, EINVAL; our EBADF
+                log("pid %d is polled: %s", self.pid, why)
+                self.backend = "polling"
+        return self._exited
+
+    def _is_running(self) -> bool:
+        """False also if the kqueue can't tell any more."""
+        return not self._tells_exit(NOW) and self.backend == "kqueue"
+
+    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+        if self._tells_exit(deadline):
+            return True
+        return self.backend == "polling" and super().sleep(deadline, pauses)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
-        if not self._exited and self._fallback is None:
-            try:
-                self._exited = self._has_event(NOW)
-            except Failed as why:
-                self._fall_back(why)
-        if self._fallback is not None:
-            return self._fallback.look(reap, last)
-        return self._code(reap, last) if self._exited else RUNNING
-
-    def _code(self, reap: bool, last: bool) -> "Outcome":
-        event = self._event()
+        if not self._tells_exit(NOW):
+            return super().look(reap, last) if self.backend == "polling" else RUNNING
+        event = self.registration.event
         code = told_code(event)
         if code is not None and not reap:
             return code
-        found: "Outcome" = None
-        try:
-            found = (reap_child if reap else look_at_child)(self.pid)
-        except Failed as why:  # it is not our child, or there is no waitid
-            log("waitid, pid %d: %s", self.pid, why)
+        found = self._code_of_child(reap)
         if found is RUNNING and reap and not self._is_passed_on():
             return RUNNING if last else PENDING
         if code is None and (found is RUNNING or (found is None and event is None)):
@@ -279,20 +242,6 @@ class KqueueHandle(Handle):
         finally:
             other.close()
 
-    def _is_running(self) -> bool:
-        """False also if the kqueue can't tell any more."""
-        try:
-            return not self._exited and not self._has_event(NOW)
-        except Failed:
-            return False
-
-    def send_signal(self, sig: int) -> None:
-        if self._fallback is not None:
-            return self._fallback.send_signal(sig)
-        if self.look() is not RUNNING:
-            raise failed(ESRCH)
-        return kill(self.pid, sig)
-
     def identify(self) -> "Identity | None":
         if self._identity is None:
             self._identity = object()
@@ -305,52 +254,32 @@ class KqueueHandle(Handle):
 
 
 def check_kqueue() -> None:
-    """Look for a process that can't exist, and watch our own."""
-    filter_ = table().filter_proc
+    """Watch our own process."""
+    system = table()
     for name, number in (
-        ("KQ_FILTER_PROC", filter_),
-        ("KQ_FILTER_TIMER", table().filter_timer),
-        ("KQ_FILTER_READ", table().filter_read),
-        ("KQ_EV_ADD", EV_ADD),
-        ("KQ_EV_DELETE", EV_DELETE),
-        ("KQ_EV_ENABLE", EV_ENABLE),
-        ("KQ_EV_ONESHOT", EV_ONESHOT),
-        ("KQ_EV_ERROR", EV_ERROR),
+        ("KQ_FILTER_PROC", system.filter_proc),
+        ("KQ_FILTER_TIMER", system.filter_timer),
+        ("KQ_FILTER_READ", system.filter_read),
         ("KQ_NOTE_EXIT", NOTE_EXIT),
     ):
         theirs = getattr(select, name, number)
         if (theirs - number) % 2**32:  # a long of 32 bits is signed
             raise failed(ENOSYS, "select.%s is %d, not %d" % (name, theirs, number))
-    try:
-        native("waitid")  # load it now: later there may be no file descriptor left for that
-    except Failed as why:
-        log("waitid: %s", why)
+    works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
     queue = Queue()
     try:
-        register(queue, os.getpid())
-        if poll(queue.fileno(), select.POLLIN, NOW):
-            raise failed(ENOSYS, "poll takes a running process for an exited one")
-        try:
-            queue.change(NOBODY, filter_, EV_ADD, NOTE_EXIT)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise
-        else:
-            raise failed(ENOSYS, "kevent watches a process that can't exist")
+        queue.watch(Registration(os.getpid(), 1))
+        events = [poll(queue.fileno(), select.POLLIN, NOW)]
         queue.ring(True)
-        if not poll(queue.fileno(), select.POLLIN, Deadline(1)):
-            raise failed(ENOSYS, "poll does not see that a kqueue is readable")
+        events.append(poll(queue.fileno(), select.POLLIN, Deadline(1)))
+        if events[0] or not events[1]:
+            raise failed(ENOSYS, "poll does not tell whether a kqueue has an event")
     finally:
         queue.close()
 
 
 def check_bsd_waitid() -> None:
     """Look for a child that can't exist: our own process."""
-    numbers = calls.WAITID
-    for name, key in (("P_PID", "P_PID"), ("WEXITED", "LOOK"), ("WNOWAIT", "LOOK")):
-        theirs = getattr(os, name, numbers[key])
-        if theirs != numbers[key] if name == "P_PID" else not theirs & numbers[key]:
-            raise failed(ENOSYS, "os.%s is %d here" % (name, theirs))
     try:
         look_at_child(os.getpid())
     except Failed as why:

@@ -3,26 +3,18 @@
 
 import select
 from _thread import RLock
-from errno import EBADF, ENOSYS
+from errno import ENOSYS
 from itertools import count
-from weakref import ref
 
-from .._base.deadline import LONGEST, Deadline
+from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log
-from .._base.handle import Handle
-from .kqueue import KqueueHandle, Queue, register
-from .kqueue_calls import (
-    EV_ADD,
-    EV_ENABLE,
-    EV_ONESHOT,
-    NOTE_EXIT,
-    table,
-)
+from .kqueue import KqueueHandle, Queue, Registration
+from .kqueue_calls import EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT, table
 from .posix import may_block, poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Iterator
+    from .._types import Any, Handle, Iterator
 
 _TIMER = 1  # its ident
 _LONGEST_MS_OF_TIMER = 86400000
@@ -32,224 +24,158 @@ _BATCH_OF_EVENTS = 256
 _LONGEST_NAP = 60.0
 
 
-class Registration:
-    """A process in a sleeper's kqueue: the number in its event, and the handles that share it."""
-
-    def __init__(self, pid: int, number: int) -> None:
-        self.pid = pid
-        self.number = number
-        self.fflags = NOTE_EXIT
-        self.event: "Any" = None
-        self.members: "dict[MemberHandle, None]" = {}
-
-
 class MemberHandle(KqueueHandle):
     """A process in a sleeper's kqueue, for one target."""
 
-    def __init__(self, sleeper: "KqueueSleeper", registration: Registration, target: "Any") -> None:
-        self.pid = registration.pid
-        self.registration = registration
+    def __init__(self, sleeper: "KqueueSleeper", one: Registration, target: "Any") -> None:
+        self.pid = one.pid
+        self.registration = one
         self.target = target
-        self._sleeper = ref(sleeper)
+        self._queue: "KqueueSleeper" = sleeper
 
     def _has_event(self, deadline: Deadline) -> bool:
-        sleeper = self._sleeper()
-        if sleeper is None:
-            raise failed(EBADF, "there is no kqueue any more")
-        return not sleeper.is_watched(self.registration)
-
-    def _event(self) -> "Any":
-        return self.registration.event
+        return not self._queue.is_watched(self.registration)
 
     def close(self) -> None:
-        sleeper = self._sleeper()
-        if sleeper is not None:
-            sleeper.forget(self)
+        self._queue.forget(self)
 
 
-class KqueueSleeper:
+class KqueueSleeper(Queue):
     """Sleeps for many processes in one kqueue. Any number of threads may be in sleep() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether processes can be watched; ``shared``: whether wake() is needed."""
+        super().__init__()
         self._opens = opens
-        self._lock = RLock()  # not held in sleep()
-        self._numbers = count(1)
-        # Those that the kqueue watches; and all that have members.
+        self._lock = RLock()  # not held in sleep(), nor while a message is logged
+        self._numbers = count(1)  # 0 is that of the bell's events, and the timer's
+        # The latest registration for each pid; and all that have members.
         self._by_pid: "dict[int, Registration]" = {}
         self._by_number: "dict[int, Registration]" = {}
-        # Events that the kqueue has reported, and that nobody has looked at. A list: other than
-        # a deque, it can be copied while another thread appends to it.
-        self.events: "list[Any]" = []
-        self._sleeping: "dict[object, None]" = {}
-        self._rings = self._timed = self._closed = False  # True: perhaps
-        self._longest = _LONGEST_NAP
-        self._queue = Queue()
-        if shared:
-            try:
-                self._queue.make_bell()
-            except Failed as why:
-                log("without a bell: %s", why)
-                self._longest = LONGEST  # perhaps nothing can end a sleep
+        # Those whose event has been taken, and that nobody has looked at.
+        self.events: "list[Registration]" = []
+        self._rings = self._timed = False  # True: perhaps
+        try:
+            if shared:
+                self.ring(False)  # make the bell while there is a file descriptor for it
+        except Failed:
+            self.close()
+            raise
 
     def open(self, target: "Any") -> None:
-        if not self._opens:
-            raise failed(ENOSYS, "kqueue is not used")
-        pid: "int | None" = target.pid
-        if pid is None:
-            raise failed(ENOSYS, "it has no pid to be watched by")
-        with self._lock:
-            if self._closed:
-                raise ValueError("the set is closed")
-            there = self._by_pid.get(pid)
-            # That process may have been reaped, and another one may have the pid now. EV_ADD would
-            # give its registration another number: the old exit would be the new one's.
-            is_new = there is None or not self.is_watched(there)
-            if there is None or is_new:
-                there = Registration(pid, next(self._numbers))
-            handle = target.handle = MemberHandle(self, there, target)
-            there.members[handle] = None
-            if is_new:
-                self._by_pid[pid] = self._by_number[there.number] = there
-                try:
-                    there.fflags = register(self._queue, pid, there.number)
-                except BaseException:
-                    self.forget(handle)
-                    raise
+        if not self._opens or target.pid is None:
+            raise failed(ENOSYS, "kqueue is not used, or there is no pid")
+        try:
+            with self._lock:
+                one = self._by_pid.get(target.pid)
+                # That process may have been reaped, and another one may have the pid now. EV_ADD
+                # would give its registration another number: the old exit would be the new one's.
+                is_new = one is None or not self.is_watched(one)
+                if one is None or is_new:
+                    one = Registration(target.pid, next(self._numbers))
+                target.handle = MemberHandle(self, one, target)
+                one.members[target.handle] = None
+                if is_new:
+                    self._by_pid[one.pid] = self._by_number[one.number] = one
+                    self.watch(one)
+        except Failed:
+            if target.handle is not None:
+                target.handle.close()
+            raise
 
-    def is_watched(self, registration: Registration) -> bool:
+    def is_watched(self, one: Registration) -> bool:
         """Whether there has been no event yet, not even one that is lost, or on its way."""
-        if self._queue.is_copy():
-            raise failed(EBADF, "the kqueue is the parent's")
-        pid, fflags, number = registration.pid, registration.fflags, registration.number
+        self.fileno()  # before the lock: a thread that only the parent has may hold it
         with self._lock:
-            if self._closed:
-                raise failed(EBADF, "the kqueue is closed")
-            is_full = True
-            while is_full:
-                taken: "list[Any]" = []
-                self._queue.take(taken, _BATCH_OF_EVENTS, 0)
-                self.events.extend(taken)
-                is_full = len(taken) == _BATCH_OF_EVENTS
-            for event in list(self.events):
-                self._note(event)
-            # Else the pid's registration may be another one's.
-            return self._by_pid.get(pid) is registration and self._queue.has(
-                pid, table().filter_proc, EV_ENABLE, fflags, 0, number
-            )
+            self._take(0)
+            if one.event is not None or self._by_pid.get(one.pid) is not one:
+                return False
+            # Without EV_ADD this finds the registration, and leaves it as it is.
+            filter_ = table().filter_proc
+            return self.change(one.pid, filter_, EV_ENABLE, one.fflags, 0, one.number)
 
     def watch_again(self, handle: "Any") -> None:
-        """A kqueue gives no false alarms; Failed if it does not watch this one any more."""
-        if handle.backend != "kqueue":
-            raise failed(EBADF, "there is no kqueue any more")
+        """A kqueue gives no false alarms."""
 
     def discard(self, handle: "Any") -> None:
         handle.close()
 
     def forget(self, handle: MemberHandle) -> None:
-        if self._queue.is_copy():
+        if self.is_copy():
             return
-        registration = handle.registration
-        with self._lock:
-            registration.members.pop(handle, None)
-            if registration.members or self._closed:
-                return
-            self._by_number.pop(registration.number, None)  # an event on its way finds nobody
-            if self._by_pid.get(registration.pid) is registration:
-                self._queue.drop(registration.pid, table().filter_proc)
-                del self._by_pid[registration.pid]
+        one = handle.registration
+        try:
+            with self._lock:
+                one.members.pop(handle, None)
+                if one.members:
+                    return
+                self._by_number.pop(one.number, None)  # an event on its way finds nobody
+                if self._by_pid.get(one.pid) is one:
+                    del self._by_pid[one.pid]
+                    if one.event is None:
+                        self.change(one.pid, table().filter_proc, EV_DELETE)
+        except Failed as why:  # the kqueue is closed, perhaps by somebody else
+            log("kevent, pid %d: %s", one.pid, why)
 
     def sleep(self, seconds: "float | None") -> None:
         if self.events:
             return
-        seconds = self._longest if seconds is None else min(seconds, self._longest)
+        seconds = _LONGEST_NAP if seconds is None else min(seconds, _LONGEST_NAP)
         if seconds and not may_block():
-            poll(self._queue.fileno(), select.POLLIN, Deadline(seconds))
+            poll(self.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
         self._take(seconds)
 
     def _take(self, seconds: float) -> None:
-        me = object()
-        self._sleeping[me] = None  # before the look at _closed: close() does it the other way round
-        try:
-            if not self._closed:
-                self._queue.take(self.events, _BATCH_OF_EVENTS, seconds)
-        finally:
-            self._sleeping.pop(me, None)
-            self._leave()
+        """Note all events that there are within ``seconds``."""
+        is_full = True
+        while is_full:
+            taken = self.take(_BATCH_OF_EVENTS, seconds)
+            for event in taken:
+                one = self._by_number.get(event.udata)
+                if one is not None:
+                    one.event = event
+                    self.events.append(one)
+            is_full, seconds = len(taken) == _BATCH_OF_EVENTS, 0
 
     def worth_a_look(self) -> "Iterator[Handle]":
         while self.events:
             try:
-                registration = self._note(self.events.pop(0))
+                one = self.events.pop(0)
             except IndexError:  # another thread was quicker
                 return
-            if registration is not None:
-                yield from list(registration.members)
-
-    def _note(self, event: "Any") -> "Registration | None":
-        """Whose event it is; None if it is nobody's any more."""
-        if event.filter != table().filter_proc:  # the bell's number may be a pid, too
-            return None
-        registration = self._by_number.get(event.udata)
-        if registration is not None:
-            registration.event = event
-            with self._lock:
-                if self._by_pid.get(registration.pid) is registration:
-                    del self._by_pid[registration.pid]
-        return registration
+            yield from list(one.members)
 
     def wake(self, seconds: "float | None") -> None:
         """End each sleep, and have fileno() readable, now (0); None: never.
 
         After ``seconds``, end one sleep; fileno() stays readable until an event is taken.
         """
-        if self._queue.is_copy():
+        if self.is_copy():
             return
         if self.events:  # taken in between, by a look: others may be asleep
             seconds = 0.0
-        filter_ = table().filter_timer
+        filter_, refused = table().filter_timer, None
         with self._lock:
-            if self._closed:
-                return
-            rings = seconds is not None and seconds <= 0 and self._queue.bell is not None
+            rings = seconds is not None and seconds <= 0
             if self._rings and not rings:
-                self._queue.ring(False)
+                self.ring(False)
             if self._timed:
                 # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-                self._queue.drop(_TIMER, filter_)
+                self.change(_TIMER, filter_, EV_DELETE)
             self._rings, self._timed = rings, not rings and seconds is not None
-            if self._timed:
-                data = max(1, min(_LONGEST_MS_OF_TIMER, -int(-(seconds or 0) * 1000 // 1)))
+            if seconds is not None and not rings:
+                data = max(1, min(_LONGEST_MS_OF_TIMER, -int(-seconds * 1000 // 1)))
                 try:
-                    self._queue.change(_TIMER, filter_, EV_ADD | EV_ONESHOT, 0, data)
+                    self.change(_TIMER, filter_, EV_ADD | EV_ONESHOT, 0, data)
                 except Failed as why:  # ENOMEM: they are few
-                    log("without a timer: %s", why)
-                    self._rings = self._queue.bell is not None
+                    refused, self._rings = why, True
             if self._rings:
-                self._queue.ring(True)
-
-    def fileno(self) -> int:
-        return self._queue.fileno()
+                self.ring(True)
+        if refused is not None:
+            log("without a timer: %s", refused)
 
     def forked(self) -> "KqueueSleeper":
         """What replaces it in a forked child, where the handles of this one are polled."""
         self.close()
         return KqueueSleeper(self._opens, True)
-
-    def close(self) -> None:
-        if self._queue.is_copy():
-            self._queue.close()
-            return
-        if self._sleeping:  # FreeBSD and DragonFly would leave them asleep
-            self.wake(0)
-        with self._lock:
-            self._closed = True
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._closed and not self._sleeping:  # the last one out
-            self._queue.close()
-
-
-# The checks
