@@ -78,8 +78,7 @@ def _find() -> System:
 
         return System("pidfd", PidfdHandle, ProcfsHandle, EpollSleeper, cpu_clock(), received_pidfd)
     if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
-        from .kqueue import KqueueHandle
-        from .kqueue_sleeper import KqueueSleeper
+        from .kqueue import KqueueHandle, KqueueSleeper
         from .ps import PsHandle, ps_clock
 
         return System("kqueue", KqueueHandle, PsHandle, KqueueSleeper, ps_clock)

@@ -18,122 +18,27 @@ child does not use the number, and does not even close it.
 
 import os
 import select
-from errno import EACCES, EAGAIN, EBADF, ECHILD, ENOENT, ENOSYS, ESRCH
+from _thread import RLock
+from errno import ECHILD, ENOSYS
+from itertools import count
 from weakref import WeakValueDictionary
 
 from .._base.deadline import NOW, Deadline
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import checks, works
-from .calls import ask, native
-from .kqueue_calls import EV_ADD, EV_DELETE, EV_ONESHOT, NOTE_EXIT, table
-from .posix import close, code_of_status, look_at_child, own, poll
+from .kqueue_calls import Queue, Registration, table
+from .posix import code_of_status, look_at_child, may_block, poll
 from .ps import PsHandle, check_ps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Iterator, Outcome
+    from .._types import Any, Handle, Identity, Iterator, Outcome
 
-# select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
-# is freed, it would close the file that has the number now. So they are never freed.
-_kept: "list[Any]" = []
-
-
-class Registration:
-    """A process in a kqueue, and the number in its event, by which it is told from another one."""
-
-    def __init__(self, pid: int, number: int) -> None:
-        self.pid = pid
-        self.number = number
-        self.fflags = NOTE_EXIT
-        self.event: "Any" = None
-        self.members: "dict[Any, None]" = {}  # the handles that share it
-
-
-class Queue:
-    """A kqueue, and a bell that makes it readable."""
-
-    _kqueue: "Any" = None
-    # What is readable for ever, and for every thread: a pipe whose writer is closed. A timer
-    # would be late, and timers are few.
-    _bell: "Any" = None
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._kqueue = ask("kqueue")
-
-    def is_copy(self) -> bool:
-        """Whether this is the copy in a forked child, which has no kqueue."""
-        return self._pid != os.getpid()
-
-    def _open_kqueue(self) -> "Any":
-        if self._kqueue is None or self.is_copy():
-            raise failed(EBADF, "the kqueue is closed, or the parent's")
-        return self._kqueue
-
-    def fileno(self) -> int:
-        fd: int = self._open_kqueue().fileno()
-        return fd
-
-    def close(self) -> None:
-        queue, self._kqueue = self._kqueue, None
-        if queue is None:
-            return
-        if self._bell is not None:
-            close(self._bell)
-        if self.is_copy():
-            _kept.append(queue)
-        else:
-            close(queue)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def take(self, room: int, seconds: float) -> "list[Any]":
-        """The events that happen within ``seconds``, at most ``room`` of them."""
-        return call(self._open_kqueue().control, None, room, seconds)  # type: ignore[no-any-return]
-
-    def change(
-        self, ident: int, filter_: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
-    ) -> bool:
-        """Return whether there was something to change; with EV_ADD there always is."""
-        event = native("kevent")(ident, filter_, flags, fflags, data, udata)
-        try:
-            # With no room for events, an error is raised by the call, and no event is taken from
-            # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
-            call(self._open_kqueue().control, [event], 0, 0)
-        except Failed as why:
-            if why.errno != ENOENT or flags & EV_ADD:
-                raise
-            return False
-        return True
-
-    def watch(self, one: Registration) -> None:
-        """Have the exit of a process reported; Failed (EAGAIN) if there may be none to watch."""
-        filter_, flags = table().filter_proc, EV_ADD | EV_ONESHOT
-        one.fflags = NOTE_EXIT | table().status_flag
-        try:
-            try:
-                self.change(one.pid, filter_, flags, one.fflags, 0, one.number)
-            except Failed as why:
-                if why.errno != EACCES:
-                    raise
-                one.fflags = NOTE_EXIT  # NOTE_EXITSTATUS is not allowed for every process
-                self.change(one.pid, filter_, flags, one.fflags, 0, one.number)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise
-            # So say macOS, NetBSD and OpenBSD of a zombie, too. Polling will tell.
-            raise failed(EAGAIN, "gone, exiting, or a zombie") from None
-
-    def ring(self, on: bool) -> None:
-        """Wake all threads, and be readable, whatever is taken; or no more."""
-        if self._bell is None:
-            reader, writer = map(own, call(os.pipe))
-            writer.close()
-            self._bell = reader
-        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
-        self.change(self._bell.fileno(), table().filter_read, flags)
+_BATCH_OF_EVENTS = 256
+# A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
+# older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
+_LONGEST_NAP = 60.0
 
 
 def told_code(event: "Any") -> "int | None":
@@ -253,17 +158,158 @@ class KqueueHandle(PsHandle):
         return "kqueue", self._identity
 
 
+class MemberHandle(KqueueHandle):
+    """A process in a sleeper's kqueue, for one target."""
+
+    def __init__(self, sleeper: "KqueueSleeper", one: Registration, target: "Any") -> None:
+        self.pid = one.pid
+        self.registration = one
+        self.target = target
+        self._queue: "KqueueSleeper" = sleeper
+
+    def _has_event(self, deadline: Deadline) -> bool:
+        return not self._queue.is_watched(self.registration)
+
+    def close(self) -> None:
+        self._queue.forget(self)
+
+
+class KqueueSleeper(Queue):
+    """Sleeps for many processes in one kqueue. Any number of threads may be in sleep() at once."""
+
+    def __init__(self, opens: bool, shared: bool) -> None:
+        """``opens``: whether processes can be watched; ``shared``: whether wake() is needed."""
+        super().__init__()
+        self._opens = opens
+        self._lock = RLock()  # not held in sleep(), nor while a message is logged
+        self._numbers = count(1)  # 0 is that of the bell's events, and the timer's
+        # The latest registration for each pid; and all that have members.
+        self._by_pid: "dict[int, Registration]" = {}
+        self._by_number: "dict[int, Registration]" = {}
+        # Those whose event has been taken, and that nobody has looked at.
+        self.events: "dict[Registration, None]" = {}
+        self._rings = self._timed = False  # True: perhaps
+        try:
+            if shared:
+                self.ring(False)  # make the bell while there is a file descriptor for it
+        except Failed:
+            self.close()
+            raise
+
+    def open(self, target: "Any") -> None:
+        if not self._opens or target.pid is None:
+            raise failed(ENOSYS, "kqueue is not used, or there is no pid")
+        try:
+            with self._lock:
+                one = self._by_pid.get(target.pid)
+                # That process may have been reaped, and another one may have the pid now. EV_ADD
+                # would give its registration another number: the old exit would be the new one's.
+                is_new = one is None or not self.is_watched(one)
+                if one is None or is_new:
+                    one = Registration(target.pid, next(self._numbers))
+                target.handle = MemberHandle(self, one, target)
+                one.members[target.handle] = None
+                if is_new:
+                    self._by_pid[one.pid] = self._by_number[one.number] = one
+                    self.watch(one)
+        except Failed:
+            if target.handle is not None:
+                target.handle.close()
+            raise
+
+    def is_watched(self, one: Registration) -> bool:
+        """Whether there has been no event yet, not even one that is lost, or on its way."""
+        self.fileno()  # before the lock: a thread that only the parent has may hold it
+        with self._lock:
+            self._take(0)
+            is_known = one.event is None and self._by_pid.get(one.pid) is one
+            return is_known and self.is_watching(one)
+
+    def watch_again(self, handle: "Any") -> None:
+        """A kqueue gives no false alarms."""
+
+    def discard(self, handle: "Any") -> None:
+        handle.close()
+
+    def forget(self, handle: MemberHandle) -> None:
+        if self.is_copy():
+            return
+        one = handle.registration
+        try:
+            with self._lock:
+                one.members.pop(handle, None)
+                if one.members:
+                    return
+                self._by_number.pop(one.number, None)  # an event on its way finds nobody
+                if self._by_pid.get(one.pid) is one:
+                    del self._by_pid[one.pid]
+                    if one.event is None:
+                        self.unwatch(one)
+        except Failed as why:  # the kqueue is closed, perhaps by somebody else
+            log("kevent, pid %d: %s", one.pid, why)
+
+    def sleep(self, seconds: "float | None") -> None:
+        if self.events:
+            return
+        seconds = _LONGEST_NAP if seconds is None else min(seconds, _LONGEST_NAP)
+        if seconds and not may_block():
+            poll(self.fileno(), select.POLLIN, Deadline(seconds))
+            seconds = 0
+        self._take(seconds)
+
+    def _take(self, seconds: float) -> None:
+        """Note all events that there are within ``seconds``."""
+        taken = self.take(_BATCH_OF_EVENTS, seconds)
+        for event in taken:
+            one = self._by_number.get(event.udata)
+            if one is not None:
+                one.event = event
+                self.events[one] = None
+        if len(taken) == _BATCH_OF_EVENTS:
+            self._take(0)
+
+    def worth_a_look(self) -> "Iterator[Handle]":
+        for one in list(self.events):
+            self.events.pop(one, None)
+            yield from list(one.members)
+
+    def wake(self, seconds: "float | None") -> None:
+        """End each sleep, and have fileno() readable, now (0); None: never.
+
+        After ``seconds``, end one sleep; fileno() stays readable until an event is taken.
+        """
+        if self.is_copy():
+            return
+        if self.events:  # taken in between, by a look: others may be asleep
+            seconds = 0.0
+        refused = None
+        with self._lock:
+            if self._rings and seconds != 0:
+                self.ring(False)
+            self._rings = seconds == 0
+            if self._timed or seconds:
+                try:
+                    self.set_timer(min(seconds, _LONGEST_NAP) if seconds else None)
+                except Failed as why:  # ENOMEM: they are few
+                    refused, self._rings = why, True
+                self._timed = bool(seconds)
+            if self._rings:
+                self.ring(True)
+        if refused is not None:
+            log("without a timer: %s", refused)
+
+    def forked(self) -> "KqueueSleeper":
+        """What replaces it in a forked child, where the handles of this one are polled."""
+        self.close()
+        return KqueueSleeper(self._opens, True)
+
+
 def check_kqueue() -> None:
     """Watch our own process."""
-    system = table()
-    for name, number in (
-        ("KQ_FILTER_PROC", system.filter_proc),
-        ("KQ_FILTER_TIMER", system.filter_timer),
-        ("KQ_FILTER_READ", system.filter_read),
-        ("KQ_NOTE_EXIT", NOTE_EXIT),
-    ):
+    names = "KQ_FILTER_PROC", "KQ_FILTER_TIMER", "KQ_FILTER_READ"
+    for name, number in zip(names, table().filters):
         theirs = getattr(select, name, number)
-        if (theirs - number) % 2**32:  # a long of 32 bits is signed
+        if theirs != number:
             raise failed(ENOSYS, "select.%s is %d, not %d" % (name, theirs, number))
     works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
     queue = Queue()

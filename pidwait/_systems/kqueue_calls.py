@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""macOS and the BSDs: kqueue(2) and waitid(2), their prototypes, layouts, constants.
+"""macOS and the BSDs: kqueue(2) and waitid(2), their prototypes, layouts, constants; a kqueue.
 
 A layout is a format string of the struct module. With "@" it has the C compiler's sizes and
 alignment, so that one format serves 32 and 64 bits, however the processor aligns a 64-bit
@@ -8,114 +8,86 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 
 import os
 from collections import namedtuple
-from errno import EINTR, ENOSYS, ESRCH
+from errno import EACCES, EAGAIN, EBADF, EINTR, ENOENT, ESRCH
 from functools import partial
 from struct import Struct, calcsize, pack
 
 from .._base.errors import Failed, call, failed
 from . import calls
-from .calls import CALLS, WAITID, WaitId
+from .calls import CALLS, WAITID, WaitId, ask, native
+from .posix import close, own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
-# flags of struct kevent: what to do, and what has happened
+# flags of struct kevent
 EV_ADD = 0x0001
 EV_DELETE = 0x0002
 EV_ENABLE = 0x0004
 EV_ONESHOT = 0x0010
-EV_ERROR = 0x4000
 
 # fflags of struct kevent, for EVFILT_PROC
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
 
-NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
-_UNTOUCHED = 0xA5
+_NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
+_UNTOUCHED = b"\xa5"
+_TIMER = 1  # its ident
 
 
-class KeventVersion:
-    """A version of kevent(): its symbol, the layout of struct kevent, the type of its counts.
-
-    The fields are ident, filter, flags, fflags, data, udata, and in later versions ext[4].
-    """
-
-    def __init__(self, symbol: str, layout: str, counts: str = "int") -> None:
-        # int kevent(int kq, const struct kevent *changelist, int nchanges,
-        #            struct kevent *eventlist, int nevents, const struct timespec *timeout);
-        self.prototype = ("int", "int", "void *", counts, "void *", counts, "void *")
-        self.symbol = symbol
-        self.struct = Struct(layout)
-        self.fields = len(self.struct.unpack(bytes(self.struct.size)))
-
-
-class WaitIdTable:
-    """int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
-
-    Its numbers, the type that id_t is, and where siginfo_t has si_code, si_pid and si_status.
-    """
-
-    def __init__(self, p_pid: int, look: int, id_: str, offsets: "tuple[int, int, int]") -> None:
-        self.numbers = {"P_PID": p_pid, "LOOK": look}  # WEXITED | WNOHANG | WNOWAIT
-        self.prototype = ("int", "unsigned int", id_, "void *", "int")
-        self.offsets = offsets
+# int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
+# P_PID; WEXITED | WNOHANG | WNOWAIT; the type that id_t is; and where siginfo_t has si_code, si_pid
+# and si_status.
+WaitIdTable = namedtuple("WaitIdTable", "p_pid look id_type offsets")
 
 
 class KqueueTable:
-    """What is peculiar to one system. ``kevents`` are its versions of kevent(), newest first."""
+    """What is peculiar to one system.
+
+    ``kevents`` are the versions of kevent(), newest first: its symbol, and the layout of struct
+    kevent, first of ident, filter, flags, fflags, data, udata, then of what follows.
+    """
+
+    filters = -5, -7, -1
+    counts = "int"  # the type of kevent()'s nchanges and nevents
+    timespec = "@ql0q"
+    status_flag = 0  # in fflags; without it data is not the wait status
 
     def __init__(
-        self,
-        kevents: "tuple[KeventVersion, ...]",
-        waitid: WaitIdTable,
-        filters: "tuple[int, int, int]" = (-5, -7, -1),
-        timespec: str = "@ql0q",
-        status_flag: int = 0,
-        told_since_waitid: bool = False,
+        self, kevents: "tuple[tuple[str, str, str], ...]", waitid: WaitIdTable, **more: "Any"
     ) -> None:
         self.kevents = kevents
         self.waitid = waitid
-        self.filter_proc, self.filter_timer, self.filter_read = filters
-        self.timespec = timespec
-        self.status_flag = status_flag  # in fflags; without it data is not the wait status
-        # Whether data is the wait status only in versions that have waitid(2).
-        self.told_since_waitid = told_since_waitid
+        self.__dict__.update(more)
+        self.filter_proc, self.filter_timer, self.filter_read = self.filters
 
 
 _I386 = calcsize("P") == 4 and calcsize("@iq") == 12
 _UNION = calcsize("@iii0q")  # the offset of the union in siginfo_t
+_FREEBSD_WAITID = WaitIdTable(0, 16 | 1 | 8, "int64_t", (8, 12, 20))
 
-# NetBSD and OpenBSD have put the status into data since they got waitid(2) (NetBSD 8,
-# OpenBSD 6.9); in older versions data may be 0.
 TABLES = {
     "freebsd": KqueueTable(
         # FreeBSD 12 and later, then older: this depends on the C library, not on the kernel
-        (KeventVersion("kevent", "@PhHIqP4Q0q"), KeventVersion("kevent", "@PhHInP")),
-        WaitIdTable(0, 16 | 1 | 8, "int64_t", (8, 12, 20)),
+        (("kevent", "@PhHIqP", "4Q0q"), ("kevent", "@PhHInP", "")),
+        _FREEBSD_WAITID,
         timespec="@ll" if _I386 else "@ql0q",
     ),
     "netbsd": KqueueTable(
         # NetBSD 11 and later, then older; the symbol kevent takes the timespec of NetBSD 5
-        (
-            KeventVersion("__kevent100", "@PIIIqP4Q0q", "uintptr_t"),
-            KeventVersion("__kevent50", "@PIIIqP0q", "uintptr_t"),
-        ),
+        (("__kevent100", "@PIIIqP", "4Q0q"), ("__kevent50", "@PIIIqP", "0q")),
         WaitIdTable(1, 32 | 1 | 0x10000, "unsigned int", (4, _UNION, _UNION + 8)),
         filters=(4, 6, 0),  # unsigned
-        told_since_waitid=True,
+        counts="uintptr_t",
     ),
     "openbsd": KqueueTable(
-        (KeventVersion("kevent", "@PhHIqP0q"),),
+        (("kevent", "@PhHIqP", "0q"),),
         WaitIdTable(2, 4 | 1 | 16, "unsigned int", (4, _UNION, calcsize("@iii0qii0qqq"))),
-        told_since_waitid=True,
     ),
-    "dragonfly": KqueueTable(
-        (KeventVersion("kevent", "@PhHInP"),),
-        WaitIdTable(0, 16 | 1 | 8, "int64_t", (8, 12, 20)),
-    ),
+    "dragonfly": KqueueTable((("kevent", "@PhHInP", ""),), _FREEBSD_WAITID),
     "darwin": KqueueTable(
-        (KeventVersion("kevent", "=QhHIqQ"),),  # #pragma pack(4)
+        (("kevent", "=QhHIqQ", ""),),  # #pragma pack(4)
         WaitIdTable(1, 4 | 1 | 32, "unsigned int", (8, 12, 20)),
         status_flag=NOTE_EXITSTATUS,
     ),
@@ -123,11 +95,7 @@ TABLES = {
 
 
 def table() -> KqueueTable:
-    """That of the system that we run on; Failed (ENOSYS) if it has no kqueue."""
-    try:
-        return TABLES[calls.PLATFORM]
-    except KeyError:
-        raise failed(ENOSYS, "this system has no kqueue") from None
+    return TABLES[calls.PLATFORM]
 
 
 # struct kevent, as select.kevent
@@ -138,8 +106,6 @@ class Kqueue:
     """A kqueue, as select.kqueue. Exec closes it, and a forked child does not inherit it."""
 
     def __init__(self, functions: "BoundKqueue") -> None:
-        self._fd = -1
-        self._pid = os.getpid()
         self._fd = functions.kqueue()
         call(os.set_inheritable, self._fd, False)
         self.control = partial(functions.control, self._fd)  # no method: see call()
@@ -148,13 +114,7 @@ class Kqueue:
         return self._fd
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        # In a forked child the number may belong to another file.
-        if fd >= 0 and self._pid == os.getpid():
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()
+        os.close(self._fd)
 
 
 class BoundKqueue:
@@ -164,19 +124,22 @@ class BoundKqueue:
         self._pointer, self._null = binding.pointer, binding.null
         self.kqueue: "Callable[[], int]" = binding.function("kqueue", ("int",))
         self._table = table()
+        # int kevent(int kq, const struct kevent *changelist, int nchanges,
+        #            struct kevent *eventlist, int nevents, const struct timespec *timeout);
+        counts = self._table.counts
+        prototype = ("int", "int", "void *", counts, "void *", counts, "void *")
         found = []
-        for version in self._table.kevents:
+        for symbol, layout, rest in self._table.kevents:
             try:
-                self._kevent: "Any" = binding.function(version.symbol, version.prototype)
+                self._kevent: "Any" = binding.function(symbol, prototype)
             except LookupError as error:
                 found.append(str(error))
                 continue
-            self._version = version
+            self._struct, self._size = Struct(layout), calcsize(layout + rest)
             size = self._size_in_use()
-            if size == version.struct.size:
+            if size == self._size:
                 return
-            text = "%s: a struct of %d bytes, not %d"
-            found.append(text % (version.symbol, size, version.struct.size))
+            found.append("%s: a struct of %d bytes, not %d" % (symbol, size, self._size))
         raise LookupError("no known version of kevent: " + "; ".join(found))
 
     def __call__(self) -> Kqueue:
@@ -186,57 +149,48 @@ class BoundKqueue:
         """How many bytes kevent() writes for one event; here the event is an error, ESRCH."""
         # FreeBSD's C library has one of two kevents as its default, and the kernel's version
         # does not tell which. The change written here looks the same in both.
-        change = Kevent(NOBODY, self._table.filter_proc, EV_ADD, NOTE_EXIT, 0, 0)
-        answer = bytearray([_UNTOUCHED]) * 128
+        change = Kevent(_NOBODY, self._table.filter_proc, EV_ADD, NOTE_EXIT, 0, 0)
+        answer = bytearray(_UNTOUCHED * 128)
         queue = Kqueue(self)
         try:
-            if self._call(queue.fileno(), [change], answer, 1, 0) != 1:
-                return 0
+            self._call(queue.fileno(), [change], answer, 1, 0)
         finally:
             queue.close()
-        size = len(answer.rstrip(bytes([_UNTOUCHED])))
-        if size == self._version.struct.size:
-            event = self._read(answer, 0)
-            if not (event.flags & EV_ERROR and event.data == ESRCH and event.ident == NOBODY):
-                return 0
-        return size
+        return len(answer.rstrip(_UNTOUCHED))
 
     def _call(
-        self, fd: int, changes: "list[Any]", events: bytearray, room: int, timeout: "float | None"
+        self, fd: int, changes: "list[Any]", events: bytearray, room: int, seconds: float
     ) -> int:
-        more = (0,) * (self._version.fields - len(Kevent._fields))
-        written = b"".join(self._version.struct.pack(*change, *more) for change in changes)
-        pointer, wait = self._pointer, self._null
-        if timeout is not None:
-            nanoseconds = -int(-timeout * 1e9 // 1)  # rounded up
-            wait = pointer(bytearray(pack(self._table.timespec, *divmod(nanoseconds, 10**9))))
+        written = [self._struct.pack(*change).ljust(self._size, b"\0") for change in changes]
+        given = bytearray(b"".join(written).ljust(128, b"\0"))  # the wrong struct may be longer
+        nanoseconds = -int(-seconds * 1e9 // 1)  # rounded up
+        wait = bytearray(pack(self._table.timespec, *divmod(nanoseconds, 10**9)))
+        pointer = self._pointer
         # When a change fails, DragonFly writes one event even if nevents is 0, unless eventlist
         # is NULL: sys/kern/kern_event.c, kern_kevent().
         place = pointer(events) if room else self._null
-        # 128 bytes: the wrong struct may be longer.
-        given = pointer(bytearray(written.ljust(128, b"\0")))
         try:
-            return self._kevent(fd, given, len(changes), place, room, wait)  # type: ignore[no-any-return]
+            return self._kevent(  # type: ignore[no-any-return]
+                fd, pointer(given), len(changes), place, room, pointer(wait)
+            )
         except Failed as why:
             if why.errno != EINTR:
                 raise
             return 0  # the signal's handler runs now; a sleep may end early
 
-    def _read(self, events: bytearray, number: int) -> Kevent:
-        struct = self._version.struct
-        return Kevent(*struct.unpack_from(events, struct.size * number)[: len(Kevent._fields)])
-
     def control(
-        self, fd: int, changes: "list[Any] | None", room: int, timeout: "float | None" = None
+        self, fd: int, changes: "list[Any] | None", room: int, seconds: float
     ) -> "list[Kevent]":
-        events = bytearray(self._version.struct.size * room)
-        count = self._call(fd, changes or [], events, room, timeout)
-        return [self._read(events, number) for number in range(count)]
+        events = bytearray(self._size * room)
+        count = self._call(fd, changes or [], events, room, seconds)
+        places = range(0, self._size * count, self._size)
+        return [Kevent(*self._struct.unpack_from(events, place)) for place in places]
 
 
 def _bind_waitid(binding: "Any", name: str) -> WaitId:
     waitid = table().waitid
-    return WaitId(binding, waitid.prototype, waitid.offsets)
+    prototype = ("int", "unsigned int", waitid.id_type, "void *", "int")
+    return WaitId(binding, prototype, waitid.offsets)
 
 
 ROWS: "dict[str, tuple[str | None, Any]]" = {
@@ -246,4 +200,117 @@ ROWS: "dict[str, tuple[str | None, Any]]" = {
 }
 if calls.PLATFORM in TABLES:
     CALLS.update(ROWS)
-    WAITID.update(table().waitid.numbers)
+    WAITID.update(P_PID=table().waitid.p_pid, LOOK=table().waitid.look)
+
+# select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
+# is freed, it would close the file that has the number now. So they are never freed.
+_kept: "list[Any]" = []
+
+
+class Registration:
+    """A process in a kqueue, and the number in its event, by which it is told from another one."""
+
+    def __init__(self, pid: int, number: int) -> None:
+        self.pid = pid
+        self.number = number
+        self.fflags = NOTE_EXIT
+        self.event: "Any" = None
+        self.members: "dict[Any, None]" = {}  # the handles that share it
+
+
+class Queue:
+    """A kqueue, and a bell that makes it readable."""
+
+    _kqueue: "Any" = None
+    # What is readable for ever, and for every thread: a pipe whose writer is closed. A timer
+    # would be late, and timers are few.
+    _bell: "Any" = None
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._kqueue = ask("kqueue")
+
+    def is_copy(self) -> bool:
+        """Whether this is the copy in a forked child, which has no kqueue."""
+        return self._pid != os.getpid()
+
+    def _open_kqueue(self) -> "Any":
+        if self._kqueue is None or self.is_copy():
+            raise failed(EBADF, "the kqueue is closed, or the parent's")
+        return self._kqueue
+
+    def fileno(self) -> int:
+        fd: int = self._open_kqueue().fileno()
+        return fd
+
+    def close(self) -> None:
+        kqueue, self._kqueue = self._kqueue, None
+        if kqueue is None:
+            return
+        if self._bell is not None:
+            close(self._bell)
+        if self.is_copy():
+            _kept.append(kqueue)
+        else:
+            close(kqueue)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def take(self, room: int, seconds: float) -> "list[Any]":
+        """The events that happen within ``seconds``, at most ``room`` of them."""
+        return call(self._open_kqueue().control, None, room, seconds)  # type: ignore[no-any-return]
+
+    def _change(
+        self, ident: int, filter_: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
+    ) -> bool:
+        """Return whether there was something to change; with EV_ADD there always is."""
+        event = native("kevent")(ident, filter_, flags, fflags, data, udata)
+        try:
+            # With no room for events, an error is raised by the call, and no event is taken from
+            # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
+            call(self._open_kqueue().control, [event], 0, 0)
+        except Failed as why:
+            if why.errno != ENOENT or flags & EV_ADD:
+                raise
+            return False
+        return True
+
+    def watch(self, one: Registration) -> None:
+        """Have an exit reported; Failed (EAGAIN) if there may be no process to watch."""
+        filter_, flags = table().filter_proc, EV_ADD | EV_ONESHOT
+        for one.fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
+            try:
+                self._change(one.pid, filter_, flags, one.fflags, 0, one.number)
+                return
+            except Failed as why:
+                if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
+                    raise failed(EAGAIN, "gone, exiting, or a zombie") from None
+                # NOTE_EXITSTATUS is not allowed for every process.
+                if why.errno != EACCES or one.fflags == NOTE_EXIT:
+                    raise
+
+    def is_watching(self, one: Registration) -> bool:
+        """Whether nobody has taken its event."""
+        # Without EV_ADD this finds the registration, and leaves it as it is.
+        return self._change(one.pid, table().filter_proc, EV_ENABLE, one.fflags, 0, one.number)
+
+    def unwatch(self, one: Registration) -> None:
+        self._change(one.pid, table().filter_proc, EV_DELETE)
+
+    def ring(self, on: bool) -> None:
+        """Wake all threads, and be readable, whatever is taken; or no more."""
+        if self._bell is None:
+            reader, writer = map(own, call(os.pipe))
+            writer.close()
+            self._bell = reader
+        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
+        self._change(self._bell.fileno(), table().filter_read, flags)
+
+    def set_timer(self, seconds: "float | None") -> None:
+        """Wake one thread after ``seconds``, and be readable until it takes that event."""
+        # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
+        self._change(_TIMER, table().filter_timer, EV_DELETE)
+        if seconds is not None:
+            milliseconds = max(1, -int(-seconds * 1000 // 1))
+            self._change(_TIMER, table().filter_timer, EV_ADD | EV_ONESHOT, 0, milliseconds)

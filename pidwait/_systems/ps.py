@@ -14,20 +14,11 @@ from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
 from . import calls
-from .calls import ask
-from .posix import (
-    code_of_status,
-    is_found,
-    is_our_child,
-    kill,
-    look_at_child,
-    may_block,
-    reap_child,
-)
+from .posix import code_of_status, is_found, is_our_child, kill, look_at_child, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Identity, Iterator, Outcome
+    from .._types import Identity, Outcome
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
@@ -41,7 +32,6 @@ _FIRST_PS = 0.05  # seconds that a wait goes on before it asks ps
 _PER_RUN = 19  # seconds between two ps, for each that one takes
 # Threads that are waiting for a ps now, each with its process: see run_ps().
 _asking: "set[tuple[int, int]]" = set()
-_EPOCH_DAYS = 719163  # 1970-01-01, in days
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 ps_clock = monotonic  # what a look at a polled process costs is spent in ps
@@ -72,12 +62,12 @@ def seconds_of_date(words: "list[str]") -> "int | None":
     """The seconds from the epoch to a date in the format of ctime(3)."""
     if len(words) != 5 or words[1] not in _MONTHS:
         return None
-    from datetime import date
+    from datetime import datetime
 
     hours, minutes, seconds = map(int, words[3].split(":"))
     month = _MONTHS.index(words[1]) // 3 + 1
-    days = date(int(words[4]), month, int(words[2])).toordinal() - _EPOCH_DAYS
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    when = datetime(int(words[4]), month, int(words[2]), hours, minutes, seconds)
+    return int((when - datetime(1970, 1, 1)).total_seconds())
 
 
 def read_ps(pid: int) -> "PsStat | None":
@@ -101,16 +91,13 @@ def run_ps(arguments: "tuple[str, ...]", limit: float) -> "tuple[int, int, bytes
         # subprocess has been patched, and now waits for that ps by polling: it would run
         # another ps for that, and so on.
         raise failed(EDEADLK, "%s is being run by this thread" % PS)
-    try:
-        import subprocess
-    except (ImportError, OSError) as error:  # no file descriptor left
-        raise_of_handler(error)
-        raise failed(ENOSYS, str(error)) from None
     # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
     # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
     locale = {"LC_CTYPE": "UTF-8"} if calls.PLATFORM == "darwin" else {"LC_ALL": "C"}
     _asking.add(thread)
     try:
+        import subprocess
+
         with subprocess.Popen(
             (PS, *arguments),
             stdin=subprocess.DEVNULL,
@@ -124,11 +111,11 @@ def run_ps(arguments: "tuple[str, ...]", limit: float) -> "tuple[int, int, bytes
                 process.kill()
                 raise
         return process.pid, process.returncode, printed, errors
+    except (OSError, ImportError) as error:  # no file descriptor left
+        raise_of_handler(error)
+        raise Failed(OSError(getattr(error, "errno", ENOSYS), str(error))) from None
     except subprocess.TimeoutExpired:
         raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
-    except OSError as error:
-        raise_of_handler(error)
-        raise Failed(error) from None
     finally:
         _asking.discard(thread)
 
@@ -161,16 +148,6 @@ class PsHandle(Handle):
         outcome = super().wait(deadline, reap)
         is_unsure = outcome is RUNNING and self.backend == "polling"
         return self.look(reap, True) if is_unsure else outcome
-
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
-        if deadline.remaining() is not None or not may_block():
-            return super().sleep(deadline, pauses)
-        try:
-            # Wait for our child in waitid(2), which has no time-out.
-            ask("waitid", calls.WAITID["P_PID"], self.pid, calls.WAITID["LOOK"] & ~os.WNOHANG)
-        except Failed:  # it is not ours
-            return super().sleep(deadline, pauses)
-        return True
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         try:

@@ -180,30 +180,26 @@ class Target:
         if name == "freebsd":
             structs.append("freebsd11_kevent")
         if name == "netbsd":
-            kevents = [kevent for kevent in kevents if kevent.symbol == symbol]
-        for struct, kevent in zip(structs, kevents):
-            yield from layout("struct " + struct, EVENT, kevent.struct)
-        yield declared(kevents[0].prototype[3].replace("uintptr_t", "size_t")), 1
-        yield int(symbol == kevents[0].symbol), 1
-        fields, size = self.abi.lay_out(system.timespec)
-        yield from layout("struct timespec", TIME, types.SimpleNamespace(fields=fields, size=size))
+            kevents = [kevent for kevent in kevents if kevent[0] == symbol]
+        for struct, (_, fields, rest) in zip(structs, kevents):
+            yield from layout("struct " + struct, EVENT, *self.abi.lay_out(fields + rest))
+        yield declared(system.counts.replace("uintptr_t", "size_t")), 1
+        yield int(symbol == kevents[0][0]), 1
+        yield from layout("struct timespec", TIME, *self.abi.lay_out(system.timespec))
         yield "EVFILT_PROC", system.filter_proc
         yield "EVFILT_TIMER", system.filter_timer
         yield "EVFILT_READ", system.filter_read
-        for constant in (
-            *("EV_ADD", "EV_DELETE", "EV_ENABLE", "EV_ONESHOT", "EV_ERROR"),
-            "NOTE_EXIT",
-        ):
+        for constant in "EV_ADD EV_DELETE EV_ENABLE EV_ONESHOT NOTE_EXIT".split():
             yield constant, getattr(bsd, constant)
         yield "CLD_EXITED", CLD_EXITED
         if system.status_flag:
             yield "NOTE_EXITSTATUS", system.status_flag
         waitid = system.waitid
-        yield "P_PID", waitid.numbers["P_PID"]
-        yield "WEXITED | WNOHANG | WNOWAIT", waitid.numbers["LOOK"]
+        yield "P_PID", waitid.p_pid
+        yield "WEXITED | WNOHANG | WNOWAIT", waitid.look
         yield "sizeof(siginfo_t) <= 256", 1
         yield from siginfo(*waitid.offsets)
-        yield "sizeof(id_t)", 8 if waitid.prototype[2] == "int64_t" else 4
+        yield "sizeof(id_t)", 8 if waitid.id_type == "int64_t" else 4
         yield "sizeof(idtype_t)", 4
         yield from self.spawn(name)
 
@@ -243,9 +239,9 @@ PIDFD_INFO = ("mask", "pid", "tgid", "ppid", "exit_code")
 TIME = ("tv_sec", "tv_nsec")
 
 
-def layout(struct, names, table):
-    yield "sizeof(%s)" % struct, table.size
-    for name, (offset, size) in zip(names, table.fields):
+def layout(struct, names, fields, size):
+    yield "sizeof(%s)" % struct, size
+    for name, (offset, size) in zip(names, fields):
         yield "offsetof(%s, %s)" % (struct, name), offset
         yield "sizeof(((%s *)0)->%s)" % (struct, name), size
 

@@ -9,6 +9,7 @@ The environment variable KQUEUE_STANDIN names the systems: those of SYSTEMS, sep
 """
 
 import errno
+import functools
 import importlib
 import os
 import select
@@ -28,11 +29,11 @@ from .systems import (
 # All that reaches into the package: what it takes for the system, its bindings, its ps.
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
-_systems, _calls, _bindings, _posix, _kqueue, _sleeper, _kqueue_calls, _ps, _listing, _listed_ps = (
+_systems, _calls, _bindings, _posix, _kqueue, _kqueue_calls, _ps, _listing, _listed_ps = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.calls _systems.bindings _systems.posix _systems.kqueue "
-        "_systems.kqueue_sleeper _systems.kqueue_calls _systems.ps _listing _listing.bsd"
+        "_systems.kqueue_calls _systems.ps _listing _listing.bsd"
     ).split()
 )
 
@@ -63,14 +64,15 @@ class Library:
 
 def _install_inside(kernel, patch):
     system = _systems.System(
-        "kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _sleeper.KqueueSleeper, _ps.ps_clock
+        "kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _kqueue.KqueueSleeper, _ps.ps_clock
     )
     patch(_systems, "system", [system])
     for module in _calls, _listing:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls, "CALLS", dict(_calls.CALLS, **_kqueue_calls.ROWS))
+    waitid = _kqueue_calls.table().waitid
     for module in _calls, _posix:
-        patch(module, "WAITID", _kqueue_calls.table().waitid.numbers)
+        patch(module, "WAITID", {"P_PID": waitid.p_pid, "LOOK": waitid.look})
     for binding in ("ctypes", "cffi"):
         adapter = _bindings.load(binding)
         if not isinstance(adapter, str):
@@ -131,13 +133,15 @@ def select_types(kernel):
                 raise ValueError("I/O operation on closed kqueue object")
             return self._fd
 
-        def control(self, changelist, max_events, timeout=None):
+        def _control(self, changelist, max_events, timeout=None):
             if max_events < 0:
                 raise ValueError("Length of eventlist must be 0 or positive")
             for change in changelist or ():
                 assert isinstance(change, Event)
             changes = list(changelist or ())
             return answering(kernel.kevent)(self.fileno(), changes, max_events, timeout)
+
+        control = functools.partialmethod(_control)  # not a function of Python's, as select's
 
         def close(self):
             fd, self._fd = self._fd, -1
