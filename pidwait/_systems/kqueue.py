@@ -168,7 +168,8 @@ class MemberHandle(KqueueHandle):
         self._queue: "KqueueSleeper" = sleeper
 
     def _has_event(self, deadline: Deadline) -> bool:
-        return not self._queue.is_watched(self.registration)
+        one = self.registration
+        return one.event is not None or not self._queue.is_watched(one)
 
     def close(self) -> None:
         self._queue.forget(self)

@@ -11,6 +11,7 @@ from collections import namedtuple
 from errno import EACCES, EAGAIN, EBADF, EINTR, ENOENT, ESRCH
 from functools import partial
 from struct import Struct, calcsize, pack
+from types import SimpleNamespace
 
 from .._base.errors import Failed, call, failed
 from . import calls
@@ -19,7 +20,7 @@ from .posix import close, own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any
 
 # flags of struct kevent
 EV_ADD = 0x0001
@@ -102,27 +103,12 @@ def table() -> KqueueTable:
 Kevent = namedtuple("Kevent", "ident filter flags fflags data udata")
 
 
-class Kqueue:
-    """A kqueue, as select.kqueue. Exec closes it, and a forked child does not inherit it."""
-
-    def __init__(self, functions: "BoundKqueue") -> None:
-        self._fd = functions.kqueue()
-        call(os.set_inheritable, self._fd, False)
-        self.control = partial(functions.control, self._fd)  # no method: see call()
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
 class BoundKqueue:
-    """Makes kqueues by a binding; LookupError if this system's do not match the table."""
+    """Makes kqueues as select's by a binding; LookupError if they do not match the table."""
 
     def __init__(self, binding: "Any", name: str) -> None:
         self._pointer, self._null = binding.pointer, binding.null
-        self.kqueue: "Callable[[], int]" = binding.function("kqueue", ("int",))
+        self._kqueue = binding.function("kqueue", ("int",))
         self._table = table()
         # int kevent(int kq, const struct kevent *changelist, int nchanges,
         #            struct kevent *eventlist, int nevents, const struct timespec *timeout);
@@ -142,8 +128,11 @@ class BoundKqueue:
             found.append("%s: a struct of %d bytes, not %d" % (symbol, size, self._size))
         raise LookupError("no known version of kevent: " + "; ".join(found))
 
-    def __call__(self) -> Kqueue:
-        return Kqueue(self)
+    def __call__(self) -> SimpleNamespace:
+        fd = self._kqueue()
+        call(os.set_inheritable, fd, False)
+        control = partial(self._control, fd)  # no function of Python's: see call()
+        return SimpleNamespace(fileno=lambda: fd, control=control, close=lambda: os.close(fd))
 
     def _size_in_use(self) -> int:
         """How many bytes kevent() writes for one event; here the event is an error, ESRCH."""
@@ -151,11 +140,11 @@ class BoundKqueue:
         # does not tell which. The change written here looks the same in both.
         change = Kevent(_NOBODY, self._table.filter_proc, EV_ADD, NOTE_EXIT, 0, 0)
         answer = bytearray(_UNTOUCHED * 128)
-        queue = Kqueue(self)
+        kqueue = self()
         try:
-            self._call(queue.fileno(), [change], answer, 1, 0)
+            self._call(kqueue.fileno(), [change], answer, 1, 0)
         finally:
-            queue.close()
+            kqueue.close()
         return len(answer.rstrip(_UNTOUCHED))
 
     def _call(
@@ -178,7 +167,7 @@ class BoundKqueue:
                 raise
             return 0  # the signal's handler runs now; a sleep may end early
 
-    def control(
+    def _control(
         self, fd: int, changes: "list[Any] | None", room: int, seconds: float
     ) -> "list[Kevent]":
         events = bytearray(self._size * room)

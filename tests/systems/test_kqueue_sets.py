@@ -388,3 +388,31 @@ def test_without_a_timer_the_member_is_looked_at_more_often(on, start_told, syst
         assert waiting.wait(0) == []
         child.stdin.close()
         turn_until(waiting, fd, [(child.pid, 3)])
+
+
+@any_
+def test_no_lock_is_held_while_a_message_is_logged(on, start_told, sleeper, caplog, system):
+    """That a timer is refused."""
+    kernel = on(system)
+    child = start_told(3)
+    kernel.denied[child.pid] = errno.EPERM
+    stuck = []
+
+    def add_meanwhile(record):
+        if not stuck and "timer" in record.msg:
+            stuck.append(True)
+            thread = threading.Thread(target=waiting.add, args=[sleeper.pid])
+            thread.start()
+            thread.join(10)
+            stuck[0] = thread.is_alive()
+        return True
+
+    caplog.set_level(logging.INFO)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        waiting.fileno()
+        kernel.max_timers = 0
+        on.patch.setattr(logging.getLogger(pidwait.__name__), "filters", [add_meanwhile])
+        assert waiting.wait(0) == [] and stuck == [False]
+        assert sleeper.pid in waiting
+        child.stdin.close()
+        assert waiting.wait() == [(child.pid, 3)]
