@@ -224,7 +224,7 @@ class KqueueSleeper(Queue):
         with self._lock:
             self._take(0)
             is_known = one.event is None and self._by_pid.get(one.pid) is one
-            return is_known and self.is_watching(one)
+            return is_known and self.is_registered(one)
 
     def watch_again(self, handle: "Any") -> None:
         """A kqueue gives no false alarms."""

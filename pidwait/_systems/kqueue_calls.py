@@ -279,7 +279,7 @@ class Queue:
                 if why.errno != EACCES or one.fflags == NOTE_EXIT:
                     raise
 
-    def is_watching(self, one: Registration) -> bool:
+    def is_registered(self, one: Registration) -> bool:
         """Whether nobody has taken its event."""
         # Without EV_ADD this finds the registration, and leaves it as it is.
         return self._change(one.pid, table().filter_proc, EV_ENABLE, one.fflags, 0, one.number)
