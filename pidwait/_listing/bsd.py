@@ -11,7 +11,7 @@ import time
 from errno import EACCES, ENOSYS, ESRCH
 
 from .._base.errors import Failed, failed, log
-from .._systems import calls
+from .._systems.calls import PLATFORM
 from .._systems.posix import UserNames
 from .._systems.ps import PS, is_there, run_ps, seconds_of_date
 
@@ -97,7 +97,7 @@ _made: "dict[str, _System]" = {}
 
 
 def _this_system() -> _System:
-    name = calls.PLATFORM if calls.PLATFORM in _SYSTEMS else "freebsd"
+    name = PLATFORM if PLATFORM in _SYSTEMS else "freebsd"
     system = _made.get(name)
     if system is None:
         system = _made[name] = _System(**_SYSTEMS[name])

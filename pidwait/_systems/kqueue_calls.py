@@ -14,8 +14,7 @@ from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
 from .._base.errors import Failed, call, failed
-from . import calls
-from .calls import CALLS, WAITID, WaitId, ask, native
+from .calls import CALLS, PLATFORM, WAITID, WaitId, ask, native
 from .posix import close, own
 
 TYPE_CHECKING = False
@@ -96,7 +95,7 @@ TABLES = {
 
 
 def table() -> KqueueTable:
-    return TABLES[calls.PLATFORM]
+    return TABLES[PLATFORM]
 
 
 # struct kevent, as select.kevent
@@ -187,7 +186,7 @@ ROWS: "dict[str, tuple[str | None, Any]]" = {
     "kevent": ("select", lambda binding, name: Kevent),
     "waitid": ("os", _bind_waitid),
 }
-if calls.PLATFORM in TABLES:
+if PLATFORM in TABLES:
     CALLS.update(ROWS)
     WAITID.update(P_PID=table().waitid.p_pid, LOOK=table().waitid.look)
 

@@ -37,13 +37,13 @@ _REQUEST = Struct("=IHHII4I2HI")
 # an exit, which is that of a thread, s32 pid, tgid.
 _WHAT, _TGID = 36, 56
 _MESSAGE = Struct("=%dxi" % _TGID)
-_BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
+_SOCKET_BUFFER = 8 << 20  # bytes for messages that have not been read: about 10,000 of them
 
 # struct sock_filter: u16 code; u8 instructions to skip if true, if false; u32 k
 _INSTRUCTION = Struct("=HBBI")
 _LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
 _KEEP, _DROP = (_INSTRUCTION.pack(_RETURN, 0, 0, size) for size in (0xFFFF, 0))
-_FEW = 64  # pids with which the kernel compares that of each message
+_FEW_PIDS = 64  # pids with which the kernel compares that of each message
 
 
 class Hints:
@@ -149,7 +149,7 @@ class Connector:
         kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
         try:
-            self._set_option(_SO_RCVBUFFORCE, pack("i", _BUFFER))
+            self._set_option(_SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
             self.filter(pids)  # before the messages that others have asked for come
             call(self._socket.bind, (0, _CN_IDX_PROC))
             self._send(_LISTEN)
@@ -169,9 +169,9 @@ class Connector:
 
     def filter(self, pids: "list[int]") -> None:
         """Have the kernel send messages about these, and few others."""
-        if len(pids) > _FEW and not self._are_few:
+        if len(pids) > _FEW_PIDS and not self._are_few:
             return
-        self._are_few = len(pids) <= _FEW
+        self._are_few = len(pids) <= _FEW_PIDS
         program = _load_and_drop_others(_WHAT, [_EVENT_EXIT])
         if self._are_few:
             program += _load_and_drop_others(_TGID, pids)

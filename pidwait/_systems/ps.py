@@ -6,14 +6,14 @@ is a process, so waitid(2) and kill(2) are asked first, and ps gets 5 % of the t
 """
 
 import os
+import time
 from _thread import get_ident
 from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
-from time import monotonic, time
 
 from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
-from . import calls
+from .calls import PLATFORM
 from .posix import code_of_status, is_found, is_our_child, kill, look_at_child, reap_child
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ _PER_RUN = 19  # seconds between two ps, for each that one takes
 _asking: "set[tuple[int, int]]" = set()
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
-ps_clock = monotonic  # what a look at a polled process costs is spent in ps
+ps_clock = time.monotonic  # what a look at a polled process costs is spent in ps
 
 
 class PsStat:
@@ -46,7 +46,7 @@ class PsStat:
         self.status = int(words[1], 16)
         # NetBSD and OpenBSD print "-" for a zombie.
         self.started = seconds_of_date(words[2:])
-        self._offset = monotonic() - time()
+        self._offset = time.monotonic() - time.time()
 
     def is_other(self, other: "PsStat | None") -> bool:
         """Whether the two belong to processes that started at different times."""
@@ -93,7 +93,7 @@ def run_ps(arguments: "tuple[str, ...]", limit: float) -> "tuple[int, int, bytes
         raise failed(EDEADLK, "%s is being run by this thread" % PS)
     # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
     # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
-    locale = {"LC_CTYPE": "UTF-8"} if calls.PLATFORM == "darwin" else {"LC_ALL": "C"}
+    locale = {"LC_CTYPE": "UTF-8"} if PLATFORM == "darwin" else {"LC_ALL": "C"}
     _asking.add(thread)
     try:
         import subprocess

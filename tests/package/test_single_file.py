@@ -71,7 +71,15 @@ def test_it_has_every_name_that_it_uses_and_imports_nothing_of_the_package(args)
     # But for what its functions would need of the parts and systems that were left out.
     assert not [line for line in text.splitlines() if line.startswith("from .")]
     used, stored = global_names(text)
-    known = {"__name__", "__file__", "__doc__", "__package__", "WindowsError"} | set(dir(builtins))
+    known = {"__name__", "__file__", "__annotations__", "__doc__", "__package__", "WindowsError"}
+    known |= set(dir(builtins))
+        "__name__",
+        "__file__",
+        "__annotations__",
+        "__doc__",
+        "__package__",
+        "WindowsError",
+    } | set(dir(builtins))
     assert used - stored - known == set()
     assert not {"exec", "eval", "compile"} & used and "b64decode" not in text
     for system, names in (

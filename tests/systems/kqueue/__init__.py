@@ -67,7 +67,7 @@ def _install_inside(kernel, patch):
         "kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _kqueue.KqueueSleeper, _ps.ps_clock
     )
     patch(_systems, "system", [system])
-    for module in _calls, _listing:
+    for module in _calls, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls, "CALLS", dict(_calls.CALLS, **_kqueue_calls.ROWS))
     waitid = _kqueue_calls.table().waitid
