@@ -73,13 +73,6 @@ def test_it_has_every_name_that_it_uses_and_imports_nothing_of_the_package(args)
     used, stored = global_names(text)
     known = {"__name__", "__file__", "__annotations__", "__doc__", "__package__", "WindowsError"}
     known |= set(dir(builtins))
-        "__name__",
-        "__file__",
-        "__annotations__",
-        "__doc__",
-        "__package__",
-        "WindowsError",
-    } | set(dir(builtins))
     assert used - stored - known == set()
     assert not {"exec", "eval", "compile"} & used and "b64decode" not in text
     for system, names in (
