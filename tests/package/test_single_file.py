@@ -77,7 +77,7 @@ def test_it_has_every_name_that_it_uses_and_imports_nothing_of_the_package(args)
     assert not {"exec", "eval", "compile"} & used and "b64decode" not in text
     for system, names in (
         ("bsd", "EV_ONESHOT NOTE_EXITSTATUS"),
-        ("windows", "WaitForMultipleObjects"),
+        ("windows", "CreateIoCompletionPort"),
     ):
         for name in names.split():
             assert (name in text) == (not args or args[1] == system), name
