@@ -86,8 +86,9 @@ def raise_of_handler(error: BaseException) -> None:
             handler = _signal.getsignal(number)
         except ValueError:  # Windows has few
             continue
-        for function in handler, getattr(handler, "func", None), type(handler).__call__:
-            codes.append(getattr(getattr(function, "__func__", function), "__code__", error))
+        for called in handler, getattr(handler, "func", handler):  # of a functools.partial
+            for function in called, type(called).__call__:
+                codes.append(getattr(getattr(function, "__func__", function), "__code__", error))
     traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:

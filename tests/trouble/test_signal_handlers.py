@@ -135,6 +135,78 @@ def test_a_set_and_a_child_go_on_after_the_exception_of_a_handler(
         assert found == [(child, -9)] and child.exitcode == -9
 
 
+# Handlers that the traceback alone shows: none of their frames still has the signal and the frame.
+
+
+def dropping(error, signum, frame):
+    del signum, frame  # as some style guides ask of unused arguments
+    raise error
+
+
+def rebinding(error, *args):
+    args = [error]
+    raise args[0]
+
+
+class Raising:
+    def __init__(self, error):
+        self._error = error
+
+    def method(self, signum, frame):
+        dropping(self._error, signum, frame)
+
+    __call__ = method
+
+
+HANDLERS = {
+    "dropping": lambda error: lambda signum, frame: dropping(error, signum, frame),
+    "rebinding": lambda error: lambda *args: rebinding(error, *args),
+    "object": Raising,
+    "method": lambda error: Raising(error).method,
+    "partial": lambda error: functools.partial(dropping, error),
+    "partial of an object": lambda error: functools.partial(Raising(error)),
+    "partial of a method": lambda error: functools.partial(Raising(error).method),
+}
+
+
+def in_an_owners_poll(wait, pid):
+    """The signal comes while code of the caller's runs, in the middle of the wait."""
+
+    class Owner:
+        returncode = None
+
+        def __init__(self):
+            self.pid = pid
+
+        def poll(self):
+            time.sleep(LONG)
+
+    return lambda: wait(Owner())
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize("kind", HANDLERS)
+def test_the_exception_of_any_kind_of_handler_comes_out(
+    sleeping_itself, herd, sleeper, no_garbage, kind
+):
+    pid, zombie = herd.fork(3), herd.fork(4, after=0)
+    become_zombie(zombie)
+    ways = [
+        lambda: pidwait.wait(pid),
+        lambda: pidwait.wait(sleeper),
+        lambda: by_set(pid),
+        lambda: by_wait_procs(pid, LONG),
+    ]
+    ways += [in_an_owners_poll(wait, zombie) for wait in (pidwait.wait, by_set)]
+    for way in ways:
+        error = TimeoutError("on purpose")
+        began = time.monotonic()
+        with signalled_asleep(HANDLERS[kind](error)), pytest.raises(TimeoutError) as caught:
+            way()
+        assert caught.value is error and time.monotonic() - began < LONG / 2
+        error.__traceback__ = None  # whose frames refer to what they had open
+
+
 CALLS = ["pidfd_open", "waitid", "ioctl", "pidfd_send_signal", "epoll", "timerfd_settime"]
 
 
