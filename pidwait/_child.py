@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Child: our own child, which is reaped once, whichever thread or function waits for it."""
 
-from _thread import RLock
+from _thread import get_ident
 from errno import ESRCH
 
 from . import _systems
@@ -50,8 +50,7 @@ class Child(Process):
         def pid(self) -> int: ...  # never None: it was known from the start
 
     def _start(self, handle: "Handle") -> None:
-        # Held while it is reaped, which does not block: so it is reaped once.
-        self._lock: "Any" = RLock()
+        self._reaping: "dict[int, None]" = {}  # the threads that do it
         super()._start(handle)
 
     @property
@@ -79,14 +78,20 @@ class Child(Process):
 
     def _reap(self, handle: "Handle") -> "Outcome":
         """Reap it, after its exit has been seen; PENDING while a tracer prevents it."""
-        with self._lock:
+        # Without a lock, as a look may write to the log. Of several threads one gets the code.
+        me = get_ident()
+        self._reaping[me] = None
+        try:
+            outcome = handle.look(True)
             if not self._was_reaped:
-                outcome = handle.look(True)
-                if outcome is RUNNING or outcome is PENDING:
+                is_late = outcome is None and len(self._reaping) > 1
+                if outcome is RUNNING or outcome is PENDING or is_late:
                     return PENDING
                 if self._exitcode is None:
                     self._exitcode = outcome
                 self._was_reaped = True
+        finally:
+            self._reaping.pop(me, None)
         return self._exitcode
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import pytest
 
+from .. import pidwait, trouble
 from . import system
 
 
@@ -19,3 +20,11 @@ def real_root():
     if system.command_fails(within):
         pytest.skip("this root may not make namespaces")
     return within
+
+
+@pytest.fixture
+def pidfds(use_variant):
+    if trouble.why_no_pidfd():
+        pytest.skip(trouble.why_no_pidfd())
+    use_variant("pidfd-ctypes")
+    pidwait.probe()

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from .. import pidwait, trouble
+from .. import pidwait
 from .. import seam as table
 from ..processes import is_open, run_python
 from . import LONG, Child, Stranger, each_line, every_wait_works, forked, raises, system, times_out
@@ -16,14 +16,6 @@ from .system import limit_becomes_zero, limit_is_zero
 
 pytest.importorskip("ctypes")
 NOFILE = resource.RLIMIT_NOFILE
-
-
-@pytest.fixture
-def pidfds(use_variant):
-    if trouble.why_no_pidfd():
-        pytest.skip(trouble.why_no_pidfd())
-    use_variant("pidfd-ctypes")
-    pidwait.probe()
 
 
 class fds_left:
