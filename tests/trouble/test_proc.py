@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """/proc that is not there, hides processes, or belongs to another PID namespace; other users."""
 
+import contextlib
 import os
 import signal
+import time
 
 import pytest
 
@@ -11,7 +13,7 @@ from . import LONG, Child, Stranger, every_wait_works, forked, raises, system, t
 
 pytest.importorskip("ctypes")
 
-CLONE_NEWPID = 0x20000000
+CLONE_NEWPID, CLONE_NEWTIME = 0x20000000, 0x80
 US, THEM = 65432, 65433
 
 
@@ -114,9 +116,79 @@ def twins(backend):
     other.reap()
 
 
-@pytest.mark.parametrize("scenario", [foreign, twins])
+def forked_by_c(backend):
+    """No Python code learns of a fork by C code: what the parent has asked is asked again."""
+    system.next_pid(5000)
+    other = Child()
+    assert other.pid == 5000
+    pidwait.probe()
+    times_out(lambda timeout: pidwait.wait(other.pid, timeout), 0.005)
+
+    def enter():
+        system.call("unshare", CLONE_NEWPID)
+        fork, os.fork = os.fork, system.ctypes.PyDLL(None).fork
+        forked(in_the_new_namespace, fork)
+
+    def in_the_new_namespace(fork):
+        os.fork = fork
+        assert os.getpid() == 1
+        system.next_pid(5000)
+        child = Child()
+        assert child.pid == 5000
+        child.become_zombie(7)
+        # In this /proc the pid is another process's, which runs.
+        assert pidwait.wait(child.pid, LONG) == trouble.by_set(child.pid, LONG) == 7
+        assert child.reap() == 7
+
+    forked(enter)
+    other.end(0)
+    other.reap()
+
+
+@pytest.mark.parametrize("scenario", [foreign, twins, forked_by_c])
 def test_a_proc_of_another_namespace(namespaces, scenario):
     trouble.run_on_each_backend(scenario, within=namespaces)
+
+
+def in_another_time(backend):
+    """There start times are told by another clock, also those of what was opened before."""
+    child, member, stranger = Child(), Child(), Stranger()
+    codes = [(child.pid, 7), (member.pid, 8)]
+
+    def there():
+        assert time.monotonic() - before > 864000 - LONG
+        for target in process, other, child.pid, stranger.pid:
+            times_out(lambda timeout, target=target: pidwait.wait(target, timeout), 0.005)
+        assert waiting.wait(0.02) == []
+        process.send_signal(0)
+        child.end(7)
+        member.end(8)
+        seen = waiting.wait(LONG) + waiting.wait(LONG)
+        assert sorted(pid for pid, _ in seen) == sorted(pid for pid, _ in codes)
+        assert pidwait.wait(process, LONG) in (7, None)
+        assert not other.has_exited()
+
+    with contextlib.ExitStack() as stack:
+        process, other = map(stack.enter_context, map(pidwait.Process, (child.pid, stranger.pid)))
+        waiting = stack.enter_context(pidwait.WaitSet([child.pid, member.pid]))
+        assert waiting.wait(0) == [] and not process.has_exited() and not other.has_exited()
+        system.call("unshare", CLONE_NEWTIME)
+        with open("/proc/self/timens_offsets", "w") as file:
+            file.write("boottime 864000 0\nmonotonic 864000 0\n")
+        before = time.monotonic()
+        forked(there)
+        assert sorted(waiting.wait(LONG) + waiting.wait(LONG)) == sorted(codes)
+        assert process.wait(LONG) == 7
+    stranger.end(0)
+    for each in child, member, stranger:
+        each.reap()
+
+
+@pytest.mark.root
+def test_a_process_of_another_time_namespace(variant, backend):
+    if not os.path.exists("/proc/self/timens_offsets"):
+        pytest.skip("this kernel has no time namespaces")
+    forked(in_another_time, backend)
 
 
 # Processes that we may not look into or signal

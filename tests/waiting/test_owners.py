@@ -24,6 +24,7 @@ from ..processes import (
     become_zombie,
     codes,
     exiting,
+    exiting_when_told,
     gone_pid,
     need_packages,
     not_on_windows,
@@ -114,9 +115,40 @@ def test_popen_that_another_thread_polls(variant, start):
     with child._waitpid_lock:
         with pytest.raises(pidwait.TimeoutExpired):
             pidwait.wait(child, 0.02)
+        assert pidwait.wait_procs([child], 0.02) == ([], [child])
         assert child.returncode is None
         waiter = Thread(pidwait.wait, child, 60).asleep()
     assert waiter.result() == child.returncode == 4
+
+
+def told_popen():
+    child = subprocess.Popen(exiting_when_told(3), stdin=subprocess.PIPE)
+    return child, child.stdin.close, lambda: child.returncode
+
+
+def told_child():
+    stdin, told = os.pipe()
+    child = pidwait.spawn(exiting_when_told(3), stdin=stdin)
+    os.close(stdin)
+    return child, lambda: os.close(told), lambda: child.exitcode if child.reaped else None
+
+
+@not_on_windows("exits that another thread can reap first")
+@pytest.mark.threads
+@pytest.mark.parametrize("make", [told_popen, told_child])
+def test_an_owner_is_reported_once_it_has_the_code(variant, make):
+    """Also at the deadline, while another thread is in its wait()."""
+    for timeout in [0, 0.0002, 0.002] * 4:
+        owner, end, code = make()
+        with owner, pidwait.WaitSet([owner]) as waiting:
+            thread = Thread(owner.wait).asleep()
+            end()
+            exits = []
+            while not exits:
+                exits = pidwait.wait_procs([owner], timeout)[0]
+                found = code()
+            assert exits == [(owner, 3)] and found == 3
+            assert waiting.wait(20) == exits and thread.result() == 3
 
 
 @every_way
