@@ -3,9 +3,9 @@
 
 import os
 import sys
-from _thread import RLock, start_new_thread
+from _thread import RLock
 
-from ._base.errors import public
+from ._base.errors import Failed, call, log, public
 from ._sets import WaitSet
 from ._waiting.owners import find
 
@@ -107,6 +107,13 @@ class _Watcher:
         self.pid = os.getpid()
         self._lock = RLock()
         self._set: "_Watches | None" = None
+        # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
+        # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
+        # left for that, and glibc would abort the process.
+        try:
+            call(__import__("_ctypes").dlopen, "libgcc_s.so.1", os.RTLD_NOW)
+        except (ImportError, AttributeError, Failed) as why:
+            log("libgcc_s: %s", why)
 
     def add(self, watch: "Watch[Any]", target: "Target") -> None:
         while True:
@@ -148,9 +155,6 @@ class _Watcher:
 
         thread = threading.Thread(target=self._run, args=(watches,), name=__name__)
         try:
-            # glibc loads a library when the first thread ends; later there may be no file
-            # descriptor left for that, and it would abort the process.
-            start_new_thread(int, ())
             thread.daemon = True
             thread.start()
         except RuntimeError as error:

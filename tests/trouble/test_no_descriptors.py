@@ -129,6 +129,72 @@ def test_every_wait_works_where_no_descriptor_is_left(variant):
     forked(all_ways)
 
 
+class hard_limit_becomes_zero:
+    """From the block on no file descriptor can be opened, and none of the limits be raised."""
+
+    def __enter__(self):
+        resource.setrlimit(NOFILE, (0, 0))
+
+    def __exit__(self, *exc_info):
+        assert resource.getrlimit(NOFILE) == (0, 0)
+
+
+def all_ways_for_good():
+    """As in a sandbox, which takes the file descriptors away last."""
+    pidwait.probe()
+    process, early, late = Child(), Child(), Child()
+    with pidwait.Process(process.pid) as handle, pidwait.WaitSet([early.pid]) as waiting:
+        assert waiting.wait(0) == []
+        assert every_wait_works(7, hard_limit_becomes_zero()) == "polling"
+        waiting.add(late.pid)
+        times_out(handle.wait, 0.005)
+        assert waiting.wait(0.005) == []
+        for code, child in enumerate((process, early, late)):
+            child.end(code)
+        assert handle.wait(LONG) == 0
+        assert sorted(waiting.wait(LONG) + waiting.wait(LONG)) == [(early.pid, 1), (late.pid, 2)]
+        assert len(waiting) == 0
+    for child in process, early, late:
+        child.reap()
+
+
+def test_every_wait_works_where_the_hard_limit_is_zero(variant):
+    forked(all_ways_for_good)
+
+
+# Python before 3.9 ends a thread by pthread_exit(3), for which glibc loads a library, or aborts.
+WATCH = """if True:
+    import os, resource, sys, threading
+    import {package} as pidwait
+
+    orders, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(end), os.read(orders, 1)
+        os._exit(3)
+    told = threading.Event()
+    watches = [pidwait.watch(pid, lambda *exit: (print(*exit), told.set()))]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    if sys.argv[1] == "left":  # the thread is still there at the end
+        watches.append(pidwait.watch(os.getppid(), print))
+    os.close(end)
+    assert told.wait(30)
+    if sys.argv[1] == "ended":
+        while threading.active_count() > 1:
+            pass
+    print("end", pid)
+"""
+
+
+@pytest.mark.parametrize("thread", ["left", "ended"])
+def test_a_thread_of_watch_ends_where_no_descriptor_is_left(variant, thread):
+    done = run_python(WATCH.format(package=pidwait.__name__), thread)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, ""), done
+    (pid, code), (end, same) = lines
+    assert (code, end, same) == ("3", "end", pid)
+
+
 # During a wait
 
 
