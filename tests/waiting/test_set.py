@@ -587,6 +587,20 @@ def test_fileno_of_polled_members(variant, backend, seam, start_told, sleeper):
         assert turns_for(waiting, fd, 0.05) < 5
 
 
+def test_polled_members_take_a_small_share_of_a_core(by_polling):
+    """At most 5 %, also in a loop of short waits, each of which looks at its end, too."""
+
+    class Ours:
+        pid = os.getpid()
+
+    with pidwait.WaitSet([Ours() for _ in range(2000)]) as waiting:
+        used, began = time.process_time(), time.monotonic()
+        while time.monotonic() < began + 1:
+            assert waiting.wait(0.02) == []
+        share = (time.process_time() - used) / (time.monotonic() - began)
+    assert share < 0.12  # to look at all of them each time takes 20 %
+
+
 # A code, or a reaping, that is still to come
 
 
