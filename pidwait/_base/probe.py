@@ -103,14 +103,16 @@ def chosen(available: "tuple[str, ...]") -> str:
 
 def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
     """What probe() returns."""
-    rows = [row for name in available for row in checks[name][name == "polling" :]]
+    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
     return {
         "system": _system(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend,
-        "backends": {name: _row(_why(checks[name][0][2])) for name in available},
+        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
         "bindings": {name: _row(why()) for name, why in sorted(bindings.items())},
-        "calls": {name: dict(_row(_why(check)), via=_via(call)) for name, call, check in rows},
+        "calls": {
+            name: dict(_row(_why(of, check)), via=_via(call)) for of, name, call, check in rows
+        },
     }
 
 
@@ -122,7 +124,9 @@ def _system() -> str:
     return "%s %s %s" % (system[0], system[2], system[4])
 
 
-def _why(check: "Check") -> "str | None":
+def _why(name: str, check: "Check") -> "str | None":
+    if name != "polling" and os.environ.get(BACKEND) == "polling":
+        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
     why = why_not(check)
     return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
 

@@ -40,7 +40,6 @@ from .posix import CLD_EXITED, kill, opened, own, poll, reap_child
 from .procfs import (
     ProcfsHandle,
     check_procfs,
-    check_status,
     code_of_zombie,
     fd_info,
     read_stat,
@@ -342,6 +341,4 @@ checks["pidfd"] += [
     ("waitid", "waitid", check_waitid),
     ("PIDFD_GET_INFO", "ioctl", check_get_info),
     ("pidfd inodes", None, check_pidfs),
-    ("/proc", None, check_procfs),
-    ("/proc exit status", None, check_status),
 ]

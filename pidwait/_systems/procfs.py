@@ -12,7 +12,7 @@ from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import why_not, works
+from .._base.probe import checks, why_not, works
 from .posix import (
     code_of_status,
     is_found,
@@ -323,3 +323,9 @@ class ProcfsHandle(Handle):
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)
+
+
+checks["polling"] += [
+    ("/proc", None, check_procfs),
+    ("/proc exit status", None, check_status),
+]

@@ -172,6 +172,34 @@ def test_without_file_descriptors_it_learns_nothing(start_told, fds_left):
 
 
 @on_linux
+def test_what_polling_does_not_need_is_not_asked(use_variant, seam, start_told):
+    """A filter that kills whoever makes an unknown call may be the reason for the choice."""
+    use_variant("polling")
+    asked = []
+    names = "pidfd_open pidfd_send_signal ioctl".split()
+    for name in names:
+        seam.put(name, lambda *args, name=name: asked.append(name) or os.dup(0))
+    answer = pidwait.probe()
+    assert answer["backend"] == "polling" and answer["calls"]["/proc"]["available"]
+    not_asked = {"available": False, "reason": "not asked, as PIDWAIT_BACKEND is polling"}
+    assert answer["backends"]["pidfd"] == not_asked
+    for name in "pidfd_open", "pidfd_send_signal", "PIDFD_GET_INFO":
+        assert dict(not_asked, via=answer["calls"][name]["via"]) == answer["calls"][name]
+    child, popen = start_told(3), start_told(4)
+    with pidwait.Process(child.pid) as process, pidwait.WaitSet([child.pid, popen]) as waiting:
+        process.send_signal(0)
+        assert not process.has_exited() and pidwait.wait_procs([popen], 0) == ([], [popen])
+        child.stdin.close()
+        popen.stdin.close()
+        assert process.wait() == pidwait.wait(child.pid) == 3
+        assert pidwait.wait(popen) == 4
+        assert len(waiting.wait() + waiting.wait(60)) == 2
+    with pidwait.spawn(["sh", "-c", "exit 5"]) as child:
+        assert child.wait() == 5
+    assert asked == []
+
+
+@on_linux
 def test_a_forked_child_asks_again(seam):
     """It can be in another PID namespace."""
     needs_pidfd()

@@ -391,7 +391,15 @@ def asleep(function):
 
 
 def why_no_pidfd():
-    return pidwait.probe()["backends"]["pidfd"]["reason"]
+    """The probe's reason, whatever backend is chosen."""
+    choice = os.environ.get("PIDWAIT_BACKEND", "")
+    os.environ["PIDWAIT_BACKEND"] = ""
+    try:
+        return pidwait.probe()["backends"]["pidfd"]["reason"]
+    finally:
+        os.environ["PIDWAIT_BACKEND"] = choice
+        if choice:
+            seam.forget()
 
 
 def kernel_tells():
