@@ -145,7 +145,12 @@ def forked_by_c(backend):
     other.reap()
 
 
-@pytest.mark.parametrize("scenario", [foreign, twins, forked_by_c])
+needs_pydll = pytest.mark.skipif(
+    not hasattr(system.ctypes, "PyDLL"), reason="this ctypes can't fork() under the GIL"
+)
+
+
+@pytest.mark.parametrize("scenario", [foreign, twins, pytest.param(forked_by_c, marks=needs_pydll)])
 def test_a_proc_of_another_namespace(namespaces, scenario):
     trouble.run_on_each_backend(scenario, within=namespaces)
 
