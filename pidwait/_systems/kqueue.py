@@ -334,8 +334,8 @@ def check_bsd_waitid() -> None:
             raise
 
 
-checks["kqueue"] += [
-    ("kqueue", "kqueue", check_kqueue),
+checks["kqueue"].append(("kqueue", "kqueue", check_kqueue))
+checks["polling"] += [
     ("waitid", "waitid", check_bsd_waitid),
     ("ps", None, check_ps),
 ]

@@ -303,5 +303,5 @@ checks["win32"] += [
     ("GetExitCodeProcess", "GetExitCodeProcess", _ask_of_own("GetExitCodeProcess")),
     ("GetProcessId", "GetProcessId", _ask_of_own("GetProcessId")),
     ("GetProcessTimes", "GetProcessTimes", _ask_of_own("GetProcessTimes")),
-    ("process snapshot", "CreateToolhelp32Snapshot", check_snapshot),
 ]
+checks["polling"].append(("process snapshot", "CreateToolhelp32Snapshot", check_snapshot))
