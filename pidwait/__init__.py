@@ -2,13 +2,12 @@
 """Wait for processes to exit, without polling, on every Python from 3.6 on."""
 
 from ._base.errors import TimeoutExpired
-from ._child import Child
 from ._finding import ProcessInfo, process_iter
 from ._process import Process, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
+from ._spawning import Child, spawn
 from ._systems import probe
 from ._watching import Watch, watch
-from .spawning import spawn
 
 __version__ = "0.1.0"
 

@@ -224,7 +224,7 @@ class Process:
 
     def __del__(self) -> None:
         shared = getattr(self, "_shared", None)
-        if shared is None or shared.closed:
+        if shared is None or shared.ended:
             return
         try:
             if not shared.is_copy():

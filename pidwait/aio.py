@@ -8,7 +8,7 @@ cancelled at any time, and leaves nothing behind.
 
 import asyncio
 
-from . import spawning
+from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
 from ._child_watcher import ChildWatcher
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import overload
 
-    from ._child import Child as _Child
-    from ._child import Path
+    from ._spawning import Child as _Child
+    from ._spawning import Path
     from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, deque
 else:
     from _collections import deque  # collections loads more
@@ -223,7 +223,7 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
     >>> asyncio.run(main())
     3
     """
-    return Child(spawning.spawn(args, **options))
+    return Child(_spawning.spawn(args, **options))
 
 
 class Child:

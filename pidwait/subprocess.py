@@ -12,16 +12,16 @@ import functools
 import os
 import subprocess as _standard
 import sys
-import time
-from types import BuiltinFunctionType, FunctionType
+from types import FunctionType, MethodType
 
-from . import _hooks, _process, _systems
+from . import _process, _systems
 from ._base.errors import TimeoutExpired as _TimeoutExpired
 from ._base.errors import log as _log
 from ._base.errors import raise_of_handler as _raise_of_handler
+from ._systems.posix import may_block as _may_block
 
 if os.name != "nt":
-    from . import _popen_start, _posix_spawn
+    from ._systems import posix_spawn as _posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,59 +33,34 @@ __all__ += _standard.__all__
 
 _WINDOWS = os.name == "nt"
 _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
-
-# Looking for a name that a module lacks takes microseconds; its dict answers at once.
-_names = vars(_standard)
-_popen = _hooks.standard_class(_standard.Popen)
-
-
-# From Python 3.11 on. On Windows the standard parameter does nothing.
-_HAS_PROCESS_GROUP = not _WINDOWS and _hooks.has_parameter(_popen, "process_group")
-# Whether the standard code may start processes as well as we do.
-_MAY_VFORK = _HAS_PROCESS_GROUP and "_fork_exec" in _names
-# Before Python 3.7 there is no _wait().
-_WAIT = "_wait" if hasattr(_popen, "_wait") else "wait"
-# From Python 3.15 on the standard Popen waits by events itself.
-_WAITS = not _WINDOWS and hasattr(_popen, "_wait_pidfd")
-
-_vforks: "list[bool]" = []  # the answer of _has_vfork(), if it is yes
-
-
-def _has_vfork() -> bool:
-    # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
-    if not _vforks and sys.platform == "linux":
-        import sysconfig
-
-        _vforks.extend([True] * bool(sysconfig.get_config_var("HAVE_VFORK")))
-    return bool(_vforks)
+_INT_MAX = 2**31 - 1
+# On Windows the standard parameter does nothing.
+_HAS_PROCESS_GROUP = not _WINDOWS and sys.version_info >= (3, 11)
+_HAS_VFORK = (
+    sys.implementation.name == "cpython" and sys.platform == "linux" and sys.version_info >= (3, 10)
+)
+# gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
+_close = os.close
 
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
     return (
-        _names.get("_USE_VFORK") is False
-        or not _has_vfork()
-        # gevent takes the interpreter's own start away from the standard code: this is its name
-        # from Python 3.11 on, and below the one before.
-        or _names.get("_fork_exec", 0) is None
-        or _names.get("_posixsubprocess", 0) is None
+        not _HAS_VFORK
+        or getattr(_standard, "_USE_VFORK", True) is False
+        or _posix_spawn.is_taken_away()
     )
-
-
-def load() -> None:
-    """Load what later starts and waits need: the program may change its root before them."""
-    _would_fork()
-    _systems.backend()
-    if os.name != "nt":
-        _posix_spawn.is_whole()
 
 
 # Our methods: ``beneath`` is the bound method that each one replaces.
 
 
-def _start(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
-    if "process_group" in kwargs:
-        self._process_group = _checked(kwargs.pop("process_group"))
+def _init(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
+    group = _checked(kwargs.pop("process_group", None))
+    if group >= 0 and _WINDOWS:
+        kwargs["creationflags"] = kwargs.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
+    elif group >= 0:
+        kwargs["preexec_fn"] = functools.partial(_enter_group, group, kwargs.get("preexec_fn"))
     beneath(*args, **kwargs)
 
 
@@ -94,33 +69,11 @@ def _checked(group: "Any") -> int:
         return -1
     if not isinstance(group, int):
         raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group > 2**31 - 1:
+    if group > _INT_MAX:
         raise OverflowError("process_group is too large: %d" % group)
     if _WINDOWS and group > 0:
         raise ValueError("process_group can only be 0 on Windows")
     return group
-
-
-def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
-    group = getattr(self, "_process_group", -1)
-    lacking = group >= 0
-    own = _hooks.own(beneath)
-    if own is None:  # it is a hook, which must see each start
-        if lacking:
-            raise NotImplementedError("process_group: Popen._execute_child has been replaced")
-        beneath(*values, **named)
-        return
-    plan = dict(zip(_hooks.parameters(own), values), **named)
-    group = plan.get("process_group", group)
-    if os.name == "nt":
-        if lacking:
-            plan["creationflags"] |= _CREATE_NEW_PROCESS_GROUP
-    elif lacking or _would_fork():
-        if _popen_start.start(self, plan, group, own):
-            return
-        if lacking:
-            plan["preexec_fn"] = functools.partial(_enter_group, group, plan["preexec_fn"])
-    beneath(**plan)
 
 
 def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
@@ -129,12 +82,106 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
         preexec_fn()
 
 
+def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
+    if _is_standard(beneath):  # else it is a hook, which must see each start
+        code = beneath.__func__.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        plan = dict(zip(names, values), **named)
+        group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
+        if getattr(preexec_fn, "func", None) is _enter_group:
+            group, preexec_fn = preexec_fn.args
+        if plan["preexec_fn"] is not preexec_fn or _would_fork():
+            if preexec_fn is None and _start(self, plan, group):
+                return
+            values, named = (), plan
+    beneath(*values, **named)
+
+
+def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
+    """Start by posix_spawn. False if the standard code has to start it, or to raise an error."""
+    # Iterators can be read only once, and the standard code may need their items later.
+    if not isinstance(plan["args"], (str, bytes)) and not hasattr(plan["args"], "__fspath__"):
+        plan["args"] = list(plan["args"])
+    try:
+        passed = iter(plan["pass_fds"])
+    except TypeError:  # the standard code raises it, or does not need pass_fds
+        return False
+    plan["pass_fds"] = tuple(passed)
+    if not _is_plain(plan, group):
+        return False
+    args, executable = plan["args"], plan["executable"]
+    args = [args] if isinstance(args, (str, bytes)) else list(args)
+    if plan["shell"]:
+        android = hasattr(sys, "getandroidapilevel")
+        args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args
+        if executable:
+            args[0] = executable
+    if executable is None:
+        executable = args[0]
+    try:
+        request = _posix_spawn.Request(
+            args=args,
+            executable=executable,
+            env=plan["env"],
+            cwd=plan["cwd"],
+            stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
+            close_fds=plan["close_fds"],
+            pass_fds=plan["pass_fds"],
+            group=group,
+            session=plan["start_new_session"],
+            restore_signals=plan["restore_signals"],
+        )
+    except Exception:  # anything: an object with __fspath__ may raise what it likes
+        return False
+    event = "subprocess.Popen", executable, args, plan["cwd"], plan["env"]
+    try:
+        if _posix_spawn.start(request, *event) is None:
+            return False
+    finally:
+        if request.started[0]:
+            # Also if a signal handler has raised: the caller never gets the Popen then, which has
+            # its child reaped when it is freed.
+            self.pid, self._child_created = request.started[0], True
+    # The ends that only the child needs.
+    devnull = getattr(self, "_devnull", None)
+    for child, parent in ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread"):
+        if plan[child] != -1 and plan[parent] != -1 and plan[child] != devnull:
+            _close(plan[child])
+    if devnull is not None:
+        _close(devnull)
+    self._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
+    return True
+
+
+def _is_plain(plan: "dict[str, Any]", group: int) -> bool:
+    """Whether all values are usual ones; others are left to the standard code."""
+    files = plan["p2cread"], plan["c2pwrite"], plan["errwrite"]
+    fds = files + plan["pass_fds"]
+    ends = [end for end in (plan["p2cwrite"], plan["c2pread"], plan["errread"]) if end != -1]
+    return (
+        # What posix_spawn can't do.
+        all(plan.get(name) is None for name in ("gid", "gids", "uid"))
+        and plan.get("umask", -1) == -1
+        and plan["args"]
+        and not hasattr(plan["args"], "__fspath__")
+        # How other mappings are read is up to the standard code.
+        and (plan["env"] is None or type(plan["env"]) in (dict, type(os.environ)))
+        and all(isinstance(plan[name], bool) for name in ("restore_signals", "start_new_session"))
+        # fileno() can return anything.
+        and all(isinstance(number, int) and -1 <= number <= _INT_MAX for number in fds + (group,))
+        and min(plan["pass_fds"], default=0) >= 0
+        # A pipe may have got the number of a closed fd: our end of it must not be passed on.
+        and not any(end in fds for end in ends)
+    )
+
+
 def _wait(
     beneath: "Any", self: "Any", timeout: "float | None" = None, *endtime: "Any", **named: "Any"
 ) -> "int | None":
-    # Before Python 3.7 there is an endtime, and no wait() of _over()'s for this.
-    blocks = timeout is None and time.sleep is _sleep
-    if blocks or endtime or named or _hooks.own(beneath) is None:
+    # A blocking waitpid(2) needs no events. But it would stop the hub of gevent or eventlet, and
+    # on Windows Ctrl-C would not interrupt it. Before Python 3.7 there is an endtime.
+    blocks = timeout is None and _may_block()
+    if blocks or endtime or named or not _is_standard(beneath):
         code: "int | None" = beneath(timeout, *endtime, **named)
         return code
     if self.returncode is None:
@@ -151,16 +198,21 @@ def _wait(
     return self.returncode  # type: ignore[no-any-return]
 
 
-# A blocking waitpid(2) needs no events, and so none of our methods. But it would stop the hub of
-# gevent or eventlet, which replace sleep() by a function written in Python, and on Windows Ctrl-C
-# would not interrupt it.
-_sleep = None if _WINDOWS or type(time.sleep) is not BuiltinFunctionType else time.sleep
-
-_METHODS: "dict[str, Callable[..., Any]]" = {"_execute_child": _execute_child}
+_METHODS: "dict[str, Callable[..., Any]]" = {}
+if not _WINDOWS:
+    _METHODS["_execute_child"] = _execute_child
 if not _HAS_PROCESS_GROUP:
-    _METHODS["__init__"] = _start
-if not _WAITS:
-    _METHODS[_WAIT] = _wait
+    _METHODS["__init__"] = _init
+if not hasattr(_standard.Popen, "_wait_pidfd"):  # Python 3.15's waits by events itself
+    _METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait
+
+
+def _is_standard(function: "Any") -> bool:
+    """Whether it is subprocess' own function: nobody has replaced it."""
+    if type(function) is MethodType:
+        function = function.__func__
+    # Look at the type: a proxy made by wrapt has all attributes of what it wraps.
+    return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
 
 
 # Popen and the functions that use it
@@ -168,94 +220,43 @@ if not _WAITS:
 
 def _over(name: str) -> "Any":
     """Our method, for a subclass of Popen."""
-    ours = _METHODS[name]
 
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        return ours(getattr(super(Popen, self), name), self, *args, **kwargs)
+        return _METHODS[name](getattr(super(Popen, self), name), self, *args, **kwargs)
 
-    # The common case of these two costs little: for an object of this very class, super() would
-    # find what is called here.
-
-    def start(*args: "Any", **kwargs: "Any") -> "Any":
-        # As _would_fork() says, without a call. Python 3.14 has no _USE_VFORK.
-        names: "Any" = _standard
-        is_as_good = _vforks and names._fork_exec and _names.get("_USE_VFORK", True)
-        if not is_as_good and _would_fork():
-            return method(*args, **kwargs)
-        if type(args[0]) is Popen:
-            return _popen._execute_child(*args, **kwargs)
-        return super(Popen, args[0])._execute_child(*args[1:], **kwargs)
-
-    def wait(self: "Any", timeout: "Any") -> "Any":
-        if timeout is not None or time.sleep is not _sleep:
-            return method(self, timeout)
-        if type(self) is Popen:
-            return _popen._wait(self, timeout=timeout)
-        return super(Popen, self)._wait(timeout=timeout)
-
-    chosen: "Any" = method
-    if name == "_wait":
-        chosen = wait
-    elif name == "_execute_child" and _MAY_VFORK:
-        chosen = start
-    return functools.wraps(getattr(_standard.Popen, name))(chosen)
+    return functools.wraps(getattr(_popen, name))(method)
 
 
-def _subclass(popen: "Any") -> "Any":
+def _subclass() -> "Any":
     methods = {name: _over(name) for name in _METHODS}
-    methods["_is_drop_in"] = True  # patch() adds nothing to it
-    return type("Popen", (popen,), dict(methods, __doc__=popen.__doc__, __module__=__name__))
+    return type("Popen", (_popen,), dict(methods, __doc__=_popen.__doc__, __module__=__name__))
 
 
+# None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
+_popen: "Any" = _standard.Popen
+if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
+    _popen = None
 if not TYPE_CHECKING:  # type checkers see the standard one
-    # A replacement, such as gevent's, starts and waits in a way of its own.
-    Popen = _standard.Popen if _popen is None else _subclass(_standard.Popen)
+    Popen = _standard.Popen if _popen is None else _subclass()
 
 
-def _rebind(names: "tuple[str, ...]") -> "dict[str, Any]":
+def _rebound(*names: str) -> "dict[str, Any]":
     """The standard functions, with our Popen in place of theirs. A hook stays as it is."""
     bound = dict(vars(_standard), Popen=Popen)
-    own = [name for name in names if _popen and _hooks.own(getattr(_standard, name)) is not None]
-    for name in own:
-        theirs = getattr(_standard, name)
-        ours: "Any" = FunctionType(
-            theirs.__code__, bound, name, theirs.__defaults__, theirs.__closure__
-        )
-        ours.__kwdefaults__ = theirs.__kwdefaults__
-        bound[name] = functools.update_wrapper(ours, theirs)
-        del ours.__wrapped__
-    return {name: bound[name] for name in own}
+    for name in names:
+        theirs = bound[name]
+        if _is_standard(theirs):
+            ours: "Any" = FunctionType(theirs.__code__, bound, name, theirs.__defaults__)
+            ours.__kwdefaults__ = theirs.__kwdefaults__
+            bound[name] = functools.update_wrapper(ours, theirs)
+    return {name: bound[name] for name in names}
 
 
 # patch()
 
-
-def _in_place_of(beneath: "Any", name: str) -> "Any":
-    """Our method, for the standard class; it calls ``beneath`` while no patch() is in force."""
-    ours = _METHODS[name]
-
-    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        bound = beneath.__get__(self, type(self))
-        if hasattr(_popen, "_patched") and not hasattr(self, "_is_drop_in"):
-            return ours(bound, self, *args, **kwargs)
-        return bound(*args, **kwargs)
-
-    def wait(self: "Any", timeout: "Any" = None, *args: "Any", **kwargs: "Any") -> "Any":
-        if timeout is None and not args and not kwargs and time.sleep is _sleep:
-            return beneath(self, timeout=timeout)
-        return method(self, timeout, *args, **kwargs)
-
-    chosen: "Any" = functools.wraps(beneath)(wait if name == _WAIT else method)
-    _hooks.mark(chosen, beneath)
-    return chosen
-
-
-def _missing() -> "list[str]":
-    """The names of our methods that the standard Popen needs on this Python."""
-    names = list(_METHODS)
-    if _HAS_PROCESS_GROUP and not _would_fork():
-        names.remove("_execute_child")
-    return names
+_users: "list[_Patch]" = []
+# {name: (the standard method, ours in its place)}
+_replaced: "dict[str, tuple[Any, Any]]" = {}
 
 
 class _Patch:
@@ -266,18 +267,31 @@ class _Patch:
         unpatch()
 
 
-# Neither of the two has a lock, as copies of the package would have none in common: a program
-# that patches in several threads at the same time needs one of its own.
-_ours = object()  # it tells this copy of the package from others
+def _in_place_of(beneath: "Any", name: str) -> "Any":
+    """Our method, for the standard class."""
+
+    @functools.wraps(beneath)
+    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        bound = beneath.__get__(self)
+        if not _users:  # somebody has put a hook over it, which still calls it after unpatch()
+            return bound(*args, **kwargs)
+        return _METHODS[name](bound, self, *args, **kwargs)
+
+    return method
+
+
+# Neither of the two has a lock: a program that patches in several threads at the same time needs
+# one of its own.
 
 
 def patch() -> _Patch:
     """Change the standard library's Popen in place: it starts and waits as ours does.
 
     Each patch() needs its own unpatch(), or a ``with patch():`` block, which calls it at its
-    end. Only the last unpatch() restores Popen, whichever copies of this package called
-    patch(). What the interpreter does equally well is left alone, and so is a start or wait
-    that somebody else has replaced; hooks that are put over ours later keep working.
+    end; the last one restores Popen. What the interpreter does equally well is left alone, and
+    so is what somebody else has replaced: the class, or a method (by another copy of this
+    package, too). If a debugger has replaced the interpreter's own start, that starts all
+    processes. Hooks that are put over ours later keep working.
 
     asyncio starts its subprocesses by Popen, so posix_spawn(3) starts them, too; asyncio
     waits for them by its own means as before.
@@ -287,24 +301,24 @@ def patch() -> _Patch:
     ...     subprocess.call([sys.executable, "-c", "raise SystemExit(3)"])
     3
     """
-    load()
+    # Load what later starts and waits need: the program may change its root before them.
+    _systems.backend()
+    if not _WINDOWS:
+        _posix_spawn.is_whole()
     if _popen is None:
         _log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
-        return _Patch()
-    if "_patched" not in vars(_popen):
-        _popen._patched = {"methods": {}, "users": []}
-    methods = _popen._patched["methods"]
-    # Another copy, of another version, may have replaced fewer of them.
-    for name in [name for name in _missing() if name not in methods]:
-        found = _hooks.under(vars(_popen)[name])
-        # Our __init__ adds an argument for our _execute_child; it may stand over a hook.
-        if "_execute_child" in methods if name == "__init__" else _hooks.own(found):
-            methods[name] = _in_place_of(found, name)
-            setattr(_popen, name, methods[name])
-        else:
+    for name in _METHODS if _popen is not None else ():
+        found = vars(_popen)[name]
+        if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
+            continue
+        # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
+        if _is_standard(found) or (name == "__init__" and name not in _replaced):
+            _replaced[name] = found, _in_place_of(found, name)
+            setattr(_popen, name, _replaced[name][1])
+        elif name not in _replaced:
             _log("patch() leaves Popen.%s alone: it is %r", name, found)
-    _popen._patched["users"].append(_ours)
-    return _Patch()
+    _users.append(_Patch())
+    return _users[-1]
 
 
 def unpatch() -> None:
@@ -313,25 +327,16 @@ def unpatch() -> None:
     >>> patching = patch()
     >>> unpatch()
     """
-    state = vars(_popen).get("_patched") if _popen is not None else None
-    if state is None or _ours not in state["users"]:
-        return
-    state["users"].remove(_ours)
-    if not state["users"]:
-        for name, method in state["methods"].items():
-            if vars(_popen)[name] is method:  # else a hook has replaced it, and calls it
-                setattr(_popen, name, _hooks.under(method))
-        del _popen._patched
+    if _users:
+        _users.pop()
+    if not _users:
+        for name, (found, ours) in list(_replaced.items()):
+            if vars(_popen)[name] is ours:  # else there is a hook over it
+                setattr(_popen, name, found)
+                del _replaced[name]
 
 
-def _offered() -> "dict[str, Any]":
-    """All that this module has for others."""
-    names = {name: getattr(_standard, name) for name in _standard.__all__}
-    names.update(patch=patch, unpatch=unpatch, Popen=Popen)
-    names.update(
-        _rebind(("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"))
+if _popen is not None:
+    globals().update(
+        _rebound("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput")
     )
-    return names
-
-
-globals().update(_offered())

@@ -157,11 +157,11 @@ def start_by_posix_spawn():
 
 def count_starts(note):
     """Call ``note(pid)`` for each process that posix_spawn has started from now on."""
-    core = _module("_posix_spawn")
+    core = _module("_systems.posix_spawn")
     start = core.start
 
-    def noted(request):
-        pid = start(request)
+    def noted(request, *event):
+        pid = start(request, *event)
         if pid is not None:
             note(pid)
         return pid

@@ -102,16 +102,17 @@ class Shared:
     """A handle that several threads use, and that any of them may close.
 
     ``with`` lends it; it is closed after the last use. After close(), ``with`` raises ValueError.
+    ``ended``: whether it has been closed or replaced.
     """
 
     # It needs no lock: a user enters itself before it checks whether the handle is closed, and
     # close() sets ``closed`` before it looks for users.
 
-    __slots__ = ("_open", "_users", "closed", "handle", "pid")
+    __slots__ = ("_open", "_users", "closed", "ended", "handle", "pid")
 
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
-        self.closed = False
+        self.closed = self.ended = False
         self.pid = getpid()
         self._open = [handle]
         # The pid of each user's process: a forked child's copy also has the parent's threads.
@@ -132,12 +133,21 @@ class Shared:
         me = getpid()
         if me in self._users:  # else the parent entered
             self._users.remove(me)
-        if self.closed:
-            self.close()
+        if self.ended:
+            self._end()
 
     def close(self) -> None:
         """Close it now, or after the last use."""
         self.closed = True
+        self._end()
+
+    def replace(self, handle: Handle) -> None:
+        """Lend another handle, which need not be closed; close the first one as close() does."""
+        self.handle = handle
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
         if getpid() in self._users:
             return
         try:

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""posix_spawn and its family: prototypes, flags, and memory for their structures.
+"""posix_spawn and its family: prototypes, flags and structures."""
 
-All of them return an error number, and do not set errno.
-"""
-
-from .calls import CALLS, PLATFORM
+from .._base.errors import failed
+from .calls import CALLS, PLATFORM, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from .._types import Any
 
 _ACTIONS = _ATTRIBUTES = "void *"
 
@@ -47,53 +45,58 @@ _BSD = {"SETSIGDEF": 0x10}
 # SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before
 # 2.24 forks without it; later ones, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all
 # file descriptors are closed except those that a file action has opened or inherited.
+# RETURNERROR: without it NetBSD returns before the file actions, and the child exits with 127.
 FLAGS = {
     "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
     "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
     "freebsd": _BSD,
-    "netbsd": _BSD,
+    "netbsd": {"SETSIGDEF": 0x10, "RETURNERROR": 0x40},
     "openbsd": _BSD,
     "dragonfly": _BSD,
 }
-_flags = FLAGS.get(PLATFORM, {})
-SETSIGDEF = _flags.get("SETSIGDEF")
-SETSID = _flags.get("SETSID")
-CLOEXEC_DEFAULT = _flags.get("CLOEXEC_DEFAULT")
-USEVFORK = _flags.get("USEVFORK", 0)
-
-
-def _function(binding: "Any", name: str) -> "Callable[..., int]":
-    function: "Callable[..., int]" = binding.function(name, PROTOTYPES[name], None)
-    return function
-
-
-def _posix_spawn(binding: "Any", name: str) -> "Callable[..., int]":
-    function: "Callable[..., int]" = binding.function(name, PROTOTYPES[name], None, converts=False)
-    return function
-
-
-def _cell(binding: "Any", name: str) -> "Callable[[], Any]":
-    """A function that makes the int * where posix_spawn puts the pid."""
-    make: "Callable[[], Any]" = binding.cell
-    return make
-
-
-def _memory(binding: "Any", name: str) -> "Callable[[], Any]":
-    """A function that makes a zeroed structure: a void * that keeps it alive."""
-    return lambda: binding.pointer(bytearray(SIZE))
-
-
-def _strings(binding: "Any", name: str) -> "Callable[[list[bytes]], Any]":
-    """A function that makes a char *const [], ended by NULL: a void * that keeps it alive."""
-    make: "Callable[[list[bytes]], Any]" = binding.strings
-    return make
-
-
-# The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
-CALLS.update(dict.fromkeys(PROTOTYPES, (None, _function)))
-CALLS.update(
-    posix_spawn=(None, _posix_spawn),
-    spawn_cell=(None, _cell),
-    spawn_memory=(None, _memory),
-    spawn_strings=(None, _strings),
+SETSIGDEF, SETSID, USEVFORK, CLOEXEC_DEFAULT, RETURNERROR = (
+    FLAGS.get(PLATFORM, {}).get(name, 0)
+    for name in ("SETSIGDEF", "SETSID", "USEVFORK", "CLOEXEC_DEFAULT", "RETURNERROR")
 )
+
+
+# All return an error number, and do not set errno. The interpreter's own os.posix_spawn is not
+# used: it holds the GIL until the exec.
+CALLS.update(
+    dict.fromkeys(
+        PROTOTYPES,
+        (None, lambda binding, name: binding.function(name, PROTOTYPES[name], None)),
+    ),
+    posix_spawn=(
+        None,
+        lambda binding, name: binding.function(name, PROTOTYPES[name], None, converts=False),
+    ),
+    # Functions that make an int * where posix_spawn puts the pid; a zeroed structure, as a void *
+    # that keeps it alive; and of a list of bytes a char *const [] that ends with NULL.
+    spawn_cell=(None, lambda binding, name: binding.cell),
+    spawn_memory=(None, lambda binding, name: lambda: binding.pointer(bytearray(SIZE))),
+    spawn_strings=(None, lambda binding, name: binding.strings),
+)
+
+
+class Structure:
+    """An initialised, opaque structure of the C library; it is destroyed with its last user."""
+
+    _destroy: "Any" = None
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        destroy = native(kind + "_destroy")
+        self.pointer = native("spawn_memory")()
+        self.call("init")
+        self._destroy = destroy
+
+    def call(self, name: str, *arguments: "Any") -> None:
+        error = native(self._kind + "_" + name)(self.pointer, *arguments)
+        if error:
+            raise failed(error)
+
+    def __del__(self) -> None:
+        # No hasattr(): in a subinterpreter that ends, Python 3.8 has cleared the builtins.
+        if self._destroy is not None:
+            self._destroy(self.pointer)

@@ -521,7 +521,8 @@ def test_library_that_lacks_any_function_starts_by_subprocess(seam, forks):
         assert output("cat", stdin=subprocess.DEVNULL) == ""
         with ours.Popen(exiting(3), process_group=0) as popen:
             assert popen.wait(30) == 3
-        assert starts == []
+        # The first of the two starts needs no group.
+        assert starts == [0] * (name == "posix_spawnattr_setpgroup")
         seam.undo()
 
 

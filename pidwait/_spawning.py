@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starting processes by posix_spawn, and Child: our own child, which is reaped once.
+
+The cost of a start grows neither with the heap nor with the threads.
+"""
+
+import os
+import sys
+from _thread import RLock
+from errno import ENOSYS, ESRCH
+from io import UnsupportedOperation
+
+from . import _systems
+from ._base.deadline import NOW, Deadline
+from ._base.errors import Failed, TimeoutExpired, failed, log, public
+from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
+from ._process import Process
+from ._waiting.owners import check_pid
+
+if os.name != "nt":
+    from ._systems import posix_spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping, Protocol, Sequence, Union  # novm
+
+    from ._types import Identity, Outcome, Self
+
+    class HasFileno(Protocol):  # novm
+        def fileno(self) -> int: ...
+
+    Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
+    Env = Union[Mapping[str, Path], Mapping[bytes, Path]]
+    File = Union[int, HasFileno]
+
+# As in the standard library's subprocess.
+_PIPE, _STDOUT, _DEVNULL = -1, -2, -3
+_INHERIT = -1
+_CREATE_NEW_PROCESS_GROUP = 0x200
+# How many seconds a `with` block that Ctrl-C ends waits for the child, which got Ctrl-C, too.
+_AFTER_CTRL_C = 0.25
+
+
+def spawn(
+    args: "Path | Sequence[Path]",
+    env: "Env | None" = None,
+    cwd: "Path | None" = None,
+    stdin: "File | None" = None,
+    stdout: "File | None" = None,
+    stderr: "File | None" = None,
+    process_group: "int | None" = None,
+    start_new_session: bool = False,
+    close_fds: bool = True,
+    pass_fds: "Iterable[int]" = (),
+) -> "Child":
+    """Start a program by posix_spawn(3); return its Child.
+
+    ``args`` is the program and its arguments, or the program alone. A name without a slash is
+    searched in the PATH of ``env``, or of os.environ. ``stdin``, ``stdout`` and ``stderr`` are
+    file descriptors, objects with a fileno(), or subprocess.DEVNULL; stderr can also be
+    subprocess.STDOUT. ``process_group`` 0 makes a new group (CREATE_NEW_PROCESS_GROUP on
+    Windows), a higher number joins that group: setpgid(2). With ``close_fds`` the child keeps
+    only 0, 1, 2 and ``pass_fds``. Signals that Python ignores have their default action.
+
+    Other threads of this interpreter run while the child starts. What posix_spawn can't do
+    on this system is left to the standard library's subprocess, and so are all starts if a
+    debugger has replaced the interpreter's own.
+
+    Raises the OSError that subprocess would, with the name of the program or of ``cwd``;
+    TypeError and ValueError for invalid arguments.
+
+    >>> import sys
+    >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
+    ...     child.wait(timeout=60)
+    3
+    """
+    argv = _argv(args)
+    if env is not None and not hasattr(env, "items"):
+        raise TypeError("env must be a mapping, not %s" % type(env).__name__)
+    group = -1 if process_group is None else _group(process_group, start_new_session)
+    stdio = _file("stdin", stdin), _file("stdout", stdout), _file("stderr", stderr)
+    passed = sorted({_fd("pass_fds", fd) for fd in pass_fds})
+    if passed and not close_fds:
+        raise ValueError("pass_fds needs close_fds")
+    if os.name == "nt" and (passed or start_new_session):
+        name = "pass_fds" if passed else "start_new_session"
+        raise ValueError("%s can't be used on Windows" % name)
+    _reap_left()
+    if not _prepared:
+        _prepare()
+    _systems.backend()  # it may raise: do that before there is a child
+    if os.name != "nt":
+        if stdio[2] == _STDOUT:
+            stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
+        request = posix_spawn.Request(
+            argv, argv[0], env, cwd, stdio, close_fds, passed, group, start_new_session
+        )
+        event = argv[0], argv, os.environ if env is None else env
+        try:
+            pid = posix_spawn.start(request, "os.posix_spawn", *event)
+            if pid is not None:
+                return own(pid, args)
+        except BaseException:
+            # A signal handler may have raised. The caller never gets the child, so it is reaped
+            # like a Child that was closed while running.
+            if request.started[0]:
+                _leave(request.started[0])
+            raise
+    try:
+        import subprocess
+    except ImportError as error:
+        why = "posix_spawn can't do it, and subprocess can't be imported: %s"
+        raise OSError(ENOSYS, why % error) from error
+    options: "dict[str, Any]" = {
+        "env": env,
+        "cwd": cwd,
+        "stdin": stdin,
+        "stdout": stdout,
+        "stderr": stderr,
+        "start_new_session": start_new_session,
+        "close_fds": close_fds,
+        "pass_fds": passed,
+    }
+    if group >= 0:
+        if os.name == "nt":
+            options["creationflags"] = _CREATE_NEW_PROCESS_GROUP
+        elif sys.version_info >= (3, 11):
+            options["process_group"] = group
+        else:
+            options["preexec_fn"] = lambda: os.setpgid(0, group)
+    popen: "Any" = subprocess.Popen(argv, **options)
+    child = own(popen.pid, args)
+    popen.returncode = 0  # so that the Popen does not reap the child
+    return child
+
+
+_prepared: "list[bool]" = []
+
+
+def _prepare() -> None:
+    """Load what a later start may need: the program may have changed its root by then."""
+    if os.name == "nt" or not posix_spawn.is_whole():
+        __import__("subprocess")
+    _prepared.append(True)
+
+
+def _argv(args: "Any") -> "list[Any]":
+    if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
+        return [args]
+    try:
+        argv = list(args)
+    except TypeError:
+        raise TypeError(
+            "args must be a program or a sequence, not %s" % type(args).__name__
+        ) from None
+    if not argv:
+        raise ValueError("args must not be empty")
+    return argv
+
+
+def _group(process_group: "Any", start_new_session: bool) -> int:
+    if start_new_session:
+        raise ValueError("process_group can't be combined with start_new_session")
+    if process_group == 0 and isinstance(process_group, int) and process_group is not False:
+        return 0
+    group = check_pid(process_group, "process_group")
+    if os.name == "nt":
+        raise ValueError("process_group can only be 0 on Windows")
+    return group
+
+
+def _file(name: str, value: "Any") -> int:
+    """A file descriptor, or _INHERIT, _DEVNULL or _STDOUT."""
+    if value is None:
+        return _INHERIT
+    if not isinstance(value, int):
+        if not hasattr(value, "fileno"):
+            raise TypeError("%s must be a file descriptor, a file or DEVNULL" % name)
+        value = value.fileno()
+    elif value == _DEVNULL or (value == _STDOUT and name == "stderr"):
+        return value
+    elif value == _PIPE:
+        raise ValueError("%s: spawn makes no pipes; pass an end of os.pipe(), or use Popen" % name)
+    return _fd(name, value)
+
+
+def _fd(name: str, value: "Any") -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("%s must be a file descriptor, not %s" % (name, type(value).__name__))
+    if not 0 <= value < 2**31:
+        raise ValueError("%s is not a file descriptor: %d" % (name, value))
+    return value
+
+
+@public
+class Child(Process):
+    """A Process that is our own child, and is reaped by this object.
+
+    spawn() returns one; ``Child(pid)`` takes over a child that was started by other means,
+    and raises ProcessLookupError if no process has the pid. ``args`` is what spawn() was
+    given, ``reaped`` whether it has been reaped.
+
+    A wait reaps the child when it has exited, be it this wait() or a function that takes
+    the Child; so it is not reaped twice, and its handle is released. The end of a ``with``
+    block waits, as Popen's does. A child closed while running is reaped by the first spawn()
+    after it exits. The copy in a forked process reaps nothing, and waits as a Process does.
+
+    >>> import sys
+    >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
+    ...     child.wait(timeout=60), child.reaped
+    (3, True)
+    """
+
+    args: "Path | Sequence[Path] | None" = None
+    _was_reaped = False
+    if TYPE_CHECKING:
+
+        @property
+        def pid(self) -> int: ...  # never None: it was known from the start
+
+    def _start(self, handle: "Handle") -> None:
+        # Held while it is reaped, which does not block: so it is reaped once.
+        self._lock: "Any" = RLock()
+        super()._start(handle)
+
+    @property
+    def reaped(self) -> bool:
+        """Whether it has been reaped."""  # other copies of the package know a Child by this
+        return self._was_reaped
+
+    def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
+        """Wait until it has exited, and reap it; return the exit code. ``reap`` is ignored.
+
+        Raises TimeoutExpired if it is still running after ``timeout`` seconds.
+        """
+        if self._was_reaped:
+            Deadline(timeout)
+            return self._exitcode
+        return super().wait(timeout, not self._shared.is_copy())
+
+    def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
+        if self._was_reaped:
+            return True
+        # The code first: a reaped child has none to look at.
+        if not super()._look(handle, deadline, False):
+            return False
+        return not reap or settled(lambda last: self._reap(handle), deadline) is not RUNNING
+
+    def _reap(self, handle: "Handle") -> "Outcome":
+        """Reap it, after its exit has been seen; PENDING while a tracer prevents it."""
+        with self._lock:
+            if not self._was_reaped:
+                outcome = handle.look(True)
+                if outcome is RUNNING or outcome is PENDING:
+                    return PENDING
+                if self._exitcode is None:
+                    self._exitcode = outcome
+                self._was_reaped = True
+        self._shared.replace(GoneHandle(handle.pid, handle.backend))
+        return self._exitcode
+
+    def close(self) -> None:
+        """Release the handle. A child that has exited is reaped now, a running one later.
+
+        After it, methods raise ValueError; but the attributes stay, and wait() and has_exited()
+        still answer if the exit has been seen.
+        """
+        shared = self._shared
+        if not (self._was_reaped or shared.closed or shared.is_copy()):
+            with shared as handle:
+                if not self._look(handle, NOW, True) and handle.pid is not None:
+                    _leave(handle.pid)
+        shared.close()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            self.wait(_AFTER_CTRL_C if KeyboardInterrupt in exc_info else None)
+        except TimeoutExpired:
+            log("pid %s was left running by Ctrl-C", self.pid)
+        finally:
+            self.close()
+
+
+class GoneHandle(Handle):
+    """The handle on a child that has been reaped.
+
+    That may be before a real handle could be opened: where SIGCHLD is ignored, or other code
+    waits for all children.
+    """
+
+    def __init__(self, pid: "int | None", backend: str) -> None:
+        self.pid = pid
+        self.backend = backend
+
+    def look(self, reap: bool = False, last: bool = False) -> None:
+        return None
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a child that has been reaped has no fileno")
+
+    def send_signal(self, sig: int) -> None:
+        raise failed(ESRCH)
+
+    def identify(self) -> "Identity | None":
+        return None
+
+
+def own(pid: int, args: "Any") -> Child:
+    """The Child for a process that has just been started."""
+    child = Child.__new__(Child)
+    child.args = args
+    try:
+        handle = _systems.open_handle(pid)
+    except Failed as why:
+        if why.errno != ESRCH:
+            raise why.as_error("open", pid) from None
+        handle = GoneHandle(pid, "polling")
+    child._start(handle)
+    return child
+
+
+# Children that were closed while running.
+_left: "dict[Shared, None]" = {}
+
+
+def _leave(pid: int) -> None:
+    """Have a child reaped later; there is no Child object for it any more."""
+    try:
+        _left[Shared(_systems.open_handle(pid))] = None
+    except Failed as why:  # somebody else has reaped it
+        log("pid %s: %s", pid, why)
+
+
+def _reap_left() -> None:
+    # Each stays among them until it has been reaped: a signal handler may raise here. Several
+    # threads may look at once.
+    for shared in list(_left):
+        with shared as handle:
+            outcome = handle.look(True)
+        if outcome is not RUNNING and outcome is not PENDING:
+            shared.replace(GoneHandle(handle.pid, handle.backend))
+            _left.pop(shared, None)

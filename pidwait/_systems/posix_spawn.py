@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A start by posix_spawn(3), as the standard library's subprocess would do it.
+
+What posix_spawn can't do here is Failed inside: start() then returns None, and the standard
+library's own code has to start the process, or to raise the error.
+
+posix_spawn                 everywhere; from glibc 2.24 on it reports a failed exec
+..._addchdir_np             glibc 2.29, musl 1.1.24
+..._addclosefrom_np         glibc 2.34; before that, a list of all file descriptors to close
+POSIX_SPAWN_SETSID          glibc 2.26, musl 1.1.17, macOS 10.15
+POSIX_SPAWN_CLOEXEC_DEFAULT macOS, which has no closefrom
+"""
+
+# signal without its enums, which take longer to load than this whole module.
+import _signal  # type: ignore[import-not-found]
+import errno
+import os
+import sys
+from functools import lru_cache
+from types import BuiltinFunctionType
+
+from .._base.errors import Failed, call, failed, log
+from .._base.probe import checks, memories, works
+from . import libc_spawn
+from .calls import PLATFORM, native
+from .libc_spawn import Structure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping, Sequence, Tuple  # novm
+
+    # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
+    Stdio = Tuple[int, int, int]
+
+INHERIT = -1
+DEVNULL = -3  # as in subprocess
+
+# The longest list of file descriptors to close: it takes 32 bytes for each.
+_LONGEST_LIST = 4096
+# Whether a file action may close an fd that is not open: glibc ignores EBADF below the limit,
+# musl ignores all errors.
+_CLOSES_ANYTHING = PLATFORM == "linux"
+# Errors of execve(2) that are about the program; nothing else in the child raises them.
+_OF_THE_PROGRAM = [
+    getattr(errno, name)
+    for name in "E2BIG EACCES EISDIR ELOOP ENAMETOOLONG ENOENT ENOEXEC ENOTDIR ETXTBSY".split()
+]
+
+# What the standard library starts processes by.
+_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
+
+# The environments of later starts that are alike; True: our own.
+_environments: "dict[bool, Environment]" = {}
+
+
+class Request:
+    """What a start needs: arguments as Popen has them, encoded for execve(2).
+
+    ``stdio`` is what the child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
+    ``group`` is -1 for none. Raises TypeError or ValueError for what can't be encoded.
+    """
+
+    def __init__(
+        self,
+        args: "Sequence[Any]",
+        executable: "Any",
+        env: "Mapping[Any, Any] | None",
+        cwd: "Any",
+        stdio: "Stdio",
+        close_fds: "Any",
+        pass_fds: "Iterable[int]",
+        group: int,
+        session: "Any",
+        restore_signals: "Any" = True,
+    ) -> None:
+        self.argv = [os.fsencode(each) for each in args]
+        self.executable = os.fsencode(executable)
+        self.cwd = None if cwd is None else os.fsencode(cwd)
+        if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
+            raise ValueError("embedded null byte")
+        self.named = executable, cwd  # as they were given, for errors
+        self.environment = _environment(env)
+        passed = tuple(sorted(set(pass_fds))) if pass_fds else ()
+        # What the file actions depend on, and what the attributes depend on.
+        self.actions = self.cwd, stdio, bool(close_fds), passed
+        self.attributes = group, bool(session), bool(restore_signals)
+        # posix_spawn puts the pid there before any Python code runs.
+        self.started: "Sequence[int]" = (0,)
+
+
+class Environment:
+    """The environment for execve(2)."""
+
+    def __init__(self, snapshot: "dict[Any, Any]") -> None:
+        self._items = []
+        for key, value in snapshot.items():
+            key = os.fsencode(key)
+            if b"=" in key:
+                raise ValueError("illegal environment variable name")
+            self._items.append(key + b"=" + os.fsencode(value))
+        if 0 in b"".join(self._items):
+            raise ValueError("embedded null byte")
+        self.snapshot = snapshot
+        self._block: "Any" = None
+
+    def block(self) -> "Any":
+        if self._block is None:
+            self._block = native("spawn_strings")(self._items)
+        return self._block
+
+
+def _environment(env: "Mapping[Any, Any] | None") -> Environment:
+    own = env is None
+    mapping: "Mapping[Any, Any]" = os.environ if env is None else env
+    # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
+    data = getattr(os.environ, "_data", mapping) if own else mapping
+    known = _environments.get(own)
+    # With python -bb it is an error to compare mappings with str and with bytes as keys.
+    if known is not None and (own or not sys.flags.bytes_warning) and known.snapshot == data:
+        return known
+    built = Environment(dict(data.items()))
+    # Other objects, such as paths, may compare equal though they have changed.
+    if {type(value) for value in built.snapshot.values()} <= {str, bytes}:
+        _environments[own] = built
+    return built
+
+
+def start(request: Request, *event: "Any") -> "int | None":
+    """Start a process; return its pid, or None where posix_spawn can't do it here.
+
+    Audit hooks get ``event``. Raises the OSError that subprocess would; its filename is the
+    program or the working directory, as it was given.
+    """
+    try:
+        _check_for_hooks()
+        return _start(request, event)
+    except Failed as why:
+        log("%r is started by the standard library: %s", request.named[0], why.error.strerror)
+        return None
+
+
+def is_taken_away() -> bool:
+    """Whether gevent has taken the interpreter's own start away from subprocess."""
+    names = getattr(sys.modules.get("subprocess"), "__dict__", {})
+    # Its name from Python 3.11 on, and the one before.
+    return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
+
+
+def _check_for_hooks() -> None:
+    """Failed if somebody has replaced a start, as debuggers do to see each child."""
+    for module, name in _STARTS:
+        function = getattr(sys.modules.get(module), name, None)
+        if type(function) not in (BuiltinFunctionType, type(None)) and not is_taken_away():
+            raise failed(errno.ENOTSUP, "%s has been replaced" % name)
+
+
+def _start(request: Request, event: "tuple[Any, ...]") -> int:
+    posix_spawn = native("posix_spawn")
+    argv = native("spawn_strings")(request.argv)
+    block = request.environment.block()
+    limit = _limit() if request.actions[2] else 0
+    actions, attributes = _structures(limit, request.actions, request.attributes)
+    if hasattr(sys, "audit"):  # Python 3.8
+        sys.audit(*event)  # novm
+    request.started = cell = native("spawn_cell")()
+    first = error = errno.ENOENT
+    candidates = [request.executable]
+    if b"/" not in request.executable:
+        folders = os.get_exec_path(request.environment.snapshot)
+        candidates = [os.path.join(os.fsencode(one), request.executable) for one in folders]
+    for path in candidates:
+        error = 0
+        if len(candidates) > 1:
+            error = _missing(os.path.join(request.cwd or b"", path))
+        if not error:
+            error = posix_spawn(cell, path, actions.pointer, attributes.pointer, argv, block)
+            if not error:
+                return cell[0]  # type: ignore[no-any-return]
+            if error not in _OF_THE_PROGRAM:
+                break
+        # As in subprocess: the first error that is not just "not found" counts.
+        if first in (errno.ENOENT, errno.ENOTDIR):
+            first = error
+    request.started = (0,)
+    raise _error(first if error in _OF_THE_PROGRAM else error, request)
+
+
+def _missing(path: bytes) -> int:
+    """The errno if there is no file at the path, else 0: quicker than starting a process."""
+    try:
+        call(os.stat, path)
+    except Failed as why:
+        return why.errno
+    return 0
+
+
+def _error(error: int, request: Request) -> OSError:
+    """The error for the caller; Failed if it is not about the program, cwd or the group."""
+    group, session, _ = request.attributes
+    if error == errno.EPERM and (group > 0 or (group == 0 and session)):
+        # setpgid(2) failed: the group is in another session, or the child leads one.
+        return PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+    if error not in _OF_THE_PROGRAM:
+        raise failed(error, "posix_spawn: " + os.strerror(error))
+    # posix_spawn does not tell which step has failed.
+    _, stdio, _, passed = request.actions
+    if DEVNULL in stdio:
+        os.close(call(os.open, os.devnull, os.O_RDWR))
+    for fd in stdio + passed:
+        if fd >= 0:
+            call(os.fstat, fd)
+    name, folder = request.named
+    # This needs the same rights on the directory as chdir(2).
+    of_cwd = 0 if request.cwd is None else _missing(request.cwd and request.cwd + b"/.")
+    if of_cwd:
+        error, name = of_cwd, folder
+    text = os.strerror(error)
+    if error == errno.ENOENT and sys.version_info < (3, 8):  # where subprocess says it twice
+        text += ": %r" % (name,)
+    return OSError(error, text, name)
+
+
+@lru_cache(maxsize=16)
+def _structures(
+    limit: "int | None", actions: "tuple[Any, ...]", attributes: "tuple[Any, ...]"
+) -> "tuple[Structure, Structure]":
+    return _file_actions(limit, *actions), _attributes(limit is None, *attributes)
+
+
+# They go with the binding that made them.
+memories += [_environments.clear, _structures.cache_clear]
+
+
+def _limit() -> "int | None":
+    """Below which number all fds are closed one by one; 0: closefrom; None: CLOEXEC_DEFAULT."""
+    if works(check_closefrom):
+        return 0
+    if works(check_cloexec_default):
+        return None
+    limit = os.sysconf("SC_OPEN_MAX")
+    # The limit may have been lowered since an fd was opened; a new fd can't be above it.
+    highest = max(map(int, call(os.listdir, "/proc/self/fd")))
+    if highest >= limit:
+        raise failed(errno.ENOTSUP, "file descriptor %d is above the limit, %d" % (highest, limit))
+    return limit
+
+
+def _file_actions(
+    limit: "int | None",
+    cwd: "bytes | None",
+    stdio: "Stdio",
+    close_fds: bool,
+    pass_fds: "tuple[int, ...]",
+) -> Structure:
+    structure = Structure("posix_spawn_file_actions")
+    add = structure.call
+    if cwd is not None:
+        if not works(check_chdir):
+            raise failed(errno.ENOTSUP, "no addchdir_np")
+        add("addchdir_np", cwd)
+    numbers = (fd for fd in range(3, sys.maxsize) if fd not in stdio + pass_fds)
+    spares: "list[int]" = []
+
+    def spare() -> int:
+        # An fd that is free in the child: all fds but those in use will be closed.
+        if not close_fds:
+            raise failed(errno.ENOTSUP, "no file descriptor is known to be free")
+        spares.append(next(numbers))
+        return spares[-1]
+
+    for fd in pass_fds:
+        if 0 <= fd <= 2 and stdio[fd] != INHERIT:
+            # The stream that takes its place is passed anyway; but the fd has to be open.
+            add("adddup2", fd, fd)
+    sources = list(stdio)
+    for target, source in enumerate(sources):
+        # It would be overwritten before its turn, or it would stay close-on-exec: before glibc
+        # 2.29 a dup2 onto itself does not change that.
+        if 0 <= source <= 2 and sources[source] != INHERIT:
+            sources[target] = spare()
+            add("adddup2", source, sources[target])
+    for target, source in enumerate(sources):
+        if source == DEVNULL:
+            add("addopen", target, os.fsencode(os.devnull), os.O_RDWR, 0)
+        elif source != INHERIT:
+            add("adddup2", source, target)
+        elif limit is None:
+            add("addinherit_np", target)
+    if limit is None:
+        for fd in pass_fds:
+            add("addinherit_np", fd)
+        for fd in spares:
+            add("addclose", fd)
+    elif close_fds:
+        passed = [fd for fd in pass_fds if fd > 2 or stdio[fd] == INHERIT]
+        if passed:
+            free = spare()
+            for fd in passed:
+                add("adddup2", fd, free)
+                add("adddup2", free, fd)
+        end = limit or max(passed + [2])
+        if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
+            raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
+        for fd in range(3, end):
+            if fd not in passed:
+                add("addclose", fd)
+        if not limit:
+            add("addclosefrom_np", end + 1)
+    return structure
+
+
+def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) -> Structure:
+    structure = Structure("posix_spawnattr")
+    if not libc_spawn.SETSIGDEF:
+        raise failed(errno.ENOTSUP, "the flags of posix_spawn are not known here")
+    flags = libc_spawn.USEVFORK | libc_spawn.RETURNERROR
+    if closes:
+        flags |= libc_spawn.CLOEXEC_DEFAULT
+    if restore_signals:
+        flags |= libc_spawn.SETSIGDEF
+        signals = native("spawn_memory")()
+        native("sigemptyset")(signals)
+        for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # what Python itself ignores
+            native("sigaddset")(signals, number)
+        structure.call("setsigdefault", signals)
+    if group >= 0:
+        flags |= libc_spawn.SETPGROUP
+        structure.call("setpgroup", group)
+    if session:
+        if not works(check_setsid):
+            raise failed(errno.ENOTSUP, "no POSIX_SPAWN_SETSID")
+        flags |= libc_spawn.SETSID
+    structure.call("setflags", flags)
+    return structure
+
+
+def check_posix_spawn() -> None:
+    _attributes(False, 0, False, True)
+    Structure("posix_spawn_file_actions")
+    native("posix_spawn")
+
+
+def check_setsid() -> None:
+    # Before macOS 10.15, which is Darwin 19, it can be set, and does nothing.
+    is_old = PLATFORM == "darwin" and int(os.uname().release.partition(".")[0]) < 19
+    if is_old or not libc_spawn.SETSID:
+        raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_SETSID")
+    Structure("posix_spawnattr").call("setflags", libc_spawn.SETSID)
+
+
+def check_chdir() -> None:
+    Structure("posix_spawn_file_actions").call("addchdir_np", b"/")
+
+
+def check_closefrom() -> None:
+    Structure("posix_spawn_file_actions").call("addclosefrom_np", 3)
+
+
+def check_cloexec_default() -> None:
+    if not libc_spawn.CLOEXEC_DEFAULT:
+        raise failed(errno.ENOSYS, "only macOS has it")
+    _attributes(True, -1, False, False)
+    Structure("posix_spawn_file_actions").call("addinherit_np", 0)
+
+
+_ACTIONS = "posix_spawn_file_actions_"
+checks["polling"] += [  # which every system has
+    ("posix_spawn", "posix_spawn", check_posix_spawn),
+    ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
+    ("addchdir_np", _ACTIONS + "addchdir_np", check_chdir),
+    ("addclosefrom_np", _ACTIONS + "addclosefrom_np", check_closefrom),
+    ("POSIX_SPAWN_CLOEXEC_DEFAULT", _ACTIONS + "addinherit_np", check_cloexec_default),
+][: 5 if libc_spawn.CLOEXEC_DEFAULT else 4]
+
+
+def is_whole() -> bool:
+    """Whether the system's library has all that posix_spawn can have."""
+    closes = works(check_closefrom) or works(check_cloexec_default)
+    return closes and all(map(works, (check_posix_spawn, check_setsid, check_chdir)))
