@@ -277,6 +277,7 @@ def _in_place_of(beneath: "Any", name: str) -> "Any":
             return bound(*args, **kwargs)
         return _METHODS[name](bound, self, *args, **kwargs)
 
+    method._is_patch = True  # type: ignore[attr-defined]
     return method
 
 
@@ -312,7 +313,7 @@ def patch() -> _Patch:
         if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
-        if _is_standard(found) or (name == "__init__" and name not in _replaced):
+        if _is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
             _replaced[name] = found, _in_place_of(found, name)
             setattr(_popen, name, _replaced[name][1])
         elif name not in _replaced:

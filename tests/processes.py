@@ -304,10 +304,10 @@ class Keeper:
         self.process.wait()
 
 
-def run_python(code, *args, **kwargs):
+def run_python(code, *args, options=(), **kwargs):
     """Run code in a fresh interpreter; return the completed process, with its output."""
     return subprocess.run(
-        (sys.executable, "-c", code) + args,
+        (sys.executable, *options, "-c", code) + args,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         universal_newlines=True,

@@ -129,6 +129,10 @@ class Seam:
         """Give a flag of posix_spawn a number, as another system does."""
         self._replace(_module("_systems.libc_spawn"), name, value)
 
+    def pretend_to_be_macos(self):
+        """Have posix_spawn checked as on macOS."""
+        self._replace(_module("_systems.posix_spawn"), "PLATFORM", "darwin")
+
     def hide_zombies(self):
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
         self._replace(_module("_systems.pidfd"), "code_of_zombie", lambda pid: None)

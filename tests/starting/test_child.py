@@ -19,6 +19,7 @@ from ..processes import (
     exiting,
     gone_pid,
     interrupted_by,
+    run_python,
     sleeping,
     state,
 )
@@ -242,12 +243,59 @@ def test_one_that_is_closed_while_it_runs_is_reaped_by_a_later_start(variant):
     assert is_reaped_later(first)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_signal_handler_keeps_no_child_from_being_reaped(variant, seam, monkeypatch, when):
+    """It raises in a start that looks at one which was closed while it ran."""
+    child = pidwait.spawn(sleeping(60))
+    child.close()
+    os.kill(child.pid, signal.SIGKILL)
+    become_zombie(child.pid)
+    with interrupted_by(KeyboardInterrupt()) as interrupted:
+
+        def around(call):
+            return lambda *args: (when == "after" and call(*args), interrupted())
+
+        seam.put("waitid", around(seam.get("waitid")))
+        monkeypatch.setattr(os, "waitpid", around(os.waitpid))  # by polling
+        with pytest.raises(KeyboardInterrupt):
+            pidwait.spawn(TRUE)
+        monkeypatch.undo()
+        seam.undo()
+    assert (state(child.pid) is None) == (when == "after")
+    assert is_reaped_later(child.pid)
+
+
 def test_one_that_is_closed_after_its_exit_is_reaped_at_once(variant):
     child = pidwait.spawn(exiting(3))
     become_zombie(child.pid)
     child.close()
     assert state(child.pid) is None
     assert child.wait() == 3
+
+
+def test_one_that_is_reaped_gives_its_handle_back(variant):
+    """While a child is used, others may wait for it; then its file descriptor is free."""
+    with pidwait.spawn(TRUE) as child:
+        child.wait()
+    before = os.listdir("/proc/self/fd")
+    children = [pidwait.spawn(exiting(3)) for _ in range(5)]
+    backends = [child.backend for child in children]
+    assert [child.wait(30) for child in children] == [3] * 5
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    for child in children:
+        assert child.has_exited() and child.wait(0) == pidwait.wait(child) == 3
+        with pytest.raises(ProcessLookupError):
+            child.terminate()
+        with pytest.raises(io.UnsupportedOperation):
+            child.fileno()
+    assert [child.backend for child in children] == backends
+
+
+@pytest.mark.windows
+def test_one_that_has_been_waited_for_need_not_be_closed():
+    code = "import sys, %s as pidwait; print(pidwait.spawn(sys.argv[1:]).wait())"
+    done = run_python(code % pidwait.__name__, *exiting(3), options=["-X", "dev", "-W", "error"])
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 @pytest.mark.windows

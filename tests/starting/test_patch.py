@@ -2,6 +2,7 @@
 """patch() and unpatch(): the standard library's own Popen starts and waits as ours does."""
 
 import functools
+import importlib.util
 import os
 import subprocess
 import time
@@ -160,6 +161,77 @@ def test_hooks_see_each_start_and_wait(names, first, forks, starts, forked):
                 assert names == ("_execute_child",)
 
     forked(check)
+
+
+@pytest.mark.parametrize("name", ["fork_exec", "posix_spawn"])
+def test_a_start_that_a_debugger_has_replaced_sees_each_child(name, forks, starts, monkeypatch):
+    """By what the standard library starts processes, that is what starts ours."""
+    seen = []
+
+    def replace(module, name):
+        beneath = getattr(module, name)
+
+        @functools.wraps(beneath)
+        def hooked(*args, **kwargs):
+            seen.append(name)
+            return beneath(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, hooked)
+
+    if name == "fork_exec":
+        replace(importlib.import_module("_posixsubprocess"), name)
+        if hasattr(subprocess, "_fork_exec"):  # Python 3.11
+            replace(subprocess, "_fork_exec")
+    elif hasattr(os, name):
+        replace(os, name)
+    else:
+        pytest.skip("this Python has no os.posix_spawn")
+
+    def seen_of(start, **options):
+        del seen[:]
+        with start(["/bin/true"], **options) as child:
+            assert child.wait(30) == 0
+        return len(seen)
+
+    for options in {}, {"close_fds": False}, {"process_group": 0}, {"start_new_session": True}:
+        expected = seen_of(Standard, **options) if set(options) <= set(PARAMETERS) else None
+        for start in pidwait.spawn, ours.Popen:
+            found = seen_of(start, **options)
+            assert found == (name == "fork_exec" if expected is None else expected)
+        with ours.patch():
+            assert seen_of(Standard, **options) == found
+    assert starts == []
+
+
+def test_copies_may_patch_in_any_order(forks, starts):
+    """Each restores what it has replaced; no start and no wait breaks meanwhile."""
+    copy = second_copy()
+
+    def check():
+        for Popen in Standard, ours.Popen, copy.Popen:
+            with Popen(exiting(3)) as child:
+                assert child.wait(30) == 3
+        for Popen in ours.Popen, copy.Popen:
+            start_in_a_group(Popen)
+
+    for order in (ours, copy, ours, copy), (ours, copy, copy, ours), (copy, ours, copy, ours):
+        order[0].patch()
+        order[1].patch()
+        check()
+        start_in_a_group()
+        order[2].unpatch()
+        check()
+        order[3].unpatch()
+        check()
+
+
+def second_copy():
+    """Another copy of pidwait.subprocess, as in a vendored package."""
+    spec = importlib.util.find_spec(ours.__name__)
+    copy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    assert copy.Popen is not ours.Popen
+    return copy
 
 
 FOREIGN = """if True:

@@ -337,6 +337,52 @@ def test_user_is_the_effective_one(binding, forked, tmp_path):
     forked(check)
 
 
+def test_audit_hooks_see_each_start_and_may_forbid_it(binding, starts, forked):
+    """As os.posix_spawn; the hooks end with the forked child."""
+
+    def check():
+        seen = []
+
+        def hook(event, args):
+            if event == "os.posix_spawn":
+                seen.append(args)
+                if args[0] == "false":
+                    raise PermissionError("on purpose")
+
+        sys.addaudithook(hook)
+        env = {"PATH": "/bin", "A": "1"}
+        for options in {}, {"env": env}:
+            with pidwait.spawn(("true", "x"), **options):
+                pass
+        assert seen == [("true", ["true", "x"], os.environ), ("true", ["true", "x"], env)]
+        with pytest.raises(PermissionError, match="on purpose"):
+            pidwait.spawn(["false"])
+        assert starts == [0, 0]
+
+    if not hasattr(sys, "addaudithook"):
+        pytest.skip("audit hooks are new in Python 3.8")
+    forked(check)
+
+
+def test_flags_are_those_that_the_system_needs(seam, monkeypatch):
+    """NetBSD's RETURNERROR always; SETSID not before macOS 10.15, where it does nothing."""
+    own, flags = seam.get("posix_spawnattr_setflags"), []
+    seam.set_spawn_flag("RETURNERROR", 0x2000)
+    seam.put(
+        "posix_spawnattr_setflags",
+        lambda attributes, given: flags.append(given) or own(attributes, given & ~0x2000),
+    )
+    for options in {}, {"process_group": 0}, {"close_fds": False}:
+        with pidwait.spawn(["true"], **options):
+            pass
+    assert len(flags) >= 3 and all(given & 0x2000 for given in flags)
+    for release, is_there in ("18.7.0", False), ("19.0.0", True), ("25.1.0", True):
+        seam.pretend_to_be_macos()
+        names = os.uname_result(("Darwin", "", release, "", ""))
+        monkeypatch.setattr(os, "uname", lambda names=names: names)
+        assert pidwait.probe()["calls"]["POSIX_SPAWN_SETSID"]["available"] is is_there
+
+
 # Which errors it raises
 
 
@@ -362,8 +408,9 @@ def test_bad_input_is_a_type_or_value_error():
     with pytest.raises(ValueError, match="pass_fds"):
         pidwait.spawn(["x"], pass_fds=[5], close_fds=False)
     if WINDOWS:
-        with pytest.raises(ValueError, match="process_group"):
-            pidwait.spawn(["x"], process_group=5)
+        for options in {"process_group": 5}, {"pass_fds": [1]}, {"start_new_session": True}:
+            with pytest.raises(ValueError, match=next(iter(options))):
+                pidwait.spawn(["x"], **options)
 
 
 def outcome(start, options):
