@@ -3,6 +3,7 @@
 
 # signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
+import sys
 from errno import ESRCH
 
 from ._base.deadline import NOW, Deadline
@@ -188,6 +189,8 @@ class Process:
                 # A zombie takes every signal without an error.
                 if self._look(handle, NOW, False):
                     raise failed(ESRCH)
+                if hasattr(sys, "audit"):  # Python 3.8
+                    sys.audit("os.kill", self.pid, sig)  # novm
                 handle.send_signal(sig)
             except Failed as why:
                 if why.errno == ESRCH:

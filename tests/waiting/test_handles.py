@@ -23,6 +23,7 @@ from ..processes import (
     gone_pid,
     is_open,
     not_on_windows,
+    run_python,
     sleeping,
     state,
 )
@@ -114,6 +115,37 @@ def test_signals_reach_the_process_until_it_has_exited(variant, start):
             with pytest.raises(ProcessLookupError, match=str(child.pid)):
                 send()
         assert state(child.pid) == "Z"
+
+
+AUDITED = """if True:
+    import signal, sys
+    import {package} as pidwait
+    seen = []
+
+    def hook(event, args):
+        if event == "os.kill":
+            seen.append(args)
+            if args[1] == signal.SIGTERM:
+                raise PermissionError("on purpose")
+
+    with pidwait.Process(int(sys.argv[1])) as process:
+        process.has_exited()
+        sys.addaudithook(hook)
+        process.send_signal(0)
+        try:
+            process.terminate()
+        except PermissionError as error:
+            print(error, process.has_exited())
+    # By polling, a look at whether there is a process is seen, too.
+    print(set(seen) == {{(process.pid, 0), (process.pid, signal.SIGTERM)}})
+"""
+
+
+@pytest.mark.windows
+@pytest.mark.skipif(not hasattr(sys, "addaudithook"), reason="audit hooks are new in Python 3.8")
+def test_audit_hooks_see_each_signal_and_may_forbid_it(variant, sleeper):
+    done = run_python(AUDITED.format(package=pidwait.__name__), str(sleeper.pid))
+    assert done.stdout == "on purpose False\nTrue\n", done.stderr
 
 
 @everywhere
