@@ -99,7 +99,7 @@ def spawn(
         try:
             pid = posix_spawn.start(request, "os.posix_spawn", *event)
             if pid is not None:
-                return own(pid, args)
+                return _own(pid, args)
         except BaseException:
             # A signal handler may have raised. The caller never gets the child, so it is reaped
             # like a Child that was closed while running.
@@ -129,7 +129,7 @@ def spawn(
         else:
             options["preexec_fn"] = lambda: os.setpgid(0, group)
     popen: "Any" = subprocess.Popen(argv, **options)
-    child = own(popen.pid, args)
+    child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child
 
@@ -308,7 +308,7 @@ class GoneHandle(Handle):
         return None
 
 
-def own(pid: int, args: "Any") -> Child:
+def _own(pid: int, args: "Any") -> Child:
     """The Child for a process that has just been started."""
     child = Child.__new__(Child)
     child.args = args
