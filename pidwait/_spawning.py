@@ -10,15 +10,15 @@ from _thread import RLock
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
-from . import _systems
-from ._base.deadline import NOW, Deadline
+from ._base.deadline import NOW, Deadline, intervals
 from ._base.errors import Failed, TimeoutExpired, failed, log, public
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from ._process import Process
+from ._systems import backend, open_handle
 from ._waiting.owners import check_pid
 
 if os.name != "nt":
-    from ._systems import posix_spawn
+    from ._systems.posix_spawn import SpawnRequest, has_whole_posix_spawn, start_by_posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,30 +74,32 @@ def spawn(
     ...     child.wait(timeout=60)
     3
     """
-    argv = _argv(args)
+    argv = _checked_argv(args)
     if env is not None and not hasattr(env, "items"):
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
-    group = -1 if process_group is None else _group(process_group, start_new_session)
-    stdio = _file("stdin", stdin), _file("stdout", stdout), _file("stderr", stderr)
-    passed = sorted({_fd("pass_fds", fd) for fd in pass_fds})
+    group = -1 if process_group is None else _checked_group(process_group, start_new_session)
+    stdio = _INHERIT, _INHERIT, _INHERIT
+    if stdin is not None or stdout is not None or stderr is not None:
+        stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
+    passed = sorted({_checked_fd("pass_fds", fd) for fd in pass_fds}) if pass_fds else []
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
         name = "pass_fds" if passed else "start_new_session"
         raise ValueError("%s can't be used on Windows" % name)
     _reap_left()
-    if not _prepared:
-        _prepare()
-    _systems.backend()  # it may raise: do that before there is a child
+    if not _is_prepared:
+        _prepare_spawn()
+    backend()  # it may raise: do that before there is a child
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
-        request = posix_spawn.Request(
+        request = SpawnRequest(
             argv, argv[0], env, cwd, stdio, close_fds, passed, group, start_new_session
         )
         event = argv[0], argv, os.environ if env is None else env
         try:
-            pid = posix_spawn.start(request, "os.posix_spawn", *event)
+            pid = start_by_posix_spawn(request, "os.posix_spawn", *event)
             if pid is not None:
                 return _own(pid, args)
         except BaseException:
@@ -134,17 +136,17 @@ def spawn(
     return child
 
 
-_prepared: "list[bool]" = []
+_is_prepared: "list[bool]" = []
 
 
-def _prepare() -> None:
+def _prepare_spawn() -> None:
     """Load what a later start may need: the program may have changed its root by then."""
-    if os.name == "nt" or not posix_spawn.is_whole():
+    if os.name == "nt" or not has_whole_posix_spawn():
         __import__("subprocess")
-    _prepared.append(True)
+    _is_prepared.append(True)
 
 
-def _argv(args: "Any") -> "list[Any]":
+def _checked_argv(args: "Any") -> "list[Any]":
     if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
         return [args]
     try:
@@ -158,7 +160,7 @@ def _argv(args: "Any") -> "list[Any]":
     return argv
 
 
-def _group(process_group: "Any", start_new_session: bool) -> int:
+def _checked_group(process_group: "Any", start_new_session: bool) -> int:
     if start_new_session:
         raise ValueError("process_group can't be combined with start_new_session")
     if process_group == 0 and isinstance(process_group, int) and process_group is not False:
@@ -169,7 +171,7 @@ def _group(process_group: "Any", start_new_session: bool) -> int:
     return group
 
 
-def _file(name: str, value: "Any") -> int:
+def _stream(name: str, value: "Any") -> int:
     """A file descriptor, or _INHERIT, _DEVNULL or _STDOUT."""
     if value is None:
         return _INHERIT
@@ -181,10 +183,10 @@ def _file(name: str, value: "Any") -> int:
         return value
     elif value == _PIPE:
         raise ValueError("%s: spawn makes no pipes; pass an end of os.pipe(), or use Popen" % name)
-    return _fd(name, value)
+    return _checked_fd(name, value)
 
 
-def _fd(name: str, value: "Any") -> int:
+def _checked_fd(name: str, value: "Any") -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError("%s must be a file descriptor, not %s" % (name, type(value).__name__))
     if not 0 <= value < 2**31:
@@ -241,21 +243,24 @@ class Child(Process):
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         if self._was_reaped:
             return True
-        # The code first: a reaped child has none to look at.
-        if not super()._look(handle, deadline, False):
-            return False
-        return not reap or settled(lambda last: self._reap(handle), deadline) is not RUNNING
+        if not reap:
+            return super()._look(handle, deadline, False)
+        pauses = intervals()
+        while handle.sleep(deadline, pauses):
+            outcome = self._reap(handle)
+            if outcome is PENDING:
+                outcome = settled(lambda last: self._reap(handle), deadline)
+            if outcome is not RUNNING:
+                return True
+        return False
 
     def _reap(self, handle: "Handle") -> "Outcome":
-        """Reap it, after its exit has been seen; PENDING while a tracer prevents it."""
         with self._lock:
             if not self._was_reaped:
                 outcome = handle.look(True)
                 if outcome is RUNNING or outcome is PENDING:
-                    return PENDING
-                if self._exitcode is None:
-                    self._exitcode = outcome
-                self._was_reaped = True
+                    return outcome
+                self._was_reaped = self._note(outcome)
         self._shared.replace(GoneHandle(handle.pid, handle.backend))
         return self._exitcode
 
@@ -313,7 +318,7 @@ def _own(pid: int, args: "Any") -> Child:
     child = Child.__new__(Child)
     child.args = args
     try:
-        handle = _systems.open_handle(pid)
+        handle = open_handle(pid)
     except Failed as why:
         if why.errno != ESRCH:
             raise why.as_error("open", pid) from None
@@ -329,7 +334,7 @@ _left: "dict[Shared, None]" = {}
 def _leave(pid: int) -> None:
     """Have a child reaped later; there is no Child object for it any more."""
     try:
-        _left[Shared(_systems.open_handle(pid))] = None
+        _left[Shared(open_handle(pid))] = None
     except Failed as why:  # somebody else has reaped it
         log("pid %s: %s", pid, why)
 

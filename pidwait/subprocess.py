@@ -12,6 +12,7 @@ import functools
 import os
 import subprocess as _standard
 import sys
+from subprocess import *  # noqa: F403
 from types import FunctionType, MethodType
 
 from . import _process, _systems
@@ -25,7 +26,6 @@ if os.name != "nt":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subprocess import *  # noqa: F403
     from typing import Any, Callable
 
 __all__ = ["patch", "unpatch"]
@@ -48,7 +48,7 @@ def _would_fork() -> bool:
     return (
         not _HAS_VFORK
         or getattr(_standard, "_USE_VFORK", True) is False
-        or _posix_spawn.is_taken_away()
+        or _posix_spawn.is_start_taken_away()
     )
 
 
@@ -119,7 +119,7 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     if executable is None:
         executable = args[0]
     try:
-        request = _posix_spawn.Request(
+        request = _posix_spawn.SpawnRequest(
             args=args,
             executable=executable,
             env=plan["env"],
@@ -135,7 +135,7 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
         return False
     event = "subprocess.Popen", executable, args, plan["cwd"], plan["env"]
     try:
-        if _posix_spawn.start(request, *event) is None:
+        if _posix_spawn.start_by_posix_spawn(request, *event) is None:
             return False
     finally:
         if request.started[0]:
@@ -305,7 +305,7 @@ def patch() -> _Patch:
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
     if not _WINDOWS:
-        _posix_spawn.is_whole()
+        _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
         _log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
     for name in _METHODS if _popen is not None else ():

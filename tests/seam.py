@@ -127,7 +127,8 @@ class Seam:
 
     def set_spawn_flag(self, name, value):
         """Give a flag of posix_spawn a number, as another system does."""
-        self._replace(_module("_systems.libc_spawn"), name, value)
+        flags = _module("_systems.libc_spawn").SPAWN_FLAGS
+        self._replace(_module("_systems.posix_spawn"), "SPAWN_FLAGS", dict(flags, **{name: value}))
 
     def pretend_to_be_macos(self):
         """Have posix_spawn checked as on macOS."""
@@ -161,8 +162,7 @@ def start_by_posix_spawn():
 
 def count_starts(note):
     """Call ``note(pid)`` for each process that posix_spawn has started from now on."""
-    core = _module("_systems.posix_spawn")
-    start = core.start
+    start = _module("_systems.posix_spawn").start_by_posix_spawn
 
     def noted(request, *event):
         pid = start(request, *event)
@@ -170,4 +170,5 @@ def count_starts(note):
             note(pid)
         return pid
 
-    core.start = noted
+    for name in "_systems.posix_spawn", "_spawning":
+        _module(name).start_by_posix_spawn = noted

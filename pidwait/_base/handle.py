@@ -148,7 +148,7 @@ class Shared:
 
     def _end(self) -> None:
         self.ended = True
-        if getpid() in self._users:
+        if not self._open or getpid() in self._users:
             return
         try:
             self._open.pop().close()  # one thread gets it

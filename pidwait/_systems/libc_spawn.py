@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _ACTIONS = _ATTRIBUTES = "void *"
 
 # name: (result, arguments...)
-PROTOTYPES = {
+SPAWN_PROTOTYPES = {
     # int posix_spawn(pid_t *pid, const char *path,
     #                 const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
     #                 char *const argv[], char *const envp[]);
@@ -54,22 +54,20 @@ FLAGS = {
     "openbsd": _BSD,
     "dragonfly": _BSD,
 }
-SETSIGDEF, SETSID, USEVFORK, CLOEXEC_DEFAULT, RETURNERROR = (
-    FLAGS.get(PLATFORM, {}).get(name, 0)
-    for name in ("SETSIGDEF", "SETSID", "USEVFORK", "CLOEXEC_DEFAULT", "RETURNERROR")
-)
-
+# The numbers of this system; 0: it has none.
+SPAWN_FLAGS = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
+SPAWN_FLAGS.update(FLAGS.get(PLATFORM, {}), SETPGROUP=SETPGROUP)
 
 # All return an error number, and do not set errno. The interpreter's own os.posix_spawn is not
 # used: it holds the GIL until the exec.
 CALLS.update(
     dict.fromkeys(
-        PROTOTYPES,
-        (None, lambda binding, name: binding.function(name, PROTOTYPES[name], None)),
+        SPAWN_PROTOTYPES,
+        (None, lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None)),
     ),
     posix_spawn=(
         None,
-        lambda binding, name: binding.function(name, PROTOTYPES[name], None, converts=False),
+        lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None, converts=False),
     ),
     # Functions that make an int * where posix_spawn puts the pid; a zeroed structure, as a void *
     # that keeps it alive; and of a list of bytes a char *const [] that ends with NULL.

@@ -21,9 +21,8 @@ from types import BuiltinFunctionType
 
 from .._base.errors import Failed, call, failed, log
 from .._base.probe import checks, memories, works
-from . import libc_spawn
 from .calls import PLATFORM, native
-from .libc_spawn import Structure
+from .libc_spawn import SPAWN_FLAGS, Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +46,13 @@ _OF_THE_PROGRAM = [
 ]
 
 # What the standard library starts processes by.
-_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
+_OWN_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
 
 # The environments of later starts that are alike; True: our own.
 _environments: "dict[bool, Environment]" = {}
 
 
-class Request:
+class SpawnRequest:
     """What a start needs: arguments as Popen has them, encoded for execve(2).
 
     ``stdio`` is what the child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
@@ -74,12 +73,12 @@ class Request:
         restore_signals: "Any" = True,
     ) -> None:
         self.argv = [os.fsencode(each) for each in args]
-        self.executable = os.fsencode(executable)
+        self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
         self.cwd = None if cwd is None else os.fsencode(cwd)
         if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
-        self.environment = _environment(env)
+        self.environment = _known_environment(env)
         passed = tuple(sorted(set(pass_fds))) if pass_fds else ()
         # What the file actions depend on, and what the attributes depend on.
         self.actions = self.cwd, stdio, bool(close_fds), passed
@@ -109,7 +108,7 @@ class Environment:
         return self._block
 
 
-def _environment(env: "Mapping[Any, Any] | None") -> Environment:
+def _known_environment(env: "Mapping[Any, Any] | None") -> Environment:
     own = env is None
     mapping: "Mapping[Any, Any]" = os.environ if env is None else env
     # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
@@ -125,7 +124,7 @@ def _environment(env: "Mapping[Any, Any] | None") -> Environment:
     return built
 
 
-def start(request: Request, *event: "Any") -> "int | None":
+def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     """Start a process; return its pid, or None where posix_spawn can't do it here.
 
     Audit hooks get ``event``. Raises the OSError that subprocess would; its filename is the
@@ -139,7 +138,7 @@ def start(request: Request, *event: "Any") -> "int | None":
         return None
 
 
-def is_taken_away() -> bool:
+def is_start_taken_away() -> bool:
     """Whether gevent has taken the interpreter's own start away from subprocess."""
     names = getattr(sys.modules.get("subprocess"), "__dict__", {})
     # Its name from Python 3.11 on, and the one before.
@@ -148,17 +147,17 @@ def is_taken_away() -> bool:
 
 def _check_for_hooks() -> None:
     """Failed if somebody has replaced a start, as debuggers do to see each child."""
-    for module, name in _STARTS:
+    for module, name in _OWN_STARTS:
         function = getattr(sys.modules.get(module), name, None)
-        if type(function) not in (BuiltinFunctionType, type(None)) and not is_taken_away():
+        if type(function) not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
             raise failed(errno.ENOTSUP, "%s has been replaced" % name)
 
 
-def _start(request: Request, event: "tuple[Any, ...]") -> int:
+def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
     posix_spawn = native("posix_spawn")
     argv = native("spawn_strings")(request.argv)
     block = request.environment.block()
-    limit = _limit() if request.actions[2] else 0
+    limit = _closing_limit() if request.actions[2] else 0
     actions, attributes = _structures(limit, request.actions, request.attributes)
     if hasattr(sys, "audit"):  # Python 3.8
         sys.audit(*event)  # novm
@@ -171,7 +170,7 @@ def _start(request: Request, event: "tuple[Any, ...]") -> int:
     for path in candidates:
         error = 0
         if len(candidates) > 1:
-            error = _missing(os.path.join(request.cwd or b"", path))
+            error = _why_missing(os.path.join(request.cwd or b"", path))
         if not error:
             error = posix_spawn(cell, path, actions.pointer, attributes.pointer, argv, block)
             if not error:
@@ -182,10 +181,10 @@ def _start(request: Request, event: "tuple[Any, ...]") -> int:
         if first in (errno.ENOENT, errno.ENOTDIR):
             first = error
     request.started = (0,)
-    raise _error(first if error in _OF_THE_PROGRAM else error, request)
+    raise _spawn_error(first if error in _OF_THE_PROGRAM else error, request)
 
 
-def _missing(path: bytes) -> int:
+def _why_missing(path: bytes) -> int:
     """The errno if there is no file at the path, else 0: quicker than starting a process."""
     try:
         call(os.stat, path)
@@ -194,7 +193,7 @@ def _missing(path: bytes) -> int:
     return 0
 
 
-def _error(error: int, request: Request) -> OSError:
+def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     """The error for the caller; Failed if it is not about the program, cwd or the group."""
     group, session, _ = request.attributes
     if error == errno.EPERM and (group > 0 or (group == 0 and session)):
@@ -211,7 +210,7 @@ def _error(error: int, request: Request) -> OSError:
             call(os.fstat, fd)
     name, folder = request.named
     # This needs the same rights on the directory as chdir(2).
-    of_cwd = 0 if request.cwd is None else _missing(request.cwd and request.cwd + b"/.")
+    of_cwd = 0 if request.cwd is None else _why_missing(request.cwd and request.cwd + b"/.")
     if of_cwd:
         error, name = of_cwd, folder
     text = os.strerror(error)
@@ -231,7 +230,7 @@ def _structures(
 memories += [_environments.clear, _structures.cache_clear]
 
 
-def _limit() -> "int | None":
+def _closing_limit() -> "int | None":
     """Below which number all fds are closed one by one; 0: closefrom; None: CLOEXEC_DEFAULT."""
     if works(check_closefrom):
         return 0
@@ -311,25 +310,25 @@ def _file_actions(
 
 def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) -> Structure:
     structure = Structure("posix_spawnattr")
-    if not libc_spawn.SETSIGDEF:
+    if not SPAWN_FLAGS["SETSIGDEF"]:
         raise failed(errno.ENOTSUP, "the flags of posix_spawn are not known here")
-    flags = libc_spawn.USEVFORK | libc_spawn.RETURNERROR
+    flags = SPAWN_FLAGS["USEVFORK"] | SPAWN_FLAGS["RETURNERROR"]
     if closes:
-        flags |= libc_spawn.CLOEXEC_DEFAULT
+        flags |= SPAWN_FLAGS["CLOEXEC_DEFAULT"]
     if restore_signals:
-        flags |= libc_spawn.SETSIGDEF
+        flags |= SPAWN_FLAGS["SETSIGDEF"]
         signals = native("spawn_memory")()
         native("sigemptyset")(signals)
         for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # what Python itself ignores
             native("sigaddset")(signals, number)
         structure.call("setsigdefault", signals)
     if group >= 0:
-        flags |= libc_spawn.SETPGROUP
+        flags |= SPAWN_FLAGS["SETPGROUP"]
         structure.call("setpgroup", group)
     if session:
         if not works(check_setsid):
             raise failed(errno.ENOTSUP, "no POSIX_SPAWN_SETSID")
-        flags |= libc_spawn.SETSID
+        flags |= SPAWN_FLAGS["SETSID"]
     structure.call("setflags", flags)
     return structure
 
@@ -343,9 +342,9 @@ def check_posix_spawn() -> None:
 def check_setsid() -> None:
     # Before macOS 10.15, which is Darwin 19, it can be set, and does nothing.
     is_old = PLATFORM == "darwin" and int(os.uname().release.partition(".")[0]) < 19
-    if is_old or not libc_spawn.SETSID:
+    if is_old or not SPAWN_FLAGS["SETSID"]:
         raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_SETSID")
-    Structure("posix_spawnattr").call("setflags", libc_spawn.SETSID)
+    Structure("posix_spawnattr").call("setflags", SPAWN_FLAGS["SETSID"])
 
 
 def check_chdir() -> None:
@@ -357,23 +356,23 @@ def check_closefrom() -> None:
 
 
 def check_cloexec_default() -> None:
-    if not libc_spawn.CLOEXEC_DEFAULT:
+    if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
         raise failed(errno.ENOSYS, "only macOS has it")
     _attributes(True, -1, False, False)
     Structure("posix_spawn_file_actions").call("addinherit_np", 0)
 
 
-_ACTIONS = "posix_spawn_file_actions_"
+_FILE_ACTION = "posix_spawn_file_actions_"
 checks["polling"] += [  # which every system has
     ("posix_spawn", "posix_spawn", check_posix_spawn),
     ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
-    ("addchdir_np", _ACTIONS + "addchdir_np", check_chdir),
-    ("addclosefrom_np", _ACTIONS + "addclosefrom_np", check_closefrom),
-    ("POSIX_SPAWN_CLOEXEC_DEFAULT", _ACTIONS + "addinherit_np", check_cloexec_default),
-][: 5 if libc_spawn.CLOEXEC_DEFAULT else 4]
+    ("addchdir_np", _FILE_ACTION + "addchdir_np", check_chdir),
+    ("addclosefrom_np", _FILE_ACTION + "addclosefrom_np", check_closefrom),
+    ("POSIX_SPAWN_CLOEXEC_DEFAULT", _FILE_ACTION + "addinherit_np", check_cloexec_default),
+][: 5 if SPAWN_FLAGS["CLOEXEC_DEFAULT"] else 4]
 
 
-def is_whole() -> bool:
+def has_whole_posix_spawn() -> bool:
     """Whether the system's library has all that posix_spawn can have."""
     closes = works(check_closefrom) or works(check_cloexec_default)
     return closes and all(map(works, (check_posix_spawn, check_setsid, check_chdir)))
