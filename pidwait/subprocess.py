@@ -83,7 +83,8 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 
 
 def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
-    if _is_standard(beneath):  # else it is a hook, which must see each start
+    # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
+    if (not _HAS_PROCESS_GROUP or _would_fork()) and _is_standard(beneath):
         code = beneath.__func__.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         plan = dict(zip(names, values), **named)
