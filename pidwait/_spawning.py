@@ -6,7 +6,7 @@ The cost of a start grows neither with the heap nor with the threads.
 
 import os
 import sys
-from _thread import RLock
+from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
@@ -221,8 +221,7 @@ class Child(Process):
         def pid(self) -> int: ...  # never None: it was known from the start
 
     def _start(self, handle: "Handle") -> None:
-        # Held while it is reaped, which does not block: so it is reaped once.
-        self._lock: "Any" = RLock()
+        self._reaping: "dict[int, None]" = {}  # the threads that do it
         super()._start(handle)
 
     @property
@@ -255,12 +254,19 @@ class Child(Process):
         return False
 
     def _reap(self, handle: "Handle") -> "Outcome":
-        with self._lock:
+        # Without a lock, as a look may write to the log. Of several threads one gets the code.
+        me = get_ident()
+        self._reaping[me] = None
+        try:
+            outcome = handle.look(True)
             if not self._was_reaped:
-                outcome = handle.look(True)
                 if outcome is RUNNING or outcome is PENDING:
                     return outcome
+                if outcome is None and len(self._reaping) > 1:
+                    return PENDING
                 self._was_reaped = self._note(outcome)
+        finally:
+            self._reaping.pop(me, None)
         self._shared.replace(GoneHandle(handle.pid, handle.backend))
         return self._exitcode
 
