@@ -22,7 +22,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import targets_of
-from ..processes import WINDOWS, eventually, exiting, is_open, sleeping, state
+from ..processes import WINDOWS, eventually, exiting, is_open, needs_ctypes, sleeping, state
 from .conftest import note_starts, ours, signalled
 
 POPENS = subprocess.Popen, ours.Popen
@@ -326,6 +326,7 @@ def test_child_that_other_code_reaps_has_the_code_0_as_with_the_original(variant
         assert child.wait(30) == 0
 
 
+@needs_ctypes
 def test_code_of_a_child_that_is_reaped_meanwhile_is_known_where_the_kernel_tells():
     from ..trouble import kernel_tells
 
