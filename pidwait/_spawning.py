@@ -10,7 +10,7 @@ from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
-from ._base.deadline import NOW, Deadline, intervals
+from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, log, public
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from ._process import Process
@@ -242,16 +242,10 @@ class Child(Process):
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         if self._was_reaped:
             return True
-        if not reap:
-            return super()._look(handle, deadline, False)
-        pauses = intervals()
-        while handle.sleep(deadline, pauses):
-            outcome = self._reap(handle)
-            if outcome is PENDING:
-                outcome = settled(lambda last: self._reap(handle), deadline)
-            if outcome is not RUNNING:
-                return True
-        return False
+        # The code first: a reaped child has none to look at.
+        if not super()._look(handle, deadline, False):
+            return False
+        return not reap or settled(lambda last: self._reap(handle), deadline) is not RUNNING
 
     def _reap(self, handle: "Handle") -> "Outcome":
         # Without a lock, as a look may write to the log. Of several threads one gets the code.
@@ -260,9 +254,8 @@ class Child(Process):
         try:
             outcome = handle.look(True)
             if not self._was_reaped:
-                if outcome is RUNNING or outcome is PENDING:
-                    return outcome
-                if outcome is None and len(self._reaping) > 1:
+                is_late = outcome is None and len(self._reaping) > 1
+                if outcome is RUNNING or outcome is PENDING or is_late:
                     return PENDING
                 self._was_reaped = self._note(outcome)
         finally:
