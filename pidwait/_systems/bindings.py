@@ -159,10 +159,9 @@ class CffiAdapter:
     name = "cffi"
 
     def __init__(self) -> None:
-        import _cffi_backend
-
-        self._load = _cffi_backend.load_library
-        self._ffi: "Any" = _cffi_backend.FFI()
+        backend = __import__("_cffi_backend")  # not by name: type checkers may lack its types
+        self._load = backend.load_library
+        self._ffi: "Any" = backend.FFI()
         self.null = self._ffi.NULL
         self._int = self._ffi.typeof("int *")
         self._text = self._ffi.typeof("char[]")
