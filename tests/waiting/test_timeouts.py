@@ -112,10 +112,10 @@ def test_an_exit_in_the_last_sleep_is_seen(by_polling, herd, seam, monkeypatch):
         monkeypatch.undo()
         kill(pid)
         become_zombie(pid)
-        sleep(0.06)
+        sleep(0.51)
 
     monkeypatch.setattr(time, "sleep", end)
-    assert pidwait.wait(pid, 0.05) == -9
+    assert pidwait.wait(pid, 0.5) == -9
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM, errno.EPERM])
