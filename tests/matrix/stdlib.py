@@ -42,8 +42,6 @@ EXPECTED_PATCHED = {
     # Python 3.6
     "test_wait_endtime": "the warning names our method, which calls the standard one",
 }
-_VFORK = "replaces the interpreter's own start by vfork"
-EXPECTED_FORCED = dict(EXPECTED_PATCHED, test__use_vfork=_VFORK)
 
 _DEFAULT = "checks the class of asyncio's default watcher, which ours replaces"
 EXPECTED_WATCHER = {
@@ -62,7 +60,7 @@ MINIMUM_WATCHED = {(3, 6): 15, (3, 7): 15, (3, 8): 30, (3, 9): 40, (3, 10): 40}
 MINIMUM_WATCHED.update({(3, 11): 60, (3, 12): 70, (3, 13): 85})
 
 
-EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_FORCED, "watcher": EXPECTED_WATCHER}
+EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_PATCHED, "watcher": EXPECTED_WATCHER}
 COUNTED = {"watcher": "children watched"}
 
 
