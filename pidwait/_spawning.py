@@ -206,6 +206,7 @@ class Child(Process):
     the Child; so it is not reaped twice, and its handle is released. The end of a ``with``
     block waits, as Popen's does. A child closed while running is reaped by the first spawn()
     after it exits. The copy in a forked process reaps nothing, and waits as a Process does.
+    A child that nobody compared before it was reaped or closed equals only itself.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -222,7 +223,7 @@ class Child(Process):
 
     def _start(self, handle: "Handle") -> None:
         self._reaping: "dict[int, None]" = {}  # the threads that do it
-        super()._start(handle)
+        self._shared = Shared(handle)
 
     @property
     def reaped(self) -> bool:
@@ -245,7 +246,9 @@ class Child(Process):
         # The code first: a reaped child has none to look at.
         if not super()._look(handle, deadline, False):
             return False
-        return not reap or settled(lambda last: self._reap(handle), deadline) is not RUNNING
+        if not reap or self._reap(handle) is not PENDING:
+            return True
+        return settled(lambda last: self._reap(handle), deadline) is not RUNNING
 
     def _reap(self, handle: "Handle") -> "Outcome":
         # Without a lock, as a look may write to the log. Of several threads one gets the code.
@@ -262,6 +265,12 @@ class Child(Process):
             self._reaping.pop(me, None)
         self._shared.replace(GoneHandle(handle.pid, handle.backend))
         return self._exitcode
+
+    def _identify(self) -> "Identity | None":
+        if self._identity is None and not self._shared.ended:
+            with self._shared as handle:
+                self._identity = handle.identify()
+        return self._identity
 
     def close(self) -> None:
         """Release the handle. A child that has exited is reaped now, a running one later.

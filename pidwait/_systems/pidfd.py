@@ -54,6 +54,8 @@ class PidfdHandle(Handle):
     """A pidfd; one that is given came over a socket, or was inherited, or is a copy."""
 
     backend = "pidfd"
+    # Whether the latest exit was that of our child: what to ask first.
+    _was_ours = True
     # What polls the process if poll(2) fails.
     _fallback: "ProcfsHandle | None" = None
 
@@ -97,30 +99,32 @@ class PidfdHandle(Handle):
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if self._fallback is None:
-            info = self._get_info()
+            info = None if reap or PidfdHandle._was_ours else self._get_info()
             if info is not None and info[0]:  # somebody has reaped it
-                return PENDING if info[1] is None and not last and self.is_code_due() else info[1]
+                return self._told(info[1], last)
             try:
-                return self._look_at_unreaped(reap, last, info is not None)
+                return self._look(reap, last, info)
             except Failed as why:
                 self._fall_back(why)
         if self._fallback is None:
             return (self._get_info() or (True, None))[1]
         return self._fallback.look(reap, last)
 
-    def _look_at_unreaped(self, reap: bool, last: bool, tells: bool) -> "Outcome":
-        """The outcome of a process that had not been reaped when we looked.
+    def _told(self, code: "int | None", last: bool) -> "Outcome":
+        return PENDING if code is None and not last and self.is_code_due() else code
 
-        ``tells``: whether the pidfd tells the code once it is.
-        """
+    def _look(self, reap: bool, last: bool, told: "tuple[bool, int | None] | None") -> "Outcome":
+        """``told``: that nobody had reaped it, if that has been asked."""
         refused = None
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
         except Failed as why:
             if why.errno == EBADF:
                 raise
+            PidfdHandle._was_ours = why.errno != ECHILD
             info, refused = None, why
         if info is not None:
+            PidfdHandle._was_ours = True
             status: int = info.si_status
             return status if info.si_code == CLD_EXITED else -status
         if not self._is_readable():
@@ -138,16 +142,17 @@ class PidfdHandle(Handle):
                     return code if code is not RUNNING or last else PENDING
                 except Failed as why:
                     log("pid %d is not reaped: %s", self.pid, why)
+        told = told or self._get_info()
+        if told is not None and told[0]:
+            return self._told(told[1], last)
         # What /proc says about the pid is about our process if the pidfd says afterwards that it
         # is not reaped.
         code = code_of_zombie(self.pid)
-        if not tells:
+        if told is None:
             return None if code is None or self._is_reaped() is not False else code
-        is_reaped, told = self._get_info() or (False, None)
-        if is_reaped:
-            code = told
+        is_reaped, later = self._get_info() or (False, None)
         # If /proc does not show the code: the parent may reap it in a moment, then the pidfd does.
-        return PENDING if code is None and not last and self.is_code_due() else code
+        return self._told(later if is_reaped else code, last)
 
     def _is_readable(self) -> bool:
         """Whether poll tells an exit; if it tells one twice in a row, there was one."""
