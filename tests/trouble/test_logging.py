@@ -110,7 +110,7 @@ def test_no_lock_of_a_child_is_held_while_a_record_is_written(
         assert not handler.stuck
         if len(handler.records) < number:
             break
-    assert codes and codes == [5] * (number - 1)
+    assert set(codes) == {5}
 
 
 def raise_on_purpose(record):
