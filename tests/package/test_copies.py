@@ -264,6 +264,18 @@ def test_symbolic_links_lead_nowhere(tmp_path, copy):
     assert link.is_symlink()
 
 
+@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
+@pytest.mark.parametrize("name", ["VENDORED", "VENDORED.part", "VENDORED.tmp", "__init__.py"])
+def test_a_link_that_somebody_else_has_prepared_is_not_followed(tmp_path, name):
+    victim, dest = tmp_path / "victim", tmp_path / "dest"
+    victim.write_bytes(b"precious")
+    dest.mkdir()
+    dest.joinpath(name).symlink_to(victim)
+    assert (vendor(dest)[0] == 0) == name.startswith("VENDORED.")
+    assert victim.read_bytes() == b"precious"
+    assert not dest.joinpath("VENDORED").is_symlink() or name == "VENDORED"
+
+
 @pytest.mark.parametrize(
     "args",
     ["", "one two", "--check", "--check --force one", "--systems linux one", "--parts wait one"],

@@ -158,6 +158,32 @@ def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
         assert status == 2 and message in err and "Traceback" not in err
 
 
+def test_check_tells_whether_it_is_current_or_was_changed(folder, tmp_path):
+    path = tmp_path / "copy.py"
+    text = folder.joinpath("waits.py").read_bytes()
+    path.write_bytes(text.replace(b"\n", b"\r\n"))
+    version = pidwait.__version__
+    assert vendor("--check", path) == (0, "%s: %s, current\n" % (path, version), "")
+    path.write_bytes(text + b"# ours\n")
+    assert vendor("--check", path) == (4, "%s: %s, changed by hand\n" % (path, version), "")
+    path.write_bytes(text.replace(version.encode(), b"0.0.1", 1))
+    status, out, _ = vendor("--check", path)
+    assert (status, out) == (3, "%s: 0.0.1; this is %s\n" % (path, version))
+    path.write_bytes(b"import os\n")
+    assert vendor("--check", path)[0] == 1
+
+
+def test_parts_bring_what_they_need(tmp_path):
+    names = {"wait": set(), "many": {"WaitSet", "watch"}, "spawn": {"spawn", "Child"}}
+    for part, more in names.items():
+        status, text, _ = vendor("--single-file", "--parts", part, "--systems", HERE)
+        assert status == 0
+        made = types.ModuleType("made")
+        exec(text, made.__dict__)
+        assert made.wait and more <= set(made.__all__)
+        assert not [other for other in set(names) - {part} if names[other] & set(made.__all__)]
+
+
 def test_elsewhere_it_says_what_it_is_for(tmp_path):
     other = "linux" if WINDOWS else "windows"
     path = tmp_path / "other.py"
