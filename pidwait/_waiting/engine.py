@@ -96,8 +96,10 @@ class Engine:
         """Whether the pid of a target belongs to another process now."""
         if target.pid is None:
             return False
-        if target.handle is not None and target.seen is RUNNING and target.handle.look() is RUNNING:
-            return False
+        if target.seen is RUNNING and target not in self.codes:
+            # Without a handle its add() has been interrupted: see _look().
+            if target.handle is None or target.handle.look() is RUNNING:
+                return False
         try:
             handle = open_handle(target.pid)
         except Failed:
@@ -138,9 +140,9 @@ class Engine:
 
     def discard(self, target: Target) -> None:
         """Forget this target, and close its handle."""
-        self.looks.entries.pop(target, None)
-        self.targets.pop(target, None)
+        self.targets.pop(target, None)  # first: what is not in there is discarded again
         self.codes.pop(target, None)
+        self.looks.entries.pop(target, None)
         with self._lock:
             for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
                 there = index.pop(name, ())
@@ -200,9 +202,9 @@ class Engine:
         if target in self.codes or target not in self.targets:
             return
         if self._adding.get(target) == get_ident():  # an exception has interrupted that
-            self._adding.pop(target, None)
             if target.handle is None and target.seen is RUNNING:
                 self._open(target)
+            self._adding.pop(target, None)
         handle, outcome = target.handle, target.seen
         if outcome is RUNNING:
             # Without a handle: a pidfd that we did not open, and can't copy.
