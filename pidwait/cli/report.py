@@ -142,7 +142,7 @@ class Awaited:
     def __init__(self, pid: int, chosen: "ProcessInfo | None" = None) -> None:
         self.pid = pid
         self.chosen = chosen
-        self.found = chosen is not None
+        self.found: bool = chosen is not None
         if chosen is not None:
             self.name = chosen.info["name"]
 
@@ -160,7 +160,8 @@ class Awaited:
         elif not self.chosen.is_running():
             process.close()
             return None
-        self.found, self.process = True, process
+        self.found = True
+        self.process = process
         return process
 
     @property

@@ -100,6 +100,13 @@ class Settings:
             raise Usage("give a COMMAND")
         self.command = command
 
+    def seconds_to_kill(self) -> "float | None":
+        """Those of -k, once; from then on the signal is SIGKILL."""
+        seconds, self.kill_after = self.kill_after, None
+        if seconds is not None:
+            self.signal = signal.SIGKILL
+        return seconds
+
     def tell_signal(self, name: str) -> None:
         _RUN.complain("sending signal %s to command %r" % (name, self.command[0]))
 
@@ -242,11 +249,8 @@ class Job(Settings):
 
     def _then_kill(self, deadline: Deadline) -> Deadline:
         """A signal was sent: -k counts from the first one."""
-        if self.kill_after is None:
-            return deadline
-        deadline, self.kill_after = Deadline(self.kill_after), None
-        self.signal = signal.SIGKILL
-        return deadline
+        seconds = self.seconds_to_kill()
+        return deadline if seconds is None else Deadline(seconds)
 
     def _sleep(self, deadline: Deadline) -> bool:
         """Until a signal comes; False at the deadline."""

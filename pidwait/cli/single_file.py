@@ -68,7 +68,7 @@ PARTS = {
     "cli": {"cli": "main", "cli.wait": ""},
 }
 # What the names of the modules of one system begin with.
-SYSTEMS = {
+SYSTEMS: "dict[str, tuple[str, ...]]" = {
     "linux": ("linux", "procfs", "pidfd", "epoll"),
     "bsd": ("kqueue", "ps", "bsd"),
     "windows": ("windows",),
@@ -107,7 +107,7 @@ class Module:
 
     def __init__(self, name: str, is_package: bool, text: str) -> None:
         self.name = name
-        self.lines = text.splitlines()
+        self.lines: "list[str]" = text.splitlines()
         self._parts = name.split(".") if name else []
         self._is_package = is_package
         # Each import from the package: from where, its lines, and where it stands itself: in a
