@@ -127,7 +127,9 @@ def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "C
         shell = ["/bin/sh", which(name) or name, *command[1:]]
         return spawn(shell, process_group=process_group)
     except OSError as error:
-        text = "can't start %r: %s" % (name, error.strerror or error)
+        # Not strerror: before Python 3.8 that of subprocess repeats the name.
+        why = os.strerror(error.errno) if error.errno else error
+        text = "can't start %r: %s" % (name, why)
         if error.errno == ENOENT:
             with contextlib.suppress(Usage):
                 duration(name)
