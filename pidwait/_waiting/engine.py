@@ -96,10 +96,11 @@ class Engine:
         """Whether the pid of a target belongs to another process now."""
         if target.pid is None:
             return False
-        if target.seen is RUNNING and target not in self.codes:
-            # Without a handle its add() has been interrupted: see _look().
-            if target.handle is None or target.handle.look() is RUNNING:
-                return False
+        handle = target.handle
+        # Without one its add() has been interrupted: see _look().
+        is_running = handle is None or handle.look() is RUNNING
+        if is_running and target.seen is RUNNING and target not in self.codes:
+            return False
         try:
             handle = open_handle(target.pid)
         except Failed:
