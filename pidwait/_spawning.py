@@ -5,7 +5,6 @@ The cost of a start grows neither with the heap nor with the threads.
 """
 
 import os
-import sys
 from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
@@ -126,7 +125,7 @@ def spawn(
     if group >= 0:
         if os.name == "nt":
             options["creationflags"] = _CREATE_NEW_PROCESS_GROUP
-        elif sys.version_info >= (3, 11):
+        elif hasattr(subprocess, "_fork_exec"):  # Python 3.11, which has process_group, too
             options["process_group"] = group
         else:
             options["preexec_fn"] = lambda: os.setpgid(0, group)
