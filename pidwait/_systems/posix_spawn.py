@@ -214,7 +214,7 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     if of_cwd:
         error, name = of_cwd, folder
     text = os.strerror(error)
-    if error == errno.ENOENT and sys.version_info < (3, 8):  # where subprocess says it twice
+    if error == errno.ENOENT and not hasattr(sys, "audit"):  # before 3.8 subprocess says it twice
         text += ": %r" % (name,)
     return OSError(error, text, name)
 

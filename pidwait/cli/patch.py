@@ -59,8 +59,8 @@ def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: 
     # What python itself calls. What runpy documents would take the globals from what the program
     # leaves running.
     run_main = runpy._run_module_as_main  # type: ignore[attr-defined]
-    if "module" not in options and sys.version_info >= (3, 9):
-        # Only Windows takes dots out of it.
+    if "module" not in options and hasattr(sys, "platlibdir"):
+        # From Python 3.9 on, which has that name, too. Only Windows takes dots out of it.
         path = os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
     if "module" in options:
         sys.path[0] = os.getcwd()
