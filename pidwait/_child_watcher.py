@@ -3,7 +3,6 @@
 
 import asyncio
 from errno import ECHILD
-from os import getpid
 from weakref import WeakValueDictionary
 
 from ._base.errors import Failed, log
@@ -49,19 +48,16 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if loop is None:
             raise RuntimeError("no event loop is running, and none is attached")
         self.remove_child_handler(pid)
-        handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, (callback, args))
-        _call_in(loop, add_to_loop, loop, _WatchedTarget(handler, pid, (handler, None)))
+        told = lambda code: callback(pid, code, *args)  # noqa: E731
+        handler = self._handlers[pid] = _Handler(self._handlers, loop, pid, told)
+        _call_in(loop, add_to_loop, loop, [handler])
 
     def remove_child_handler(self, pid: int) -> bool:
         """Do not call the callback, nor reap; return whether there was one."""
         handler = self._handlers.pop(pid, None)
-        if handler is None:
-            return False
-        handler.is_wanted = False
-        # A forked child has a copy of its parent's loop, which shares the parent's epoll.
-        if handler.creator == getpid() and not handler.loop.is_closed():
-            _call_in(handler.loop, discard_from_loop, handler.loop, [(handler, None)])
-        return True
+        if handler is not None:
+            _call_in(handler.loop, discard_from_loop, handler.loop, [handler])
+        return handler is not None
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
         """Use this loop for handlers that are added outside of a running loop."""
@@ -92,60 +88,51 @@ def _call_in(loop: "AbstractEventLoop", function: "Callable[..., object]", *args
         call_soon(loop, function, *args)
 
 
-class _Handler:
-    def __init__(
-        self,
-        handlers: "WeakValueDictionary[int, _Handler]",
-        loop: "AbstractEventLoop",
-        pid: int,
-        callback: "tuple[Callable[..., object], tuple[Any, ...]]",
-    ) -> None:
-        self._handlers = handlers
-        self.creator = getpid()
-        self.is_wanted = True  # until it has been removed, or told
-        self.loop = loop
-        self.pid = pid
-        self.watches: "dict[object, Any]" = {}
-        self._callback = callback
+class _Handler(OwnerTarget):
+    """A child that asyncio has started; we reap it, and call back."""
 
-    def tell(self, key: object, code: "int | None") -> None:
-        if not self.is_wanted:
-            return
-        if self._handlers.get(self.pid) is self:
-            del self._handlers[self.pid]
-        if code is None:
-            log("pid %d: somebody else has reaped it; its return code is told as 255", self.pid)
-        callback, args = self._callback
-        try:
-            callback(self.pid, 255 if code is None else code, *args)
-        except Exception as error:
-            self.loop.call_exception_handler(
-                {"message": "Exception in a child handler", "exception": error}
-            )
-        self.is_wanted = False
+    pid: int
 
+    def __init__(self, handlers: "Any", loop: "Any", pid: int, callback: "Any") -> None:
+        super().__init__(pid, pid, self._tell)
+        self.handlers = handlers
+        self.loop: "AbstractEventLoop" = loop
+        self.callback: "Callable[[int], object]" = callback
 
-class _WatchedTarget(OwnerTarget):
-    """A child that asyncio has started; we reap it."""
+    def _is_wanted(self) -> bool:
+        """Whether it has neither been removed, nor called back."""
+        return self.handlers.get(self.pid) is self
 
     def confirm(self) -> "Outcome":
         try:
-            return look_at_child(self.proc.pid)
+            return look_at_child(self.pid)
         except Failed as why:  # perhaps somebody else has reaped it already
             return None if why.errno == ECHILD else RUNNING
 
     def settle(self, code: "Any") -> "Outcome":
-        if not self.proc.is_wanted:
-            return code  # type: ignore[no-any-return]
         try:
-            reaped = reap_child(self.proc.pid)
+            reaped = reap_child(self.pid) if self._is_wanted() else code
         except Failed:
             return code  # type: ignore[no-any-return]
         return PENDING if reaped is RUNNING else reaped
 
-    def leave(self) -> None:
-        """Have the thread of watch() reap it."""
+    def _tell(self, code: "int | None") -> None:
+        if not self._is_wanted():
+            return
+        if code is None:
+            log("pid %d: somebody else has reaped it; its return code is told as 255", self.pid)
         try:
-            watch_target(_WatchedTarget(self.proc, self.pid, None), lambda *_: None)
+            self.callback(255 if code is None else code)
+        except Exception as error:
+            self.loop.call_exception_handler(
+                {"message": "Exception in a child handler", "exception": error}
+            )
+        if self._is_wanted():  # else it has been replaced meanwhile
+            del self.handlers[self.pid]
+
+    def leave(self) -> None:
+        """Have the thread of watch() reap it: the loop has been closed."""
+        try:
+            watch_target(self, lambda *_: None)
         except RuntimeError as error:  # the interpreter is shutting down
             log("pid %d is not reaped: %s", self.pid, error)

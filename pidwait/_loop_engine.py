@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What waits for the processes of an asyncio event loop.
+"""What waits for the processes of an asyncio event loop: an engine that the loop runs.
 
-One engine for each loop, whose file descriptor the loop watches. Where the loop can't, as on
-Windows, the thread of watch() waits, and wakes the loop.
+A target's key is what is called in the loop, with the exit code, once the process has exited.
 """
 
 from errno import EBADF
@@ -13,7 +12,7 @@ from weakref import WeakValueDictionary, ref
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log
 from ._waiting.engine import Engine
-from ._watching import watch_target
+from ._watching import Watch, watch_target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,106 +23,86 @@ if TYPE_CHECKING:
 _FD_SETSIZE = 1024
 
 
-class LoopEngine:
+class LoopEngine(Engine):
     """An engine whose file descriptor the loop watches; it is used in the loop's thread alone.
 
     Only the loop's own handles refer to it, so it goes with the loop: closing a loop drops them.
     """
 
+    fd = -1  # until the loop watches it, and after close()
+    _timer: "Any" = None  # weakly: it refers to us
+
     def __init__(self, loop: "AbstractEventLoop") -> None:
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
+        super().__init__(False)
         self.loop = loop
-        self._fd: "int | None" = None
-        self._timer: "Any" = lambda: None  # weakly: it refers to us
-        self._engine = Engine(False)
-        self._sleeper = self._engine.sleeper
         try:
-            self._fd = self._sleeper.fileno()
-            if self._fd >= _FD_SETSIZE and isinstance(
-                getattr(loop, "_selector", None), SelectSelector
-            ):
-                raise OSError(EBADF, "select() can't watch fd %d" % self._fd)
-            loop.add_reader(self._fd, self.look)
+            fd = self.sleeper.fileno()
+            if fd >= _FD_SETSIZE and isinstance(getattr(loop, "_selector", None), SelectSelector):
+                raise OSError(EBADF, "select() can't watch fd %d" % fd)
+            loop.add_reader(fd, self.look)
         except BaseException:
-            self._engine.close()
+            super().close()
             raise
-
-    def is_of(self, loop: "AbstractEventLoop") -> bool:
-        """Whether it can be used in this loop; a forked child needs another one."""
-        return self.loop is loop and self._fd is not None and self._engine.pid == getpid()
-
-    def add(self, target: "Target") -> None:
-        self._engine.add(target)
-        self._arm()
-
-    def discard(self, key: object) -> None:
-        for target in self._engine.find(key):
-            self._engine.discard(target)
-        self._close_unused()
+        self.fd = fd
 
     def look(self, last: bool = False) -> bool:
         """Report the processes that have exited; return whether there were any."""
-        engine = self._engine
-        exits: "Exits" = []
-        if self._fd is None or engine.pid != getpid():
+        if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
-        told = False
+        exits: "Exits" = []
         try:
-            engine.sleep(0)
-            engine.collect(last)
-            engine.take(exits)
+            self.sleep(0)
+            self.collect(last)
+            self.take(exits)
+            found = bool(exits)
             while exits:
                 target, code = exits[0]
-                pair: "Any" = target.key
-                group, key = pair
-                group.tell(key, code)
+                tell: "Any" = target.key
+                tell(code)
                 del exits[0]
-                told = True
         except BaseException:  # of a signal handler, or of a child watcher's callback
-            engine.put_back(exits)
-            engine.is_suspect = True
+            self.put_back(exits)
+            self.is_suspect = True
             raise
         finally:
             # Those that have been reported go on first; perhaps they wait for the next process.
-            if engine.targets:
-                self._arm()
+            if self.targets:
+                self.arm()
             else:
-                self.loop.call_soon(self._close_unused)
-        return told
+                self.loop.call_soon(self.arm)
+        return found
 
-    def _arm(self) -> None:
-        """Have the loop call when it is time to look."""
-        if self._engine.sleeper is not self._sleeper and self._fd is not None:
-            self.loop.remove_reader(self._fd)  # all are polled now
-            self._sleeper = self._engine.sleeper
-        self._cancel_timer()
-        delay = self._engine.delay()
+    def arm(self) -> None:
+        """Have the loop call when it is time to look; close the engine if it is not used."""
+        timer = self._timer and self._timer()
+        if timer is not None:
+            timer.cancel()
+        if not self.targets or self.loop.is_closed():
+            self.close()
+            return
+        delay = self.delay()
         if delay is not None:
             self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.look))
 
-    def _cancel_timer(self) -> None:
-        timer = self._timer()
-        if timer is not None:
-            timer.cancel()
-
-    def _close_unused(self) -> None:
-        if not self._engine.targets:
-            self.close()
+    def give_up(self, why: Failed) -> None:
+        self.loop.remove_reader(self.fd)  # all are polled now
+        self._unused = self.sleeper  # or close() might remove another reader of the same number
+        super().give_up(why)
 
     def close(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None and self._engine.pid == getpid() and not self.loop.is_closed():
+        fd, self.fd = self.fd, -1
+        if fd < 0:
+            return
+        is_ours = self.pid == getpid()
+        if is_ours and not self.loop.is_closed():
             self.loop.remove_reader(fd)
-            self._cancel_timer()
-        self._engine.close()
+        super().close()
+        for target in self.targets:  # the loop has been closed
+            if is_ours and hasattr(target, "leave"):
+                target.leave()
 
-    def __del__(self) -> None:
-        engine = getattr(self, "_engine", None)
-        if engine is not None:  # else a signal handler has raised in __init__()
-            engine.close()
-            for target in engine.targets:  # the loop has been closed
-                if hasattr(target, "leave") and engine.pid == getpid():
-                    target.leave()
+    __del__ = close
 
 
 _engines: "WeakValueDictionary[int, LoopEngine]" = WeakValueDictionary()
@@ -131,42 +110,42 @@ _engines: "WeakValueDictionary[int, LoopEngine]" = WeakValueDictionary()
 
 def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
     engine = _engines.get(id(loop))
-    return engine if engine is not None and engine.is_of(loop) else None
+    if engine is None or engine.fd < 0 or engine.pid != getpid():
+        return None
+    return engine
 
 
-def add_to_loop(loop: "AbstractEventLoop", target: "Target") -> None:
-    """Call ``group.tell(key, code)`` in the loop once the process has exited.
-
-    ``target.key`` is the pair of both. Where a thread waits, ``group.watches`` stops it.
-    """
+def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
+    """Call ``target.key(code)`` in the loop for each of them, once it has exited."""
     engine = find_engine(loop)
-    try:
-        if engine is None:
-            # Where objects are freed late, those of closed loops are still there.
-            # Not values(): another thread may add its own meanwhile.
-            for other in [reference() for reference in _engines.valuerefs()]:
-                if other is not None and other.loop.is_closed():
-                    other.close()
+    if engine is None:
+        try:
             engine = _engines[id(loop)] = LoopEngine(loop)
-    except (Failed, OSError, NotImplementedError) as why:
-        log("the event loop can't watch, a thread waits for pid %s: %r", target.pid, why)
-        pair: "Any" = target.key
-        group, key = pair
-        tell = group.tell
-        group.watches[key] = watch_target(target, lambda _, code: call_soon(loop, tell, key, code))
-        return
-    engine.add(target)
+        except (Failed, OSError, NotImplementedError) as why:
+            log("the event loop can't watch, a thread waits: %r", why)
+            for target in targets:
+                _watch_in_thread(loop, target)
+            return
+    for target in targets:
+        engine.add(target)
+    engine.arm()
 
 
-def discard_from_loop(loop: "AbstractEventLoop", keys: "Iterable[Any]") -> None:
+def _watch_in_thread(loop: "AbstractEventLoop", target: "Target") -> None:
+    tell: "Any" = target.key  # which becomes the Watch
+    watch_target(target, lambda _, code: call_soon(loop, tell, code))
+
+
+def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
     """Do not report these."""
     engine = find_engine(loop)
-    for group, key in keys:
-        watch = group.watches.pop(key, None)
-        if watch is not None:
-            watch.cancel()
+    for target in targets:
+        if isinstance(target.key, Watch):
+            target.key.cancel()
         elif engine is not None:
-            engine.discard((group, key))
+            engine.discard(target)
+    if engine is not None:
+        engine.arm()
 
 
 def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:

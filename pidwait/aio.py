@@ -7,27 +7,25 @@ cancelled at any time, and leaves nothing behind.
 """
 
 import asyncio
+from collections import deque
+from functools import partial
+from weakref import ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
 from ._child_watcher import ChildWatcher
 from ._loop_engine import add_to_loop, call_soon, discard_from_loop, find_engine
-from ._sets import given_again
 from ._sets import wait_procs as wait_procs_now
 from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from types import TracebackType
     from typing import overload
 
     from ._spawning import Child as _Child
     from ._spawning import Path
-    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, deque
-else:
-    from _collections import deque  # collections loads more
+    from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
@@ -57,61 +55,88 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
 
 
 class _Group:
-    """Processes for which one coroutine waits."""
+    """Processes for which one coroutine waits; an iterator over their exits.
 
-    def __init__(self, loop: "AbstractEventLoop", procs: "list[Any]") -> None:
-        self.loop = loop
-        self._again = given_again(procs)
-        # Those that have not exited.
-        self.left: "dict[object, Any]" = {key_of(proc): proc for proc in procs}
+    The engine refers to it weakly: once it is freed, the processes are watched no more.
+    """
+
+    def __init__(self, procs: "list[Any]") -> None:
+        # By their keys: the targets of those that have not exited, and all that was given.
+        self.left: "dict[object, Target]" = {}
+        self._given: "dict[object, list[Any]]" = {}
         self.exits: "deque[tuple[Any, int | None]]" = deque()
-        self.watches: "dict[object, Any]" = {}
+        self._loop = _running_loop()
         self._sleeper: "asyncio.Future[None] | None" = None
-
-    def start(self) -> None:
-        for key, proc in list(self.left.items()):
-            process = proc._child if isinstance(proc, Child) else proc
-            add_to_loop(self.loop, find(process, (self, key)))
-
-    def stop(self) -> None:
-        discard_from_loop(self.loop, [(self, key) for key in self.left])
+        targets: "dict[object, Target]" = {}
+        for proc in procs:
+            key = key_of(proc)
+            self._given.setdefault(key, []).append(proc)
+            if key not in targets:
+                process = proc._child if isinstance(proc, Child) else proc
+                targets[key] = find(process, partial(_tell, ref(self), key))
+        self.left = targets
+        add_to_loop(self._loop, targets.values())
 
     def tell(self, key: object, code: "int | None") -> None:
-        proc = self.left.pop(key, self)
-        if proc is not self:  # else it has been reported already
-            self.exits.extend([(one, code) for one in self._again.get(key, (proc,))])
-            self.wake()
+        if self.left.pop(key, None) is not None:  # else it has been reported already
+            for proc in self._given[key]:
+                self.exits.append((proc, code))
+            self._wake()
 
     def look(self) -> None:
         """Report all that have exited by now."""
-        engine = find_engine(self.loop)
+        engine = find_engine(self._loop)
         if engine is not None:
             while engine.look(True):  # each look brings so many
                 pass
-        elif self.left:  # the thread of watch() has not reported them yet
-            for proc, code in wait_procs_now(self.left.values(), 0)[0]:
-                self.tell(key_of(proc), code)
+            return
+        # The thread of watch() may not have reported them yet.
+        given = {key_of(target.proc): key for key, target in self.left.items()}
+        for proc, code in wait_procs_now([one.proc for one in self.left.values()], 0)[0]:
+            self.tell(given[key_of(proc)], code)
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     async def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is an exit, for ``seconds`` at most; it may end earlier."""
-        # Python 3.6's wait_for() goes on before the task that it has cancelled has ended.
-        if self._sleeper is not None and not self._sleeper.cancelled():
+        if self._sleeper is not None and not self._sleeper.done():
             raise RuntimeError("another task is waiting for the same processes")
-        sleeper = self._sleeper = self.loop.create_future()
+        self._sleeper = self._loop.create_future()
         timer = None
         if seconds is not None:
-            timer = self.loop.call_later(min(seconds, LONGEST_SLEEP), self.wake)
+            timer = self._loop.call_later(min(seconds, LONGEST_SLEEP), self._wake)
         try:
-            await sleeper
+            await self._sleeper
         finally:
-            if self._sleeper is sleeper:
-                self._sleeper = None
             if timer is not None:
                 timer.cancel()
+
+    def __aiter__(self) -> "Self":
+        return self
+
+    async def __anext__(self) -> "tuple[Any, int | None]":
+        while not self.exits:
+            if not self.left:
+                raise StopAsyncIteration
+            await self.sleep(None)
+        return self.exits.popleft()
+
+    def stop(self) -> None:
+        left, self.left = self.left, {}
+        if left:
+            discard_from_loop(self._loop, left.values())
+
+    def __del__(self) -> None:
+        if self.left:
+            call_soon(self._loop, discard_from_loop, self._loop, self.left.values())
+
+
+def _tell(group: "Callable[[], _Group | None]", key: object, code: "int | None") -> None:
+    told = group()
+    if told is not None:
+        told.tell(key, code)
 
 
 if TYPE_CHECKING:  # for mixed lists: see waiting.py
@@ -145,18 +170,17 @@ async def wait_procs(
     """
     deadline = Deadline(timeout)
     given = list(procs)
-    group = _Group(_running_loop(), given)
+    group = _Group(given)
     try:
-        group.start()
         while group.left:
             seconds = deadline.remaining()
             if seconds == 0:
                 group.look()
                 break
             await group.sleep(seconds)
+        return list(group.exits), [proc for proc in given if key_of(proc) in group.left]
     finally:
         group.stop()
-    return list(group.exits), [proc for proc in given if key_of(proc) in group.left]
 
 
 if TYPE_CHECKING:
@@ -183,31 +207,7 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     >>> asyncio.run(main())
     3
     """
-    return _Completions(_Group(_running_loop(), list(procs)))
-
-
-class _Completions:
-    # The engine refers to the group only: once this is freed, the processes are watched no more.
-
-    def __init__(self, group: _Group) -> None:
-        self._group = group
-        group.start()
-
-    def __aiter__(self) -> "Self":
-        return self
-
-    async def __anext__(self) -> "tuple[Any, int | None]":
-        group = self._group
-        while not group.exits:
-            if not group.left:
-                raise StopAsyncIteration
-            await group.sleep(None)
-        return group.exits.popleft()
-
-    def __del__(self) -> None:
-        group = getattr(self, "_group", None)  # None: a signal handler has raised in __init__()
-        if group is not None and group.left:
-            call_soon(group.loop, group.stop)
+    return _Group(list(procs))
 
 
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
@@ -229,21 +229,18 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
 class Child:
     """What spawn() returns: the child is reaped by wait().
 
-    Leaving its ``async with`` block waits for the child; if the block is cancelled, the child
-    is left running, and reaped later.
+    Its methods but wait() are those of the package's Child. Leaving its ``async with`` block
+    waits for the child; if the block is cancelled, the child is left running, and reaped later.
     """
 
     def __init__(self, child: "_Child") -> None:
         self._child = child
-
-    @property
-    def pid(self) -> "int | None":
-        return self._child.pid
-
-    @property
-    def args(self) -> "Any":
-        """As given to spawn()."""
-        return self._child.args
+        self.pid = child.pid
+        self.args = child.args  # as given to spawn()
+        self.send_signal = child.send_signal
+        self.terminate = child.terminate
+        self.kill = child.kill
+        self.close = child.close
 
     @property
     def exitcode(self) -> "int | None":
@@ -254,45 +251,21 @@ class Child:
         """Wait until it has exited, and reap it; return the exit code."""
         return await wait(self._child)
 
-    def send_signal(self, sig: int) -> None:
-        """Send a signal; ProcessLookupError if the child has exited."""
-        self._child.send_signal(sig)
-
-    def terminate(self) -> None:
-        """Send SIGTERM; on Windows, end the process."""
-        self._child.terminate()
-
-    def kill(self) -> None:
-        """Send SIGKILL; on Windows, end the process."""
-        self._child.kill()
-
-    def close(self) -> None:
-        """Release the handle. A child that runs is reaped later."""
-        self._child.close()
-
     async def __aenter__(self) -> "Self":
         return self
 
-    async def __aexit__(
-        self,
-        kind: "type[BaseException] | None",
-        value: "BaseException | None",
-        traceback: "TracebackType | None",
-    ) -> None:
+    async def __aexit__(self, kind: object, value: "Any", traceback: object) -> None:
+        is_cancelled = isinstance(value, asyncio.CancelledError)  # an Exception before Python 3.8
         try:
-            if value is None or isinstance(value, Exception) and not _is_cancelled(value):
+            if value is None or isinstance(value, Exception) and not is_cancelled:
                 await self.wait()
             elif not self._child.has_exited():
                 log("pid %s was left running: %r", self.pid, value)
         finally:
-            self._child.close()
+            self.close()
 
     def __repr__(self) -> str:
         return "<%s %r>" % (type(self).__name__, self._child)
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    return isinstance(error, asyncio.CancelledError)  # an Exception before Python 3.8
 
 
 ChildWatcher.__module__ = __name__
