@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What waits for the processes of an asyncio event loop: an engine that the loop runs.
 
-A target's key is what is called in the loop, with the exit code, once the process has exited.
+A target's key is called in the loop once the process has exited, as a callback of watch() is.
 """
 
 from errno import EBADF
+from functools import partial
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
 
 from ._base.deadline import LONGEST_SLEEP
-from ._base.errors import Failed, log
+from ._base.errors import Failed, log, raise_of_handler
 from ._waiting.engine import Engine
 from ._watching import Watch, watch_target
 
@@ -59,18 +60,15 @@ class LoopEngine(Engine):
             while exits:
                 target, code = exits[0]
                 tell: "Any" = target.key
-                tell(code)
+                tell(target.proc, code)
                 del exits[0]
-        except BaseException:  # of a signal handler, or of a child watcher's callback
+        except BaseException:
             self.put_back(exits)
             self.is_suspect = True
             raise
         finally:
-            # Those that have been reported go on first; perhaps they wait for the next process.
-            if self.targets:
-                self.arm()
-            else:
-                self.loop.call_soon(self.arm)
+            # Who has got the exits goes on first, and may wait for the next process.
+            self.loop.call_soon(self.arm)
         return found
 
     def arm(self) -> None:
@@ -116,7 +114,7 @@ def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
 
 
 def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Call ``target.key(code)`` in the loop for each of them, once it has exited."""
+    """Call ``target.key(target.proc, code)`` in the loop for each, once it has exited."""
     engine = find_engine(loop)
     if engine is None:
         try:
@@ -124,16 +122,12 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
         except (Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch, a thread waits: %r", why)
             for target in targets:
-                _watch_in_thread(loop, target)
+                tell: "Any" = target.key  # which becomes the Watch
+                watch_target(target, partial(call_soon, loop, tell))
             return
     for target in targets:
         engine.add(target)
     engine.arm()
-
-
-def _watch_in_thread(loop: "AbstractEventLoop", target: "Target") -> None:
-    tell: "Any" = target.key  # which becomes the Watch
-    watch_target(target, lambda _, code: call_soon(loop, tell, code))
 
 
 def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
@@ -152,9 +146,6 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
     """Call it in the loop, from any thread; not at all if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *args)
-    except Exception as error:
-        # A closed loop raises RuntimeError. One that another thread is closing raises what its
-        # socket does: OSError, and AttributeError in Python 3.7.
-        if not loop.is_closed() and isinstance(error, RuntimeError):
-            raise
+    except Exception as error:  # if another thread is closing it, OSError or AttributeError, too
+        raise_of_handler(error)
         log("an event loop can't be woken: %r", error)

@@ -8,24 +8,31 @@ cancelled at any time, and leaves nothing behind.
 
 import asyncio
 from collections import deque
+from errno import ECHILD
 from functools import partial
-from weakref import ref
+from itertools import repeat
+from weakref import WeakValueDictionary, ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
-from ._base.errors import TimeoutExpired, log
-from ._child_watcher import ChildWatcher
+from ._base.errors import Failed, TimeoutExpired, log
+from ._base.handle import PENDING, RUNNING
 from ._loop_engine import add_to_loop, call_soon, discard_from_loop, find_engine
 from ._sets import wait_procs as wait_procs_now
-from ._waiting.owners import find, key_of
+from ._systems.posix import look_at_child, reap_child
+from ._waiting.owners import OwnerTarget, check_pid, find, key_of
+from ._watching import watch_target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import AbstractChildWatcher, AbstractEventLoop
     from typing import overload
 
     from ._spawning import Child as _Child
     from ._spawning import Path
-    from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
+    from ._types import Any, AsyncIterator, Callable, Iterable, Outcome, P, Proc, Self, Target
+else:
+    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
 
@@ -57,31 +64,23 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
 class _Group:
     """Processes for which one coroutine waits; an iterator over their exits.
 
-    The engine refers to it weakly: once it is freed, the processes are watched no more.
+    The engine refers to it weakly: what has been freed waits for nothing.
     """
 
     def __init__(self, procs: "list[Any]") -> None:
-        # By their keys: the targets of those that have not exited, and all that was given.
+        # By their keys: all that was given, and the targets of those that have not exited.
+        self.given: "dict[object, list[Any]]" = {}
         self.left: "dict[object, Target]" = {}
-        self._given: "dict[object, list[Any]]" = {}
         self.exits: "deque[tuple[Any, int | None]]" = deque()
-        self._loop = _running_loop()
         self._sleeper: "asyncio.Future[None] | None" = None
-        targets: "dict[object, Target]" = {}
+        self._loop = _running_loop()
         for proc in procs:
             key = key_of(proc)
-            self._given.setdefault(key, []).append(proc)
-            if key not in targets:
+            self.given.setdefault(key, []).append(proc)
+            if key not in self.left:
                 process = proc._child if isinstance(proc, Child) else proc
-                targets[key] = find(process, partial(_tell, ref(self), key))
-        self.left = targets
-        add_to_loop(self._loop, targets.values())
-
-    def tell(self, key: object, code: "int | None") -> None:
-        if self.left.pop(key, None) is not None:  # else it has been reported already
-            for proc in self._given[key]:
-                self.exits.append((proc, code))
-            self._wake()
+                self.left[key] = find(process, partial(_tell, ref(self), key))
+        add_to_loop(self._loop, self.left.values())
 
     def look(self) -> None:
         """Report all that have exited by now."""
@@ -91,11 +90,11 @@ class _Group:
                 pass
             return
         # The thread of watch() may not have reported them yet.
-        given = {key_of(target.proc): key for key, target in self.left.items()}
+        keys = {key_of(target.proc): key for key, target in self.left.items()}
         for proc, code in wait_procs_now([one.proc for one in self.left.values()], 0)[0]:
-            self.tell(given[key_of(proc)], code)
+            _tell(ref(self), keys[key_of(proc)], proc, code)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
@@ -106,7 +105,7 @@ class _Group:
         self._sleeper = self._loop.create_future()
         timer = None
         if seconds is not None:
-            timer = self._loop.call_later(min(seconds, LONGEST_SLEEP), self._wake)
+            timer = self._loop.call_later(min(seconds, LONGEST_SLEEP), self.wake)
         try:
             await self._sleeper
         finally:
@@ -133,13 +132,14 @@ class _Group:
             call_soon(self._loop, discard_from_loop, self._loop, self.left.values())
 
 
-def _tell(group: "Callable[[], _Group | None]", key: object, code: "int | None") -> None:
-    told = group()
-    if told is not None:
-        told.tell(key, code)
+def _tell(reference: "ref[_Group]", key: object, proc: object, code: "int | None") -> None:
+    group = reference()
+    if group is not None and group.left.pop(key, None) is not None:  # else it is known already
+        group.exits.extend(zip(group.given[key], repeat(code)))
+        group.wake()
 
 
-if TYPE_CHECKING:  # for mixed lists: see waiting.py
+if TYPE_CHECKING:  # for mixed lists: see _sets.py
 
     @overload
     async def wait_procs(
@@ -268,4 +268,113 @@ class Child:
         return "<%s %r>" % (type(self).__name__, self._child)
 
 
+class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
+    """Has asyncio's own subprocesses waited for by their loop itself, without a thread.
+
+    asyncio.set_child_watcher(ChildWatcher()) does it for each loop, in any thread; Pythons from
+    3.14 on have no watchers: NotImplementedError. If somebody else reaps a child, the exit code
+    is told where the system knows it, and is 255 elsewhere, as with asyncio's watchers.
+    """
+
+    # From Python 3.12 on the base warns of all classes that are not in its own module.
+    __module__ = getattr(AbstractChildWatcher, "__module__", __name__)
+
+    def __init__(self) -> None:
+        if AbstractChildWatcher is None:
+            raise NotImplementedError("asyncio has none on Windows, nor from Python 3.14 on")
+        # Weak, as the engine of a loop goes with it, and what is left of its handlers, too.
+        self._handlers: "WeakValueDictionary[int, _Handler]" = WeakValueDictionary()
+        self._loop: "AbstractEventLoop | None" = None
+
+    def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
+        """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
+        check_pid(pid)
+        loop = asyncio._get_running_loop() or self._loop
+        if loop is None:
+            raise RuntimeError("no event loop is running, and none is attached")
+        self.remove_child_handler(pid)
+        handler = _Handler(pid, loop, lambda code: callback(pid, code, *args))
+        self._handlers[pid] = handler
+        handler.in_loop(add_to_loop)
+
+    def remove_child_handler(self, pid: int) -> bool:
+        """Do not call the callback, nor reap; return whether there was one."""
+        handler = self._handlers.pop(pid, None)
+        if handler is None or not handler.is_wanted:
+            return False
+        handler.is_wanted = False
+        handler.in_loop(discard_from_loop)
+        return True
+
+    def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
+        """Use this loop for handlers that are added outside of a running loop."""
+        self._loop = loop
+
+    def is_active(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Remove all handlers."""
+        # Not keys(): another loop's thread may add its own meanwhile.
+        for handler in [reference() for reference in self._handlers.valuerefs()]:
+            if handler is not None:
+                self.remove_child_handler(handler.proc)
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
 ChildWatcher.__module__ = __name__
+
+
+class _Handler(OwnerTarget):
+    """A child that asyncio has started; we reap it, and call back."""
+
+    def __init__(self, pid: int, loop: "AbstractEventLoop", callback: "Any") -> None:
+        super().__init__(pid, pid, self._tell)
+        self.is_wanted = True  # until it has been removed, or called back
+        self._loop = loop
+        self._callback = callback
+
+    def in_loop(self, function: "Callable[..., object]") -> None:
+        """Call it in the loop: now, or soon if that runs in another thread."""
+        if self._loop is asyncio._get_running_loop() or not self._loop.is_running():
+            function(self._loop, [self])
+        else:
+            call_soon(self._loop, function, self._loop, [self])
+
+    def confirm(self) -> "Outcome":
+        try:
+            return look_at_child(self.proc)
+        except Failed as why:  # perhaps somebody else has reaped it already
+            return None if why.errno == ECHILD else RUNNING
+
+    def settle(self, code: "Any") -> "Outcome":
+        try:
+            reaped = reap_child(self.proc) if self.is_wanted else code
+        except Failed:
+            return code  # type: ignore[no-any-return]
+        return PENDING if reaped is RUNNING else reaped
+
+    def _tell(self, pid: int, code: "int | None") -> None:
+        if not self.is_wanted:
+            return
+        if code is None:
+            log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
+        try:
+            self._callback(255 if code is None else code)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": "Exception in a child handler", "exception": error}
+            )
+        self.is_wanted = False
+
+    def leave(self) -> None:
+        """Have the thread of watch() reap it: the loop has been closed."""
+        try:
+            watch_target(self, lambda *_: None)
+        except RuntimeError as error:  # the interpreter is shutting down
+            log("pid %d is not reaped: %s", self.proc, error)
