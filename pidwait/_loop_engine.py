@@ -4,7 +4,6 @@
 A target's key is called in the loop once the process has exited, as a callback of watch() is.
 """
 
-from errno import EBADF
 from functools import partial
 from os import getpid
 from selectors import SelectSelector
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from ._types import Any, Callable, Exits, Iterable, Target
-
-_FD_SETSIZE = 1024
 
 
 class LoopEngine(Engine):
@@ -39,8 +36,8 @@ class LoopEngine(Engine):
         self.loop = loop
         try:
             fd = self.sleeper.fileno()
-            if fd >= _FD_SETSIZE and isinstance(getattr(loop, "_selector", None), SelectSelector):
-                raise OSError(EBADF, "select() can't watch fd %d" % fd)
+            if fd >= 1024 and isinstance(getattr(loop, "_selector", None), SelectSelector):
+                raise NotImplementedError("select() can't watch fd %d" % fd)
             loop.add_reader(fd, self.look)
         except BaseException:
             super().close()

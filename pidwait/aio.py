@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from errno import ECHILD
 from functools import partial
-from itertools import repeat
 from weakref import WeakValueDictionary, ref
 
 from . import _spawning
@@ -135,7 +134,8 @@ class _Group:
 def _tell(reference: "ref[_Group]", key: object, proc: object, code: "int | None") -> None:
     group = reference()
     if group is not None and group.left.pop(key, None) is not None:  # else it is known already
-        group.exits.extend(zip(group.given[key], repeat(code)))
+        for one in group.given[key]:
+            group.exits.append((one, code))
         group.wake()
 
 
