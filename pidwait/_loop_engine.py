@@ -4,6 +4,8 @@
 A target's key is called in the loop once the process has exited, as a callback of watch() is.
 """
 
+import asyncio
+from errno import ECHILD
 from functools import partial
 from os import getpid
 from selectors import SelectSelector
@@ -11,14 +13,17 @@ from weakref import WeakValueDictionary, ref
 
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
+from ._base.handle import PENDING, RUNNING
+from ._systems.posix import look_at_child, reap_child
 from ._waiting.engine import Engine
+from ._waiting.owners import OwnerTarget
 from ._watching import Watch, watch_target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Exits, Iterable, Target
+    from ._types import Any, Callable, Exits, Iterable, Outcome, Target
 
 
 class LoopEngine(Engine):
@@ -146,3 +151,53 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
     except Exception as error:  # if another thread is closing it, OSError or AttributeError, too
         raise_of_handler(error)
         log("an event loop can't be woken: %r", error)
+
+
+class ChildHandler(OwnerTarget):
+    """A child that asyncio has started; we reap it, and call back."""
+
+    def __init__(self, pid: int, loop: "AbstractEventLoop", callback: "Any") -> None:
+        super().__init__(pid, pid, self._tell)
+        self.is_wanted = True  # until it has been removed, or called back
+        self._loop = loop
+        self._callback = callback
+
+    def in_loop(self, function: "Callable[..., object]") -> None:
+        """Call it in the loop: now, or soon if that runs in another thread."""
+        if self._loop is asyncio._get_running_loop() or not self._loop.is_running():
+            function(self._loop, [self])
+        else:
+            call_soon(self._loop, function, self._loop, [self])
+
+    def confirm(self) -> "Outcome":
+        try:
+            return look_at_child(self.proc)
+        except Failed as why:  # perhaps somebody else has reaped it already
+            return None if why.errno == ECHILD else RUNNING
+
+    def settle(self, code: "Any") -> "Outcome":
+        try:
+            reaped = reap_child(self.proc) if self.is_wanted else code
+        except Failed:
+            return code  # type: ignore[no-any-return]
+        return PENDING if reaped is RUNNING else reaped
+
+    def _tell(self, pid: int, code: "int | None") -> None:
+        if not self.is_wanted:
+            return
+        if code is None:
+            log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
+        try:
+            self._callback(255 if code is None else code)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": "Exception in a child handler", "exception": error}
+            )
+        self.is_wanted = False
+
+    def leave(self) -> None:
+        """Have the thread of watch() reap it: the loop has been closed."""
+        try:
+            watch_target(self, lambda *_: None)
+        except RuntimeError as error:  # the interpreter is shutting down
+            log("pid %d is not reaped: %s", self.proc, error)

@@ -8,19 +8,15 @@ cancelled at any time, and leaves nothing behind.
 
 import asyncio
 from collections import deque
-from errno import ECHILD
 from functools import partial
 from weakref import WeakValueDictionary, ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
-from ._base.errors import Failed, TimeoutExpired, log
-from ._base.handle import PENDING, RUNNING
-from ._loop_engine import add_to_loop, call_soon, discard_from_loop, find_engine
+from ._base.errors import TimeoutExpired, log
+from ._loop_engine import ChildHandler, add_to_loop, call_soon, discard_from_loop, find_engine
 from ._sets import wait_procs as wait_procs_now
-from ._systems.posix import look_at_child, reap_child
-from ._waiting.owners import OwnerTarget, check_pid, find, key_of
-from ._watching import watch_target
+from ._waiting.owners import check_pid, find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
 
     from ._spawning import Child as _Child
     from ._spawning import Path
-    from ._types import Any, AsyncIterator, Callable, Iterable, Outcome, P, Proc, Self, Target
+    from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
 else:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
@@ -229,18 +225,21 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
 class Child:
     """What spawn() returns: the child is reaped by wait().
 
-    Its methods but wait() are those of the package's Child. Leaving its ``async with`` block
-    waits for the child; if the block is cancelled, the child is left running, and reaped later.
+    Leaving its ``async with`` block waits for the child; if the block is cancelled, the child
+    is left running, and reaped later.
     """
 
     def __init__(self, child: "_Child") -> None:
         self._child = child
-        self.pid = child.pid
-        self.args = child.args  # as given to spawn()
-        self.send_signal = child.send_signal
-        self.terminate = child.terminate
-        self.kill = child.kill
-        self.close = child.close
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def args(self) -> "Any":
+        """As given to spawn()."""
+        return self._child.args
 
     @property
     def exitcode(self) -> "int | None":
@@ -250,6 +249,22 @@ class Child:
     async def wait(self) -> "int | None":
         """Wait until it has exited, and reap it; return the exit code."""
         return await wait(self._child)
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal; ProcessLookupError if the child has exited."""
+        self._child.send_signal(sig)
+
+    def terminate(self) -> None:
+        """Send SIGTERM; on Windows, end the process."""
+        self._child.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL; on Windows, end the process."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """Release the handle. A child that runs is reaped later."""
+        self._child.close()
 
     async def __aenter__(self) -> "Self":
         return self
@@ -283,7 +298,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if AbstractChildWatcher is None:
             raise NotImplementedError("asyncio has none on Windows, nor from Python 3.14 on")
         # Weak, as the engine of a loop goes with it, and what is left of its handlers, too.
-        self._handlers: "WeakValueDictionary[int, _Handler]" = WeakValueDictionary()
+        self._handlers: "WeakValueDictionary[int, ChildHandler]" = WeakValueDictionary()
         self._loop: "AbstractEventLoop | None" = None
 
     def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
@@ -293,7 +308,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if loop is None:
             raise RuntimeError("no event loop is running, and none is attached")
         self.remove_child_handler(pid)
-        handler = _Handler(pid, loop, lambda code: callback(pid, code, *args))
+        handler = ChildHandler(pid, loop, lambda code: callback(pid, code, *args))
         self._handlers[pid] = handler
         handler.in_loop(add_to_loop)
 
@@ -328,53 +343,3 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
 
 
 ChildWatcher.__module__ = __name__
-
-
-class _Handler(OwnerTarget):
-    """A child that asyncio has started; we reap it, and call back."""
-
-    def __init__(self, pid: int, loop: "AbstractEventLoop", callback: "Any") -> None:
-        super().__init__(pid, pid, self._tell)
-        self.is_wanted = True  # until it has been removed, or called back
-        self._loop = loop
-        self._callback = callback
-
-    def in_loop(self, function: "Callable[..., object]") -> None:
-        """Call it in the loop: now, or soon if that runs in another thread."""
-        if self._loop is asyncio._get_running_loop() or not self._loop.is_running():
-            function(self._loop, [self])
-        else:
-            call_soon(self._loop, function, self._loop, [self])
-
-    def confirm(self) -> "Outcome":
-        try:
-            return look_at_child(self.proc)
-        except Failed as why:  # perhaps somebody else has reaped it already
-            return None if why.errno == ECHILD else RUNNING
-
-    def settle(self, code: "Any") -> "Outcome":
-        try:
-            reaped = reap_child(self.proc) if self.is_wanted else code
-        except Failed:
-            return code  # type: ignore[no-any-return]
-        return PENDING if reaped is RUNNING else reaped
-
-    def _tell(self, pid: int, code: "int | None") -> None:
-        if not self.is_wanted:
-            return
-        if code is None:
-            log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
-        try:
-            self._callback(255 if code is None else code)
-        except Exception as error:
-            self._loop.call_exception_handler(
-                {"message": "Exception in a child handler", "exception": error}
-            )
-        self.is_wanted = False
-
-    def leave(self) -> None:
-        """Have the thread of watch() reap it: the loop has been closed."""
-        try:
-            watch_target(self, lambda *_: None)
-        except RuntimeError as error:  # the interpreter is shutting down
-            log("pid %d is not reaped: %s", self.proc, error)
