@@ -358,7 +358,8 @@ class Stranger:
         os.write(self._orders, struct.pack("=ch", b"q", 0))
         os.close(self._orders)
         os.close(self._answers)
-        assert os.waitpid(self._parent, 0)[1] == 0
+        status = os.waitpid(self._parent, 0)[1]  # not in the assert: -O leaves that out
+        assert status == 0
 
 
 # Threads
