@@ -7,7 +7,6 @@ table is read when the first fact of it is asked for, and then kept: facts are f
 """
 
 import os
-from collections import namedtuple
 from errno import EACCES, ENOSYS, EPERM
 
 from .._base.errors import Failed
@@ -30,14 +29,15 @@ if TYPE_CHECKING:
         children_user: float
         children_system: float
 
-else:
-    Uids = namedtuple("Uids", "real effective saved")
-    CpuTimes = namedtuple("CpuTimes", "user system children_user children_system")
 
 ATTRIBUTES = tuple(
     "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
 )
-_TYPES = {"uids": Uids._make, "cpu_times": CpuTimes._make}
+_FIELDS = {
+    "uids": ("Uids", "real effective saved"),
+    "cpu_times": ("CpuTimes", "user system children_user children_system"),
+}
+_named: "dict[str, Any]" = {}  # their types
 _sources: "list[Source]" = []  # the first counts, if two threads enter it
 
 
@@ -79,4 +79,10 @@ def fact(facts: "Facts", name: str) -> "Any":
     if name == "pid":
         return facts.pid
     value = getattr(facts, name)()
-    return _TYPES[name](value) if name in _TYPES else value
+    if name not in _FIELDS:
+        return value
+    if name not in _named:
+        from collections import namedtuple  # it takes long to load
+
+        _named[name] = namedtuple(*_FIELDS[name])
+    return _named[name]._make(value)

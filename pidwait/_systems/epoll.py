@@ -15,7 +15,6 @@ import select
 import time
 from _thread import RLock
 from errno import EBADF, EINVAL, ENOENT, ENOSYS
-from functools import partial
 from io import UnsupportedOperation
 from itertools import chain
 
@@ -172,7 +171,8 @@ class EpollSleeper:
             self._is_set = True
             initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
             try:
-                call(partial(native("timerfd_settime"), self._timer.fileno(), initial=initial))
+                settime, fd = native("timerfd_settime"), self._timer.fileno()
+                call(lambda: settime(fd, initial=initial))
                 self._is_set = seconds is not None
                 return
             except Failed as why:  # a policy that came later

@@ -16,7 +16,6 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import sys
-from functools import lru_cache
 from types import BuiltinFunctionType
 
 from .._base.errors import Failed, call, failed, log
@@ -219,15 +218,25 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     return OSError(error, text, name)
 
 
-@lru_cache(maxsize=16)
+# Kept for later starts that are alike. (functools takes as long to load as all of this.)
+_kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
+
+
 def _structures(
     limit: "int | None", actions: "tuple[Any, ...]", attributes: "tuple[Any, ...]"
 ) -> "tuple[Structure, Structure]":
-    return _file_actions(limit, *actions), _attributes(limit is None, *attributes)
+    key = limit, actions, attributes
+    found = _kept_structures.get(key)
+    if found is None:
+        found = _file_actions(limit, *actions), _attributes(limit is None, *attributes)
+        if len(_kept_structures) >= 16:
+            _kept_structures.clear()
+        _kept_structures[key] = found
+    return found
 
 
 # They go with the binding that made them.
-memories += [_environments.clear, _structures.cache_clear]
+memories += [_environments.clear, _kept_structures.clear]
 
 
 def _closing_limit() -> "int | None":
