@@ -43,12 +43,8 @@ _OF_THE_PROGRAM = [
     getattr(errno, name)
     for name in "E2BIG EACCES EISDIR ELOOP ENAMETOOLONG ENOENT ENOEXEC ENOTDIR ETXTBSY".split()
 ]
-
 # What the standard library starts processes by.
 _OWN_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
-
-# The environments of later starts that are alike; True: our own.
-_environments: "dict[bool, Environment]" = {}
 
 
 class SpawnRequest:
@@ -218,25 +214,22 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     return OSError(error, text, name)
 
 
-# Kept for later starts that are alike. (functools takes as long to load as all of this.)
+# For later starts that are alike; an environment by whether it is our own.
+_environments: "dict[bool, Environment]" = {}
 _kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
+# They go with the binding that made them.
+memories += [_environments.clear, _kept_structures.clear]
 
 
-def _structures(
-    limit: "int | None", actions: "tuple[Any, ...]", attributes: "tuple[Any, ...]"
-) -> "tuple[Structure, Structure]":
+def _structures(limit: "Any", actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
     key = limit, actions, attributes
     found = _kept_structures.get(key)
     if found is None:
-        found = _file_actions(limit, *actions), _attributes(limit is None, *attributes)
         if len(_kept_structures) >= 16:
             _kept_structures.clear()
+        found = _file_actions(limit, *actions), _attributes(limit is None, *attributes)
         _kept_structures[key] = found
     return found
-
-
-# They go with the binding that made them.
-memories += [_environments.clear, _kept_structures.clear]
 
 
 def _closing_limit() -> "int | None":
