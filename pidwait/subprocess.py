@@ -311,6 +311,7 @@ def patch() -> _Patch:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
+    _would_fork()
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
