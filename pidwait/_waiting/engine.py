@@ -155,6 +155,8 @@ class Engine:
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
         me = get_ident()
+        if me in self.sleeping:  # an exception has interrupted that
+            self.is_suspect = True
         self.sleeping[me] = None  # whoever changes something from here on ends the sleep
         delay = self.delay()
         if delay is not None and (seconds is None or delay < seconds):

@@ -2,7 +2,7 @@
 """What no event tells: a look again and again, at intervals that grow."""
 
 from _thread import RLock
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from itertools import count
 
 from .._base.deadline import SHORTEST, Deadline
@@ -37,8 +37,12 @@ class Looks:
         """Look at it now, and then at growing intervals; again, if it is there already."""
         entry = Deadline.now(), next(self._order), thing, SHORTEST
         with self._lock:
-            self.entries[thing] = entry
-            heappush(self._heap, entry)
+            self._enter(entry)
+
+    def _enter(self, entry: "tuple[float, int, Any, float]") -> None:
+        # In this order: what is in ``entries`` is in the heap, wherever an exception comes.
+        heappush(self._heap, entry)
+        self.entries[entry[2]] = entry
 
     def delay(self) -> "float | None":
         """Seconds until the next look; None if there is nothing to look at."""
@@ -71,8 +75,6 @@ class Looks:
                     break
                 _, _, thing, interval = self._heap[0]
                 longer = min(2 * interval, thing.longest)
-                entry = now + interval, next(self._order), thing, longer
-                self.entries[thing] = entry
-                heapreplace(self._heap, entry)
+                self._enter((now + interval, next(self._order), thing, longer))
             yield thing
         self._resting_until = Deadline.now() + (self._clock() - began) * (_SHARE - 1)
