@@ -10,7 +10,7 @@ from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
-from ._waiting.owners import PsutilTarget, asked, check_pid, find
+from ._waiting.owners import PsutilTarget, Target, asked, check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    code = asked(target.known)
+    is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
+    code = asked(target.known) if is_object else RUNNING
     if code is RUNNING:
         try:
             handle = open_handle(target.pid)
@@ -54,12 +55,13 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             code = None
         else:
             try:
-                code = asked(target.confirm)
+                if is_object:
+                    code = asked(target.confirm)
                 if code is RUNNING:
                     code = handle.wait(deadline, reap)
             finally:
                 handle.close()
-    if code is not RUNNING:
+    if is_object and code is not RUNNING:
         seen, code = code, asked(target.settle, code)
         if code is PENDING:
             code = settled(lambda last: asked(target.settle, seen), deadline)
