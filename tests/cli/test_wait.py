@@ -332,7 +332,7 @@ def test_what_is_no_duration_is_refused(main, text):
 @pytest.mark.parametrize("variable", ["BACKEND", "FFI"])
 @pytest.mark.parametrize(
     "args, status",
-    [(["-t", "0", os.getppid()], 2), (["--name", "x"], 2), (["--probe"], 2)]
+    [(["-t", "0", 1], 2), (["--name", "x"], 2), (["--probe"], 2)]
     + [(["run", sys.executable, "-c", "0"], 125), (["patch", "-m", "this"], 2)],
 )
 def test_a_bad_environment_variable_is_an_error(monkeypatch, main, variable, args, status):
