@@ -550,9 +550,9 @@ def test_a_program_that_calls_main_keeps_its_signal_handlers(variant, start, sle
 
 
 @pytest.mark.windows
-def test_without_arguments_main_is_the_program_and_exits(monkeypatch):
+def test_without_arguments_main_is_the_program_and_exits(monkeypatch, sleeper):
     """As a zipapp calls it, which drops what it returns."""
-    monkeypatch.setattr(sys, "argv", ["app.pyz", "-t", "0", str(os.getppid())])
+    monkeypatch.setattr(sys, "argv", ["app.pyz", "-t", "0", str(sleeper.pid)])
     cli = importlib.import_module(pidwait.__name__ + ".cli")
     previous = signal.getsignal(signal.SIGINT)
     try:

@@ -71,7 +71,7 @@ def test_a_bad_choice_is_an_error_that_lists_the_good_ones(monkeypatch, variable
     monkeypatch.setenv(variable, value)
     calls.forget()
     try:
-        for use in (pidwait.probe, lambda: pidwait.wait(os.getppid(), 0)):
+        for use in (pidwait.probe, lambda: pidwait.wait(os.getpid(), 0)):
             with pytest.raises(ValueError, match=variable) as caught:
                 use()
             assert repr(value) in str(caught.value)
@@ -88,7 +88,7 @@ def test_a_choice_that_this_system_lacks_is_an_error(monkeypatch, choice):
     monkeypatch.setenv("PIDWAIT_BACKEND", choice)
     calls.forget()
     try:
-        for use in (pidwait.probe, lambda: pidwait.wait(os.getppid(), 0)):
+        for use in (pidwait.probe, lambda: pidwait.wait(os.getpid(), 0)):
             with pytest.raises(OSError, match="PIDWAIT_BACKEND is " + choice) as caught:
                 use()
             assert caught.value.errno == errno.ENOSYS

@@ -307,7 +307,7 @@ AT_THE_END = """if True:
     import {package} as pidwait
 
     entered = threading.Event()
-    pidwait.watch(os.getppid(), print)
+    pidwait.watch(os.getpid(), print)
     pidwait.watch({gone}, lambda *exit: (entered.set(), threading.Event().wait()))
     entered.wait()
 """
