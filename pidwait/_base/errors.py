@@ -55,8 +55,10 @@ class Failed(Exception):
 
 def is_python(function: object) -> bool:
     """Whether it is written in Python, as hooks are, and some of PyPy's modules."""
-    function = getattr(function, "func", function)  # of a partial
-    return type(getattr(function, "__code__", None)) is CodeType
+    functions = [function]
+    if hasattr(function, "func"):  # a partial, which PyPy has in Python
+        functions = [function.func, type(function).__call__]
+    return any(type(getattr(one, "__code__", None)) is CodeType for one in functions)
 
 
 def call(function: "Any", *args: "Any") -> "Any":
