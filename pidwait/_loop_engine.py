@@ -69,7 +69,7 @@ class LoopEngine(Engine):
             self.is_suspect = True
             raise
         finally:
-            # Who has got the exits goes on first, and may wait for the next process.
+            # The coroutines that have got these exits run first: they may add processes.
             self.loop.call_soon(self.arm)
         return found
 

@@ -310,7 +310,7 @@ def _drop(number: int, frame: object) -> None:
 
 
 def _die_of(number: int) -> None:
-    """Shells want to see of which signal the command died."""
+    """End this process by a signal, so that a shell sees which one ended the command."""
     import resource
 
     # One core dump is enough.

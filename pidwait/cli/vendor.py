@@ -132,7 +132,7 @@ def _tell(name: str, version: str, is_current: bool) -> int:
 
 
 class Record:
-    """What was written into a copy: the hashes of each file, of which it has one."""
+    """What was written into a copy: the path of each file, and the hashes that it may have."""
 
     def __init__(self, version: str, hashes: "dict[str, set[str]]", finished: bool = True) -> None:
         self.version: str = version
@@ -195,7 +195,7 @@ def _copy(options: "dict[str, str]", operands: "list[str]") -> int:
             if what != "added" or (path in files and {found[path]} != new.hashes[path])
         ]
         if touched:
-            text = "changed by hand; --force updates it all the same: %s"
+            text = "changed by hand (--force overwrites the changes): %s"
             raise CommandError("%s: %s" % (operands[0], text % ", ".join(touched)))
     written = [path for path in files if {found.get(path)} != new.hashes[path]]
     gone = [path for path in old.hashes if path not in files and path in found]
@@ -323,7 +323,7 @@ def _import_line(dest: Path) -> str:
     between: "list[str]" = []
     for folder in dest.parents:
         between.insert(0, folder.name)
-        # A folder without an __init__.py can be part of a package all the same.
+        # A folder can be part of a package without an __init__.py.
         in_package = folder.joinpath("__init__.py").exists()
         if folder == here and not in_package and len(parts) == 1:
             parts = between[1:] + parts
