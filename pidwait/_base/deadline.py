@@ -5,7 +5,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Iterator
+    from .._types import Any, Callable
 
 _NEVER = float("inf")
 _ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
@@ -80,18 +80,13 @@ def _seconds(timeout: "Any") -> float:
 NOW = Deadline(0)
 
 
-def intervals() -> "Iterator[float]":
-    """Seconds to pause before each look: none at first, then 0.1 ms, doubling to 40 ms."""
-    yield 0.0
-    delay = SHORTEST
-    while True:
-        yield delay
-        delay = min(delay * 2, LONGEST)
+def pause(deadline: Deadline, interval: "list[float]") -> bool:
+    """Pause before a look: not at all at first, then for 0.1 ms, doubling to 40 ms.
 
-
-def pause(deadline: Deadline, pauses: "Iterator[float]") -> bool:
-    """Sleep for the next interval; return False at the deadline, but not before the first look."""
-    delay = next(pauses)
+    Return False at the deadline, but not before the first look. ``interval`` is [0.0] at first.
+    """
+    delay = interval[0]
+    interval[0] = min(max(delay * 2, SHORTEST), LONGEST)
     if delay:
         if deadline.expired():
             return False

@@ -66,14 +66,21 @@ def call(function: "Any", *args: "Any") -> "Any":
     try:
         return function(*args)
     except OSError as error:
-        # The traceback of an error that C code raises ends here; that of a signal handler's
-        # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
-        # The traceback gets no name: it would refer to itself, and keep all frames alive.
-        if error.__traceback__.tb_next:  # type: ignore[union-attr]
-            if not is_python(function):
-                raise
-            raise_of_handler(error)
-        raise Failed(error) from None
+        raise refusal(function, error) from None
+
+
+def refusal(function: object, error: OSError) -> Failed:
+    """Failed, of an error that comes from a call of the function, but not from a signal handler.
+
+    A handler's error is raised again.
+    """
+    # The traceback of an error that C code raises ends where it was called; that of a handler's
+    # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
+    if error.__traceback__.tb_next:  # type: ignore[union-attr]
+        if not is_python(function):
+            raise error
+        raise_of_handler(error)
+    return Failed(error)
 
 
 def raise_of_handler(error: BaseException) -> None:

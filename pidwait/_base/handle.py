@@ -13,13 +13,13 @@ A look has one of four outcomes:
 from io import UnsupportedOperation
 from os import getpid
 
-from .deadline import GRACE, Deadline, intervals, pause
+from .deadline import GRACE, Deadline, pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import PENDING as PENDING
     from .._types import RUNNING as RUNNING
-    from .._types import Any, Callable, Identity, Iterator, Outcome
+    from .._types import Any, Callable, Identity, Outcome
 else:
     RUNNING, PENDING = object(), object()  # loading enum would take longer than loading all of us
 
@@ -44,12 +44,12 @@ class Handle:
         """
         raise NotImplementedError
 
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         """Sleep until look() may answer otherwise; return False at the deadline.
 
-        By default for the next of ``pauses``.
+        By default that is the ``interval`` of pause().
         """
-        return pause(deadline, pauses)
+        return pause(deadline, interval)
 
     def fileno(self) -> int:
         """A file descriptor that is readable once it has exited."""
@@ -74,8 +74,8 @@ class Handle:
 
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         """The outcome of the process: RUNNING at the deadline."""
-        pauses = intervals()
-        while self.sleep(deadline, pauses):
+        interval = [0.0]
+        while self.sleep(deadline, interval):
             outcome = self.look(reap)
             if outcome is PENDING:
                 return settled(lambda last: self.look(reap, last), deadline)
@@ -86,16 +86,15 @@ class Handle:
 
 def settled(look: "Callable[[bool], Outcome]", deadline: Deadline) -> "Outcome":
     """Call ``look(last)`` at growing intervals while it is PENDING, until the deadline."""
-    for delay in intervals():
-        if delay:
-            pause(deadline, iter((delay,)))
+    interval = [0.0]
+    while True:
+        pause(deadline, interval)
         last = deadline.expired()
         outcome = look(last)
         if outcome is not PENDING:
             return outcome
         if last:
             return RUNNING
-    raise AssertionError("intervals() has no end")
 
 
 class Shared:

@@ -116,10 +116,10 @@ class KqueueHandle(PsHandle):
         """False also if the kqueue can't tell any more."""
         return not self._tells_exit(NOW) and self.backend == "kqueue"
 
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         if self._tells_exit(deadline):
             return True
-        return self.backend == "polling" and super().sleep(deadline, pauses)
+        return self.backend == "polling" and super().sleep(deadline, interval)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if not self._tells_exit(NOW):

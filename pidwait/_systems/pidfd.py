@@ -36,7 +36,7 @@ from .linux_calls import (
     REAP,
     WEXITED,
 )
-from .posix import CLD_EXITED, kill, opened, own, poll, reap_child
+from .posix import CLD_EXITED, close, kill, opened, own, poll, reap_child
 from .procfs import (
     ProcfsHandle,
     check_procfs,
@@ -47,7 +47,7 @@ from .procfs import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Identity, Iterator, Outcome
+    from .._types import Any, Callable, Identity, Outcome
 
 
 class PidfdHandle(Handle):
@@ -68,18 +68,15 @@ class PidfdHandle(Handle):
         return self.fd if self._fallback is None else self._fallback.fileno()
 
     def close(self) -> None:
-        try:
-            call(self._file.close)
-        except Failed as why:  # somebody else has closed it
-            log("close: %s", why)
+        close(self._file)
 
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         if self._fallback is None:
             try:
                 return poll(self.fd, select.POLLIN, deadline) != 0
             except Failed as why:
                 self._fall_back(why)
-        return self._fallback is None or self._fallback.sleep(deadline, pauses)
+        return self._fallback is None or self._fallback.sleep(deadline, interval)
 
     def _fall_back(self, why: Failed) -> None:
         """Go on by polling; if the process is gone, without."""
@@ -98,14 +95,26 @@ class PidfdHandle(Handle):
             self.backend = fallback.backend
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
-        if self._fallback is None:
-            info = None if reap or PidfdHandle._was_ours else self._get_info()
-            if info is not None and info[0]:  # somebody has reaped it
-                return self._told(info[1], last)
-            try:
-                return self._look(reap, last, info)
-            except Failed as why:
-                self._fall_back(why)
+        if self._fallback is not None:
+            return self._fallback.look(reap, last)
+        told = refused = None
+        if not (reap or PidfdHandle._was_ours):
+            told = self._get_info()
+            if told is not None and told[0]:  # somebody has reaped it
+                return self._told(told[1], last)
+        try:
+            info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
+            if info is not None:
+                PidfdHandle._was_ours = True
+                status: int = info.si_status
+                return status if info.si_code == CLD_EXITED else -status
+        except Failed as why:
+            refused = why
+            PidfdHandle._was_ours = why.errno != ECHILD
+        try:
+            return self._look_closer(reap, last, told, refused)
+        except Failed as why:
+            self._fall_back(why)
         if self._fallback is None:
             return (self._get_info() or (True, None))[1]
         return self._fallback.look(reap, last)
@@ -113,20 +122,14 @@ class PidfdHandle(Handle):
     def _told(self, code: "int | None", last: bool) -> "Outcome":
         return PENDING if code is None and not last and self.is_code_due() else code
 
-    def _look(self, reap: bool, last: bool, told: "tuple[bool, int | None] | None") -> "Outcome":
-        """``told``: that nobody had reaped it, if that has been asked."""
-        refused = None
-        try:
-            info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
-        except Failed as why:
-            if why.errno == EBADF:
-                raise
-            PidfdHandle._was_ours = why.errno != ECHILD
-            info, refused = None, why
-        if info is not None:
-            PidfdHandle._was_ours = True
-            status: int = info.si_status
-            return status if info.si_code == CLD_EXITED else -status
+    def _look_closer(
+        self,
+        reap: bool,
+        last: bool,
+        told: "tuple[bool, int | None] | None",
+        refused: "Failed | None",
+    ) -> "Outcome":
+        """Look where waitid(2) tells no exit. ``told``: that nobody had reaped it, if asked."""
         if not self._is_readable():
             return RUNNING
         if refused is None:

@@ -8,7 +8,7 @@ from errno import EBADF, ECHILD, ENOSYS, EPERM, ESRCH
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, is_python, log, raise_of_handler
+from .._base.errors import Failed, call, failed, log, raise_of_handler, refusal
 from .._base.handle import RUNNING
 from .calls import WAITID, ask
 
@@ -35,16 +35,17 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     If a signal comes during the system call, its handler runs at the next bytecode; if the
     handler raised there, a plain number would be lost, and the fd leaked.
     """
-    if is_python(function):  # a hook; call() believes what it raises
-        return own(call(function, *arguments))
-    return call(next, map(own, map(function, *zip(arguments))))
+    try:
+        return next(map(own, map(function, *zip(arguments))))
+    except OSError as error:
+        raise refusal(function, error) from None
 
 
 def close(file: "Any") -> None:
     try:
-        call(file.close)
-    except Failed as why:  # somebody else has closed it: Python >= 3.15 raises
-        log("close: %s", why)
+        file.close()
+    except OSError as error:  # somebody else has closed it: Python >= 3.15 raises
+        log("close: %s", refusal(file.close, error))
 
 
 def poll(fd: int, mask: int, deadline: Deadline) -> int:

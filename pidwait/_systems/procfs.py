@@ -26,7 +26,7 @@ from .posix import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Identity, Iterator, Outcome
+    from .._types import Any, Callable, Identity, Outcome
 
 _THREADS = 17  # the field's place
 
@@ -264,10 +264,10 @@ class ProcfsHandle(Handle):
         if thread_group(pid) not in (pid, None):
             raise failed(ESRCH, "a thread's ID, not a process's")
 
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         if deadline.remaining() is None and may_block() and self._sleep_as_parent():
             return True
-        return super().sleep(deadline, pauses)
+        return super().sleep(deadline, interval)
 
     def _sleep_as_parent(self) -> bool:
         """Wait for our child in waitid(2), which has no time-out; False if it is not ours."""

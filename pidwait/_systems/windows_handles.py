@@ -24,7 +24,7 @@ from .windows_calls import Owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Check, Identity, Iterator, Outcome
+    from .._types import Any, Check, Identity, Outcome
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
 # came right before it: it resets the event without looking at pending signals. And while the
@@ -130,7 +130,7 @@ class Win32Handle(Handle):
     def close(self) -> None:
         self.owned.close()
 
-    def sleep(self, deadline: Deadline, pauses: "Iterator[float]") -> bool:
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         try:
             while self.backend != "polling":
                 milliseconds = call_milliseconds(deadline)
@@ -140,7 +140,7 @@ class Win32Handle(Handle):
                     return False
         except Failed as why:  # a policy, or somebody else has closed it
             self._poll(why)
-        return super().sleep(deadline, pauses)
+        return super().sleep(deadline, interval)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         try:
