@@ -35,10 +35,9 @@ class Engine:
         self._lock: "Any" = RLock()
         self.targets: "dict[Target, None]" = {}
         self.codes: "dict[Target, int | None]" = {}
-        # The targets by their keys, and by their pids, oldest first. A pid can stand for several
+        # The targets by their keys and by their pids, oldest first. A pid can stand for several
         # processes, one after the other; a process can be waited for by its Popen and its pid.
-        self._by_key: "dict[object, tuple[Target, ...]]" = {}
-        self._by_pid: "dict[object, tuple[Target, ...]]" = {}
+        self._index: "dict[object, tuple[Target, ...]]" = {}
         self.looks = Looks(system[0].clock)
         self.sleeper: "Sleeper" = open_sleeper(shared)
         # The threads that are in sleep(), and those in collect(). One that is in there already
@@ -55,7 +54,7 @@ class Engine:
         self._suspects: "dict[Target, None]" = {}
 
     def __contains__(self, key: object) -> bool:
-        return key in self._by_key
+        return bool(self.find(key))
 
     def add(self, target: Target) -> None:
         """Wait for this target, too; ignore one whose key is there already.
@@ -83,14 +82,14 @@ class Engine:
 
     def _enter(self, target: Target) -> None:
         with self._lock:
-            for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
-                there = index.get(name, ())
+            for name in {target.key, target.pid}:
+                there = self._index.get(name, ())
                 if target not in there:
-                    index[name] = (*there, target)
+                    self._index[name] = (*there, target)
         self.targets[target] = None
 
-    def find(self, key: object) -> "tuple[Target, ...]":
-        return self._by_key.get(key, ())
+    def find(self, key: object) -> "list[Target]":
+        return [one for one in self._index.get(key, ()) if one.key == key]
 
     def _is_passed_on(self, target: Target) -> bool:
         """Whether the pid of a target belongs to another process now."""
@@ -145,10 +144,10 @@ class Engine:
         self.codes.pop(target, None)
         self.looks.entries.pop(target, None)
         with self._lock:
-            for index, name in (self._by_key, target.key), (self._by_pid, target.pid):
-                there = index.pop(name, ())
+            for name in {target.key, target.pid}:
+                there = self._index.pop(name, ())
                 if there and there != (target,):
-                    index[name] = tuple([one for one in there if one is not target])
+                    self._index[name] = tuple([one for one in there if one is not target])
         if target.handle is not None:
             self.sleeper.discard(target.handle)
 
@@ -191,9 +190,10 @@ class Engine:
             self._look(target, last)
             self._suspects.pop(target, None)
         for handle in self.sleeper.worth_a_look():
-            self._look(handle.target, last)
-            if handle.target in self.looks.entries and handle.target not in self.codes:
-                self.looks.add(handle.target)  # the exit may be seen a little after its event
+            target = handle.target
+            self._look(target, last)
+            if target in self.looks.entries and target not in self.codes:
+                self.looks.add(target)  # the exit may be seen a little after its event
         if self.looks.entries:
             for target in self.looks.due(last):
                 self._look(target, last)
@@ -224,7 +224,7 @@ class Engine:
             return
         if outcome is not PENDING:
             # What else is waiting for the process sees it before its owner reaps.
-            for other in () if alone else self._by_pid.get(target.pid, ()):
+            for other in () if alone else self._index.get(target.pid, ()):
                 if not other.reaps and other is not target:
                     self._look(other, last, alone=True)
             if type(target) is not Target:
@@ -271,7 +271,7 @@ class Engine:
         """Seconds until collect() must be called even if there is no event; None: never."""
         if self.codes or self.is_suspect or self._suspects or self.sleeper.events:
             return 0.0
-        return self.looks.delay()
+        return self.looks.delay() if self.looks.entries else None
 
     def after_fork(self) -> None:
         """Let a forked child use its copy: the parent's threads, epoll and kqueue are not there."""
