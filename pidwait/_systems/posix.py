@@ -10,7 +10,7 @@ from types import BuiltinFunctionType
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed, log, raise_of_handler, refusal
 from .._base.handle import RUNNING
-from .calls import WAITID, ask
+from .calls import WAITID, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def look_at_child(pid: int) -> "Outcome":
 
     Failed (ECHILD) if it is not our child. It does not reap.
     """
-    info = ask("waitid", WAITID["P_PID"], pid, WAITID["LOOK"])
+    info = call(native("waitid"), WAITID["P_PID"], pid, WAITID["LOOK"])
     if info is None:
         return RUNNING
     if info.si_code == CLD_EXITED:

@@ -197,12 +197,13 @@ class PopenTarget(OwnerTarget):
         lost = code is None and self._is_lost()
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.
-        if self.proc.poll() is None:
+        known = _checked(self.proc.poll())
+        if known is RUNNING:
             return self.not_reaped(code)
         if code:
             return code  # type: ignore[no-any-return]
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
-        return None if lost else self.known()
+        return None if lost else known
 
     def _is_lost(self) -> bool:
         """Whether somebody else has reaped it, which a Popen reports as exit code 0."""
@@ -325,7 +326,6 @@ _KINDS = (
     (LoopTarget, ("returncode",)),
     (PsutilTarget, ("is_running", "create_time")),
     (MultiprocessingTarget, ("exitcode", "join")),
-    (Target, ()),
 )
 
 
@@ -352,8 +352,12 @@ def find(proc: "Proc", key: object = None) -> Target:
 
 
 def _kind_of(proc: "Any") -> "type[Target]":
+    kind: "type[Target]" = Target
     try:
-        kind = next(kind for kind, names in _KINDS if all(map(hasattr, (proc, proc), names)))
+        for one, names in _KINDS:
+            if all(map(hasattr, (proc, proc), names)):
+                kind = one
+                break
     except Exception as error:  # of trio's returncode: see LoopTarget
         raise_of_handler(error)
         kind = LoopTarget
