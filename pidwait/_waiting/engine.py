@@ -23,7 +23,7 @@ from .owners import Target, asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Exits, Iterable, Outcome, Sleeper
+    from .._types import Any, Exits, Handle, Iterable, Outcome, Sleeper
 
 
 class Engine:
@@ -113,30 +113,16 @@ class Engine:
         """Open the target's handle by the best means that works."""
         try:
             self.sleeper.open(target)
-            if target.handle is not None and target.handle.backend == "polling":
-                self.looks.add(target)
-            return
         except (Failed, UnsupportedOperation) as why:
             target.handle = None
-            if target.pid is None:  # then only the object can tell
-                self.looks.add(target)
-            elif isinstance(why, Failed) and why.errno != ESRCH:
+            if target.pid is not None and getattr(why, "errno", None) != ESRCH:
                 log("pid %d is polled: %s", target.pid, why)
-                self._poll(target)
+                target.handle = _polled(target.pid)
         if target.handle is None and target.pid is not None:  # no process has the pid
             target.seen = None
+        # If there is no pid, only the object can tell.
+        if target.handle is None or target.handle.backend == "polling":
             self.looks.add(target)
-
-    def _poll(self, target: Target) -> None:
-        """Have the target looked at again and again: no event tells its exit."""
-        try:
-            if target.handle is None and target.pid is not None:
-                target.handle = open_polled(target.pid)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise
-            return
-        self.looks.add(target)
 
     def discard(self, target: Target) -> None:
         """Forget this target, and close its handle."""
@@ -176,7 +162,7 @@ class Engine:
             log("wake: %s", refused)
         self.sleeper = PollingSleeper()
         for target in list(self.targets):
-            self._poll(target)
+            self.looks.add(target)
 
     def collect(self, last: bool = False) -> None:
         """Find out which targets have exited. With ``last`` the time is up: look at all of them
@@ -297,3 +283,12 @@ class Engine:
             if target.handle is not None:
                 self.sleeper.discard(target.handle)
         self.sleeper.close()
+
+
+def _polled(pid: int) -> "Handle | None":
+    try:
+        return open_polled(pid)
+    except Failed as why:
+        if why.errno != ESRCH:
+            raise
+        return None
