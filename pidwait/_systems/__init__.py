@@ -19,7 +19,7 @@ to recognise a zombie, which still has its pid, and a process that got the pid o
 one; so it reads what the system tells about processes: /proc, ps(1), the snapshot of Windows.
 
 This module is the one place that knows which system this is. open_handle() opens the handle
-on one process by the best means that works; open_sleeper() makes what sleeps for many.
+on one process by the best means that works; sleepers.py has what sleeps for many.
 
 Single operations of dicts, lists and deques are atomic, without a GIL, too. So is a copy of a
 dict or a list, but not one of a deque. The package relies on no more than that where several
@@ -27,22 +27,20 @@ threads use something without a lock.
 """
 
 import os
-import time
 from errno import ENOSYS, ESRCH
-from io import UnsupportedOperation
 
-from .._base.deadline import LONGEST, cpu_clock
+from .._base.deadline import cpu_clock
 from .._base.errors import Failed, failed, log
 from .._base.probe import checks, chosen, memories, report, why_not
 from .calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Iterator, Sleeper
+    from .._types import Any, Callable, Handle
 
 
 class System:
-    """A system: its backend's name, and what makes handles, polled handles and sleepers.
+    """A system: its backend's name, and what makes handles and polled handles.
 
     ``clock`` measures what a look at a polled process costs; ``received`` makes a handle of a
     file descriptor.
@@ -53,14 +51,12 @@ class System:
         backend: str,
         handle: "Callable[[int], Handle]",
         polled: "Callable[[int], Handle]",
-        sleeper: "Callable[[bool, bool], Sleeper]",
         clock: "Callable[[], float]",
         received: "Callable[[int], Handle] | None" = None,
     ) -> None:
         self.backends = backend, "polling"
         self.handle = handle
         self.polled = polled
-        self.sleeper = sleeper
         self.clock = clock
         self.received = received
 
@@ -68,20 +64,18 @@ class System:
 def _find() -> System:
     if os.name == "nt":
         from .windows_handles import SnapshotHandle, Win32Handle
-        from .windows_port import PortSleeper
 
-        return System("win32", Win32Handle, SnapshotHandle, PortSleeper, cpu_clock())
+        return System("win32", Win32Handle, SnapshotHandle, cpu_clock())
     if PLATFORM in ("linux", "android"):
-        from .epoll import EpollSleeper
         from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle
 
-        return System("pidfd", PidfdHandle, ProcfsHandle, EpollSleeper, cpu_clock(), received_pidfd)
+        return System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock(), received_pidfd)
     if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
-        from .kqueue import KqueueHandle, KqueueSleeper
+        from .kqueue import KqueueHandle
         from .ps import PsHandle, ps_clock
 
-        return System("kqueue", KqueueHandle, PsHandle, KqueueSleeper, ps_clock)
+        return System("kqueue", KqueueHandle, PsHandle, ps_clock)
     raise ImportError("this package does not know %s" % PLATFORM)
 
 
@@ -122,48 +116,6 @@ def received_handle(fd: int) -> "Handle":
     if system[0].received is None:
         raise failed(ENOSYS, "this system has no pidfds")
     return system[0].received(fd)
-
-
-def open_sleeper(shared: bool) -> "Sleeper":
-    """What sleeps for many; ``shared``: whether several threads use it."""
-    try:
-        return system[0].sleeper(backend() != "polling", shared)
-    except Failed as why:
-        log("all processes are polled: %s", why)
-        return PollingSleeper()
-
-
-class PollingSleeper:
-    """Where nothing else works: it has no handles, and nothing ends its sleep early."""
-
-    events = ()
-
-    def open(self, target: "Any") -> None:
-        raise failed(ENOSYS, "no handle can be used")
-
-    def watch_again(self, handle: "Handle") -> None:
-        """It has none."""
-
-    def discard(self, handle: "Handle") -> None:
-        handle.close()
-
-    def sleep(self, seconds: "float | None") -> None:
-        time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))
-
-    def worth_a_look(self) -> "Iterator[Handle]":
-        return iter(())
-
-    def wake(self, seconds: "float | None") -> None:
-        """Each sleep is a short one."""
-
-    def fileno(self) -> int:
-        raise UnsupportedOperation("a set of polled processes has no fileno here")
-
-    def forked(self) -> "PollingSleeper":
-        return self
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def probe() -> "dict[str, Any]":

@@ -17,7 +17,8 @@ from os import getpid
 
 from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
-from .._systems import PollingSleeper, open_handle, open_polled, open_sleeper, system
+from .._systems import open_handle, open_polled, system
+from .._systems.sleepers import PollingSleeper, open_sleeper
 from .looks import Looks
 from .owners import Target, asked
 

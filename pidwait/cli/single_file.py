@@ -73,6 +73,7 @@ SYSTEMS: "dict[str, tuple[str, ...]]" = {
     "bsd": ("kqueue", "ps", "bsd"),
     "windows": ("windows",),
 }
+_BY_SYSTEM = ("_systems", "_systems.sleepers")  # their functions import what their system needs
 _NEEDS = {"cli": ["many"], "many": ["wait"], "spawn": ["wait"]}
 _PLATFORMS = {
     "linux": "linux android",
@@ -209,7 +210,7 @@ def _add(name: str, modules: "dict[str, tuple[str, bytes]]", joined: "dict[str, 
     path, data = modules[name]
     module = Module(name, path.endswith("__init__.py"), data.decode())
     for needed, _, where in module.imports:
-        if needed and (where == "top" or (where == "function" and name == "_systems")):
+        if needed and (where == "top" or (where == "function" and name in _BY_SYSTEM)):
             _add(needed, modules, joined)
     joined[name] = module
 

@@ -29,11 +29,22 @@ from .systems import (
 # All that reaches into the package: what it takes for the system, its bindings, its ps.
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
-_systems, _calls, _bindings, _posix, _kqueue, _kqueue_calls, _ps, _listing, _listed_ps = (
+(
+    _systems,
+    _sleepers,
+    _calls,
+    _bindings,
+    _posix,
+    _kqueue,
+    _kqueue_calls,
+    _ps,
+    _listing,
+    _listed_ps,
+) = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
-        "_systems _systems.calls _systems.bindings _systems.posix _systems.kqueue "
-        "_systems.kqueue_calls _systems.ps _listing _listing.bsd"
+        "_systems _systems.sleepers _systems.calls _systems.bindings _systems.posix "
+        "_systems.kqueue _systems.kqueue_calls _systems.ps _listing _listing.bsd"
     ).split()
 )
 
@@ -63,10 +74,9 @@ class Library:
 
 
 def _install_inside(kernel, patch):
-    system = _systems.System(
-        "kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _kqueue.KqueueSleeper, _ps.ps_clock
-    )
+    system = _systems.System("kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _ps.ps_clock)
     patch(_systems, "system", [system])
+    patch(_sleepers, "_make_sleeper", _kqueue.KqueueSleeper)
     for module in _calls, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls, "CALLS", dict(_calls.CALLS, **_kqueue_calls.ROWS))
