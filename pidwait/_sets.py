@@ -153,11 +153,23 @@ def _exits(
                     yield proc, code
             if seconds == 0 and not exits:
                 break
-        if raises:
-            for target in engine.targets:
-                raise TimeoutExpired(target.pid, deadline.timeout)
+        left = list(engine.targets)
+        if raises and left:
+            raise TimeoutExpired(left[0].pid, deadline.timeout, _description(left))
     finally:
         engine.close()
+
+
+def _description(targets: "list[Target]") -> "str | None":
+    """How many there are, and the first few with their commands; None for one."""
+    if len(targets) == 1:
+        return None
+    few = []
+    for target in targets[:3]:
+        command = getattr(target.proc, "args", None)  # of a Popen or a Child
+        few.append("%s%s" % (target.pid, "" if command is None else " %r" % (command,)))
+    more = ", ..." if len(targets) > len(few) else ""
+    return "%d processes (%s%s) were" % (len(targets), ", ".join(few), more)
 
 
 def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":

@@ -123,8 +123,9 @@ def public(cls: "C") -> "C":
 class TimeoutExpired(TimeoutError):
     """The process was still running when the time was up: a built-in TimeoutError.
 
-    ``pid`` is the pid of the process, or of one of them if there were several; ``timeout``
-    is the time-out in seconds, as the caller gave it. ``errno`` is None.
+    ``pid`` is the pid of the process, or of the first one if there were several: then the text
+    says how many, and names a few. ``timeout`` is the time-out in seconds, as the caller gave
+    it. ``errno`` is None.
 
     >>> import os
     >>> try:
@@ -136,13 +137,17 @@ class TimeoutExpired(TimeoutError):
 
     # OSError takes two arguments for errno and strerror. With an __init__ of our own it sees
     # only the one that we pass on, and ``errno`` stays None.
-    def __init__(self, pid: "int | None", timeout: "float | None") -> None:
-        super().__init__("process %s was still running after %s seconds" % (pid, timeout))
+    def __init__(
+        self, pid: "int | None", timeout: "float | None", several: "str | None" = None
+    ) -> None:
+        text = several or "process %s was" % pid
+        super().__init__("%s still running after %s seconds" % (text, timeout))
         self.pid = pid
         self.timeout = timeout
+        self._several = several
 
     def __reduce__(self) -> "tuple[object, ...]":
-        return type(self), (self.pid, self.timeout)
+        return type(self), (self.pid, self.timeout, self._several)
 
 
 def no_such_process(pid: "int | None", why: str = "No such process") -> OSError:

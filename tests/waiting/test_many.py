@@ -4,6 +4,7 @@
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 import warnings
@@ -223,6 +224,17 @@ def test_as_completed_raises_when_the_time_is_up(variant, zombie, sleeper):
     assert next(completed) == (child, 4)
     with pytest.raises(pidwait.TimeoutExpired):
         next(completed)
+
+
+@everywhere
+def test_a_timeout_of_several_says_how_many_still_run_and_names_a_few(variant, herd, sleeper):
+    pids = [sleeper.pid] + [herd.fork(0) for _ in range(4)]
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        list(pidwait.as_completed([sleeper] + pids[1:], 0))
+    few = "%s %r, %s, %s, ..." % (sleeper.pid, sleeper.args, pids[1], pids[2])
+    assert str(caught.value) == "5 processes (%s) were still running after 0 seconds" % few
+    assert caught.value.pid == sleeper.pid and caught.value.timeout == 0
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @pytest.mark.kqueue
