@@ -9,7 +9,7 @@ from ._spawning import Child, spawn
 from ._systems import probe
 from ._watching import Watch, watch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Child",

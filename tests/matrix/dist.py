@@ -18,6 +18,7 @@ from pathlib import Path
 from .. import pidwait
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = "pidwait", "tests", ".github"
 BESIDE = "CHANGELOG.md LICENSE README.md pyproject.toml tox.ini".split()
 
 
@@ -61,7 +62,7 @@ def check_build():
     with tempfile.TemporaryDirectory() as tmp:
         os.chdir(str(ROOT))
         sdist, wheel = build(tmp)
-        wrong = differences("the sdist", in_sdist(sdist), tree("pidwait", "tests") | set(BESIDE))
+        wrong = differences("the sdist", in_sdist(sdist), tree(*FOLDERS) | set(BESIDE))
         files, metadata = in_wheel(wheel)
         wrong += differences("the wheel", files, tree("pidwait"))
         for name, value in (
@@ -93,7 +94,11 @@ def check_install():
         shown = subprocess.check_output(
             [sys.executable, "-c", code], cwd=tmp, env=env, universal_newlines=True
         )
+        shown += subprocess.check_output(
+            [os.path.join(site, "bin", "py-pidwait"), "--version"], env=env, universal_newlines=True
+        )
     wanted = "%s 0\n" % os.path.join(site, "pidwait", "__init__.py")
+    wanted += "python -m pidwait %s\n" % pidwait.__version__
     if shown != wanted:
         print("installed and used: %r, not %r" % (shown, wanted))
     return shown != wanted

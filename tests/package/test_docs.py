@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .. import pidwait
+from .. import docs, pidwait
 from ..processes import WINDOWS, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,7 +153,12 @@ def test_links_lead_to_files(page):
 
 
 def test_the_readme_can_be_read_in_a_few_minutes():
-    assert len(TEXT.split()) <= 1500
+    assert len(TEXT.split()) <= 900
+
+
+@without_docstrings
+def test_the_page_of_the_api_is_that_of_the_docstrings():
+    assert docs.main(["--check"]) == 0
 
 
 def test_the_versions_that_are_tested_are_the_classifiers():

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Make API.md of the docstrings: ``python -m tests.docs``; with --check, tell if it is current."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+from . import pidwait
+
+PAGE = Path(__file__).resolve().parent / "API.md"
+HEAD = """\
+# API
+
+Every public name. `python3 -m tests.docs` makes this page from the docstrings.
+"""
+# The modules, and their public names in the order of the page.
+SECTIONS = (
+    ("One process", "", "wait Process TimeoutExpired pid_exists"),
+    ("Many processes", "", "wait_procs as_completed WaitSet watch Watch"),
+    ("Starting", "", "spawn Child"),
+    ("Finding", "", "process_iter ProcessInfo"),
+    ("The system", "", "probe"),
+    ("asyncio", "aio", "wait wait_procs as_completed spawn Child ChildWatcher"),
+    ("Popen", "subprocess", "patch unpatch"),
+)
+
+
+def signature(function, is_method):
+    """The parameters, without annotations: these read differently on each Python."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+    except ValueError:  # of a C function
+        return "(...)"
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in found[is_method:]]
+    return str(inspect.Signature(bare))
+
+
+def text(thing):
+    """The docstring as Markdown: its examples are blocks of code."""
+    lines, is_example = [], False
+    for line in inspect.cleandoc(thing.__doc__ or "").replace("``", "`").splitlines():
+        if line.startswith(">>>") and not is_example:
+            lines.append("```pycon")
+            is_example = True
+        elif is_example and not line:
+            lines.append("```")
+            is_example = False
+        lines.append(line)
+    return lines + ["```"] * is_example
+
+
+def members(cls):
+    """The public methods and properties that the class, or a base of this package, defines."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] == cls.__module__.partition(".")[0]:
+            found.update(vars(base))
+    return {name: value for name, value in found.items() if name[0] != "_" and has_text(value)}
+
+
+def has_text(value):
+    return callable(getattr(value, "__func__", value)) or isinstance(value, property)
+
+
+def describe(module, name):
+    thing = getattr(module, name)
+    where = module.__name__.replace(pidwait.__name__, "pidwait", 1)
+    is_class = inspect.isclass(thing)
+    yield from ("", "### %s.%s%s" % (where, name, signature(thing, False)), "", *text(thing))
+    if is_class:
+        for label, value in members(thing).items():
+            if isinstance(value, property):
+                yield from ("", "#### %s" % label, "", *text(value))
+            else:
+                is_method = not isinstance(value, (classmethod, staticmethod))
+                function = getattr(thing, label)
+                yield from ("", "#### %s%s" % (label, signature(function, is_method)), "")
+                yield from text(function)
+
+
+def page():
+    lines = [HEAD.rstrip("\n")]
+    for title, name, names in SECTIONS:
+        module = pidwait
+        if name:
+            module = importlib.import_module("%s.%s" % (pidwait.__name__, name))
+        lines += ["", "## " + title]
+        if name:
+            lines += ["", *text(module)]
+        for one in names.split():
+            lines += describe(module, one)
+    return "\n".join(lines) + "\n"
+
+
+def main(args):
+    made = page()
+    if "--check" not in args:
+        PAGE.write_text(made, encoding="utf-8")
+        return 0
+    if made != PAGE.read_text(encoding="utf-8"):
+        print("API.md is not current: run `python3 -m tests.docs`")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
