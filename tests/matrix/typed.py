@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Check the types of a project with copies of the package: mypy --strict; and pyright of its uses.
+"""Check a project with copies of the package, as type checkers and editors see them.
 
-One copy is a folder under another name, the other one a single file.
+mypy --strict and pyright find nothing wrong with its uses, and find a misspelt name. jedi, which
+vim, Spyder and IPython use, completes each public name, and shows its parameters. One copy is a
+folder under another name, the other one a single file.
 """
 
 import os
@@ -9,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import jedi
 
 ROOT = Path(__file__).resolve().parents[2]
 USES = """\
@@ -30,26 +34,73 @@ def by_the_file(pid: int) -> Optional[int]:
     print(exited, alive)
     return waits.wait(pid, 1)
 """
+MISSPELT = """\
+from acme import waits
+from acme._vendor import renamed
+
+waits.wait_porcs([])
+renamed.wait_porcs([])
+"""
+MODULES = "pidwait", "acme._vendor.renamed", "acme.waits"
+CHECKERS = (
+    ["mypy", "--strict", "acme"],
+    ["pyright", "--pythonpath", sys.executable, "acme/main.py"],
+)
+
+
+def make_project(folder):
+    project = Path(folder, "acme")
+    project.joinpath("_vendor").mkdir(parents=True)
+    for one in project, project / "_vendor":
+        one.joinpath("__init__.py").touch()
+    vendor = [sys.executable, "-m", "pidwait", "vendor"]
+    subprocess.check_call(vendor + [str(project / "_vendor" / "renamed")], cwd=str(ROOT))
+    subprocess.check_call(vendor + ["--single-file", str(project / "waits.py")], cwd=str(ROOT))
+
+
+def check(folder, code):
+    """What each checker says of the code: the lines with errors."""
+    Path(folder, "acme", "main.py").write_text(code)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for checker in CHECKERS:
+        command = [sys.executable, "-m", *checker]
+        done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+        print(*checker, done.stdout, flush=True)
+        yield [line for line in done.stdout.splitlines() if "error:" in line]
+
+
+def check_completions(folder, module):
+    """The public names that jedi does not complete, or of which it knows no parameters."""
+    code = "import %s as copy\n" % module
+    run = [sys.executable, "-c", code + "print(*copy.__all__)"]
+    env = dict(os.environ, PYTHONPATH=str(ROOT))
+    names = subprocess.check_output(run, cwd=folder, env=env, universal_newlines=True).split()
+    project = jedi.Project(folder, added_sys_path=[str(ROOT)])
+
+    def script(text):
+        return jedi.Script(code + text, path=folder + "/new.py", project=project)
+
+    completed = {one.name for one in script("copy.").complete(2, 5)}
+    print("jedi, %s: %d names" % (module, len(names)), flush=True)
+    assert "wait_procs" in names and "_Group" not in completed
+    return [
+        name
+        for name in names
+        if name not in completed or not script("copy.%s(" % name).get_signatures()
+    ]
 
 
 def main():
-    with tempfile.TemporaryDirectory() as tmp:
-        project = Path(tmp, "acme")
-        project.joinpath("_vendor").mkdir(parents=True)
-        for folder in project, project / "_vendor":
-            folder.joinpath("__init__.py").touch()
-        project.joinpath("main.py").write_text(USES)
-        vendor = [sys.executable, "-m", "pidwait", "vendor"]
-        subprocess.check_call(vendor + [str(project / "_vendor" / "renamed")], cwd=str(ROOT))
-        subprocess.check_call(vendor + ["--single-file", str(project / "waits.py")], cwd=str(ROOT))
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        for checker in (
-            ["mypy", "--strict", "acme"],
-            ["pyright", "--pythonpath", sys.executable, "acme/main.py"],
-        ):
-            print(*checker, flush=True)
-            subprocess.check_call([sys.executable, "-m", *checker], cwd=tmp, env=env)
-    return 0
+    with tempfile.TemporaryDirectory() as folder:
+        make_project(folder)
+        wrong = [line for lines in check(folder, USES) for line in lines]
+        for lines in check(folder, MISSPELT):
+            if len([line for line in lines if "wait_porcs" in line]) != 2:
+                wrong.append("a misspelt name is not found")
+        for module in MODULES:
+            wrong += ["%s: %s" % (module, one) for one in check_completions(folder, module)]
+        print("\n".join(wrong))
+    return bool(wrong)
 
 
 if __name__ == "__main__":
