@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wait for processes to exit, without polling, on every Python from 3.6 on."""
+"""Wait for processes to exit, without polling, on every Python from 3.6 on.
+
+Two more modules are imported by their names: ``aio`` waits in asyncio, and ``subprocess`` is the
+standard library's, but starts by posix_spawn and waits for events.
+"""
 
 from ._base.errors import TimeoutExpired
 from ._finding import ProcessInfo, process_iter
@@ -30,4 +34,5 @@ __all__ = [
 
 
 def __dir__() -> "list[str]":
-    return sorted({*__all__, *(name for name in globals() if name[:2] == "__")} - {"__dir__"})
+    public = {*__all__, "aio", "subprocess", *(name for name in globals() if name[:2] == "__")}
+    return sorted((public & set(globals())) - {"__dir__"})

@@ -81,6 +81,12 @@ def test_pydoc_shows_the_public_names_only():
         assert getattr(pidwait, name).__doc__.splitlines()[0] in text
 
 
+@pytest.mark.skipif(not hasattr(types, "resolve_bases"), reason="Python 3.6 calls no __dir__")
+def test_dir_shows_the_public_names_only():
+    shown = {name for name in dir(pidwait) if not name.startswith("__")}
+    assert shown == {*pidwait.__all__, "aio", "subprocess"}  # this module has imported these two
+
+
 def test_what_type_checkers_need_is_there_at_run_time():
     used = set(re.findall(r"\bpidwait\.(\w+)", ROOT.joinpath("tests/types/right.py").read_text()))
     assert used == set(pidwait.__all__) | {"__version__"}
