@@ -13,18 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import (
-        Any,
-        Callable,
-        Exits,
-        Generic,
-        Iterable,
-        Iterator,
-        P,
-        Proc,
-        Self,
-        Target,
-    )
+    from ._types import Any, Callable, Exits, Generic, Iterable, Iterator, P, Proc, Self, Target
 else:
     P, Generic = None, {None: object}  # for class WaitSet(Generic[P])
 

@@ -37,13 +37,7 @@ from .linux_calls import (
     WEXITED,
 )
 from .posix import CLD_EXITED, close, kill, opened, own, poll, reap_child
-from .procfs import (
-    ProcfsHandle,
-    check_procfs,
-    code_of_zombie,
-    fd_info,
-    read_stat,
-)
+from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
