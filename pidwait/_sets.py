@@ -220,10 +220,9 @@ class WaitSet(Generic[P]):
             raise
 
     def _start(self) -> None:
-        # The calls of wait(). A thread has more than one if its signal handler waits, too.
-        self._calls: "dict[object, None]" = {}
-        # By thread: what a call was about to return when two exceptions in a row came.
-        self._unreturned: "dict[int, Exits]" = {}
+        # The threads in wait(), and what each is about to return. One that is in there already
+        # when it comes has been interrupted by two exceptions in a row.
+        self._calls: "dict[int, Exits]" = {}
 
     def _entered(self) -> Engine:
         """The engine, in a forked child made anew; ValueError if the set is closed."""
@@ -267,7 +266,7 @@ class WaitSet(Generic[P]):
 
     def __len__(self) -> int:
         """How many processes have not been reported yet."""
-        return len(self._engine.targets) + sum(map(len, list(self._unreturned.values())))
+        return len(self._engine.targets) + sum(map(len, list(self._calls.values())))
 
     def __contains__(self, proc: object) -> bool:
         return key_of(proc) in self._engine
@@ -284,15 +283,13 @@ class WaitSet(Generic[P]):
         exit is returned to one of them.
         """
         deadline = Deadline(timeout)
-        engine, me, call = self._entered(), get_ident(), object()
+        engine, me = self._entered(), get_ident()
         taken: "Exits" = []
+        engine.put_back(self._calls.get(me, ()))
         try:
-            self._calls[call] = None  # before the check whether it is closed: see close()
-            if self._is_closed:
+            self._calls[me] = taken
+            if self._is_closed:  # by another thread, before it could see this call
                 raise ValueError("the set is closed")
-            if me in self._unreturned:
-                engine.put_back(self._unreturned[me])
-            self._unreturned[me] = taken
             while True:
                 seconds = deadline.remaining()
                 engine.sleep(seconds)
@@ -305,18 +302,16 @@ class WaitSet(Generic[P]):
                     break
                 self._rearm()  # or what has ended this sleep would end the next one
             found: "Any" = [(one.key if self._tells_keys else one.proc, n) for one, n in taken]
-            self._leave(call, me, taken)
+            self._leave(me)
             return found  # type: ignore[no-any-return]
         except BaseException:  # if a signal handler raises, no exit must be lost
             engine.put_back(taken)
             engine.is_suspect = True
-            self._leave(call, me, taken)
+            self._leave(me)
             raise
 
-    def _leave(self, call: object, me: int, taken: "Exits") -> None:
-        if self._unreturned.get(me) is taken:
-            self._unreturned.pop(me, None)
-        self._calls.pop(call, None)
+    def _leave(self, me: int) -> None:
+        self._calls.pop(me, None)
         self._engine.sleeping.pop(me, None)
         if self._is_closed:
             self._close_unused()
