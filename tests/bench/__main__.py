@@ -113,10 +113,12 @@ def measure(module, options):
 
 
 def plot(names, options):
+    where = "%(python)s, %(system)s" % about()
     for name in names:
         path = os.path.join(plots.FOLDER, name + ".svg")
+        draw = BENCHES[name].draw
         try:
-            plots.save(BENCHES[name].draw(options), path)
+            plots.save(draw(options), path, "%s %s." % (draw.__doc__, where))
         except core.Unavailable as error:
             print("{} can't be drawn: {}".format(name, error))
             return 1

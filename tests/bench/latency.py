@@ -253,9 +253,9 @@ def draw(options):
     names = {
         "wait(pid)": "pidwait.wait(pid)",
         "wait(popen)": "pidwait.wait(popen)",
-        "psutil": "psutil.Process(pid).wait",
+        "psutil": "psutil's wait",
         "Popen.wait": "Popen.wait(timeout)",
-        "os.waitpid": "os.waitpid: no time-out",
+        "os.waitpid": "os.waitpid",
         "C": "pidfd and poll, in C",
     }
     results, _ = measure(options.rounds or 200)
@@ -268,7 +268,7 @@ def draw(options):
         )
         colour = plots.OURS if name.startswith("wait") else plots.THIRD
         axes.plot((low, high), (row, row), color=colour, linewidth=5, alpha=0.4)
-        axes.plot(middle, row, "o", color=colour)
+        axes.plot(middle, row, "o" if name.startswith("wait") else "s", color=colour)
         axes.annotate(plots.microseconds(middle), (high, row), (8, -4), textcoords="offset points")
     axes.set(xscale="log", xlabel="from the exit to the return of the wait: p10, p50, p90")
     axes.set_yticks(range(len(shown)), [names[name] for name in shown])

@@ -242,21 +242,21 @@ def draw(options):
     """The CPU time of an exit, one a millisecond, over the number of processes."""
     allow_all_fds()
     curves = [
-        ("wait_procs", by_wait_procs, 10000, plots.OURS),
-        ("epoll, written out", by_epoll, 10000, plots.FOURTH),
+        ("pidwait.wait_procs", by_wait_procs, 10000, plots.OURS, "o-"),
+        ("epoll, written out", by_epoll, 10000, plots.FOURTH, "s--"),
     ]
     if core.psutil:
-        curves.append(("psutil.wait_procs", by_psutil, 3000, plots.SECOND))
+        curves.append(("psutil.wait_procs", by_psutil, 3000, plots.SECOND, "^-"))
     picture, axes = plots.figure(3)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder, options.rounds or 3)
-        for name, prepare, most, colour in curves:
+        for name, prepare, most, colour, form in curves:
             sizes = [size for size in SIZES if size <= most]
             figures = [
                 core.median([bench.per_exit(prepare, size, 1000) for _ in range(bench.rounds)])
                 for size in sizes
             ]
-            axes.plot(sizes, figures, "o-", label=name, color=colour)
+            axes.plot(sizes, figures, form, label=name, color=colour)
     axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="CPU time per exit")
     axes.set_ylim(10, 1500)
     axes.set_xticks(SIZES, ["{:,}".format(size) for size in SIZES])

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the pictures share: the style, and how they are saved."""
+"""What the pictures share: the style, and how they are saved.
+
+They are narrow, so that a telephone shows them with legible letters, and lines differ in their
+markers, too.
+"""
 
 import os
 import re
+from xml.sax.saxutils import escape
 
 from . import core
 
@@ -44,20 +49,21 @@ def figure(height):
         {
             "axes.spines.right": False,
             "axes.spines.top": False,
-            "font.size": 10,
+            "font.size": 9,
             "grid.alpha": 0.3,
             "svg.fonttype": "none",
             "svg.hashsalt": "the same names each time",
         }
     )
-    return pyplot.subplots(figsize=(7.2, height), layout="constrained")
+    return pyplot.subplots(figsize=(4.2, height), layout="constrained")
 
 
-def save(picture, path):
+def save(picture, path, title):
     picture.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    for pattern, replacement in _SHORTER:
+    titled = (r"^(.*?<svg .*?>)", r"\1\n<title>%s</title>" % escape(title))
+    for pattern, replacement in (*_SHORTER, titled):
         text = re.sub(pattern, replacement, text, flags=re.S)
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(line.rstrip() for line in text.splitlines()) + "\n")

@@ -140,9 +140,9 @@ def by_threads(version, bound, processes):
 def draw(options):
     """The wall time of a start and its wait over the heap of the process that starts."""
     curves = (
-        ("3.8", "standard", "Popen, Python 3.8", plots.SECOND, "o-"),
-        ("3.11", "standard, preexec_fn", "Popen(preexec_fn), Python 3.11", plots.THIRD, "o-"),
-        ("3.11", "standard", "Popen, Python 3.11", plots.FOURTH, "o-"),
+        ("3.8", "standard", "Popen, Python 3.8", plots.SECOND, "^-"),
+        ("3.11", "standard, preexec_fn", "Popen(preexec_fn), Python 3.11", plots.THIRD, "v--"),
+        ("3.11", "standard", "Popen, Python 3.11", plots.FOURTH, "s--"),
         ("3.8", "spawn", "spawn, Python 3.8", plots.OURS, "o:"),
         ("3.11", "spawn", "spawn, Python 3.11", plots.OURS, "o-"),
     )
