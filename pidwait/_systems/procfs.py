@@ -236,19 +236,16 @@ def check_status_of_process() -> None:
 # The polled handle
 
 
-# The time namespace of the process with that pid, which may be a forked child.
-_clocks: "dict[int, str]" = {}
-
-
 def _clock() -> str:
-    """The time namespace of this process, by which /proc tells start times; "" if it has none."""
-    me = os.getpid()
-    if me not in _clocks:
-        try:
-            _clocks[me] = call(os.readlink, "/proc/self/ns/time")
-        except Failed:
-            _clocks[me] = ""
-    return _clocks[me]
+    """The time namespace of this process, by which /proc tells start times; "" if it has none.
+
+    A forked child may be in another one.
+    """
+    try:
+        namespace: str = call(os.readlink, "/proc/self/ns/time")
+        return namespace
+    except Failed:
+        return ""
 
 
 class ProcfsHandle(Handle):
@@ -283,8 +280,9 @@ class ProcfsHandle(Handle):
             if not is_found(self.pid):
                 return None
         else:
-            if self._started is None or self._clock != _clock():
-                self._started, self._clock = stat.started, _clock()
+            clock = _clock()
+            if self._started is None or self._clock != clock:
+                self._started, self._clock = stat.started, clock
             if stat.started != self._started:
                 return None
             if not stat.exited:
