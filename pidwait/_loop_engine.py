@@ -9,7 +9,7 @@ from errno import ECHILD
 from functools import partial
 from os import getpid
 from selectors import SelectSelector
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
@@ -33,7 +33,7 @@ class LoopEngine(Engine):
     """
 
     fd = -1  # until the loop watches it, and after close()
-    _timer: "Any" = None  # weakly: it refers to us
+    _timer: "Any" = None
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
@@ -58,32 +58,27 @@ class LoopEngine(Engine):
             self.sleep(0)
             self.collect(last)
             self.take(exits)
-            found = bool(exits)
-            while exits:
-                target, code = exits[0]
-                tell: "Any" = target.key
-                tell(target.proc, code)
-                del exits[0]
+            for target, code in exits:
+                target.key(target.proc, code)  # type: ignore[operator]
         except BaseException:
-            self.put_back(exits)
+            self.put_back(exits)  # what has been reported takes no notice
             self.is_suspect = True
             raise
         finally:
             # The coroutines that have got these exits run first: they may add processes.
             self.loop.call_soon(self.arm)
-        return found
+        return bool(exits)
 
     def arm(self) -> None:
         """Have the loop call when it is time to look; close the engine if it is not used."""
-        timer = self._timer and self._timer()
-        if timer is not None:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if not self.targets or self.loop.is_closed():
             self.close()
             return
         delay = self.delay()
         if delay is not None:
-            self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.look))
+            self._timer = self.loop.call_later(min(delay, LONGEST_SLEEP), self.look)
 
     def give_up(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now
@@ -97,22 +92,21 @@ class LoopEngine(Engine):
         is_ours = self.pid == getpid()
         if is_ours and not self.loop.is_closed():
             self.loop.remove_reader(fd)
+        _engines.pop((id(self.loop), self.pid), None)
         super().close()
         for target in self.targets:  # the loop has been closed
-            if is_ours and hasattr(target, "leave"):
+            if is_ours and isinstance(target, ChildHandler):
                 target.leave()
 
     __del__ = close
 
 
-_engines: "WeakValueDictionary[int, LoopEngine]" = WeakValueDictionary()
+# By id(loop) and process: a forked child makes its own.
+_engines: "WeakValueDictionary[tuple[int, int], LoopEngine]" = WeakValueDictionary()
 
 
 def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
-    engine = _engines.get(id(loop))
-    if engine is None or engine.fd < 0 or engine.pid != getpid():
-        return None
-    return engine
+    return _engines.get((id(loop), getpid()))
 
 
 def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
@@ -120,7 +114,7 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
     engine = find_engine(loop)
     if engine is None:
         try:
-            engine = _engines[id(loop)] = LoopEngine(loop)
+            engine = _engines[id(loop), getpid()] = LoopEngine(loop)
         except (Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch, a thread waits: %r", why)
             for target in targets:
@@ -154,13 +148,20 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
 
 
 class ChildHandler(OwnerTarget):
-    """A child that asyncio has started; we reap it, and call back."""
+    """A child that asyncio has started; we reap it, and call back.
 
-    def __init__(self, pid: int, loop: "AbstractEventLoop", callback: "Any") -> None:
-        super().__init__(pid, pid, self._tell)
-        self.is_wanted = True  # until it has been removed, or called back
+    It is in ``handlers``, by its pid, until it has been removed, or has called back.
+    """
+
+    def __init__(
+        self, handlers: "dict[int, ChildHandler]", pid: int, loop: "Any", callback: "Any"
+    ) -> None:
+        super().__init__(pid, pid, partial(loop.call_soon, self._tell))
+        self._handlers = handlers
         self._loop = loop
         self._callback = callback
+        handlers[pid] = self
+        self.in_loop(add_to_loop)
 
     def in_loop(self, function: "Callable[..., object]") -> None:
         """Call it in the loop: now, or soon if that runs in another thread."""
@@ -177,27 +178,23 @@ class ChildHandler(OwnerTarget):
 
     def settle(self, code: "Any") -> "Outcome":
         try:
-            reaped = reap_child(self.proc) if self.is_wanted else code
+            reaped = reap_child(self.proc)
         except Failed:
             return code  # type: ignore[no-any-return]
         return PENDING if reaped is RUNNING else reaped
 
     def _tell(self, pid: int, code: "int | None") -> None:
-        if not self.is_wanted:
+        if self._handlers.get(pid) is not self:
             return
+        del self._handlers[pid]
         if code is None:
             log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
-        try:
-            self._callback(255 if code is None else code)
-        except Exception as error:
-            self._loop.call_exception_handler(
-                {"message": "Exception in a child handler", "exception": error}
-            )
-        self.is_wanted = False
+        self._callback(255 if code is None else code)
 
     def leave(self) -> None:
         """Have the thread of watch() reap it: the loop has been closed."""
+        self._callback = lambda code: None
         try:
-            watch_target(self, lambda *_: None)
+            watch_target(self, self._tell)
         except RuntimeError as error:  # the interpreter is shutting down
             log("pid %d is not reaped: %s", self.proc, error)

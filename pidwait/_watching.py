@@ -42,9 +42,14 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
 
 def watch_target(target: "Target", callback: "Callable[..., object]") -> "Watch[Any]":
     """The same for a target that has been made already."""
-    watch: "Watch[Any]" = Watch(_watcher(), target.proc, callback)
+    watch: "Watch[Any]" = Watch(target.proc, callback)
     target.key = watch
-    watch._watcher.add(watch, target)
+    try:
+        while not _watches().serve(target):
+            pass  # its thread has just ended: take the next one
+    except BaseException:
+        watch.cancel()
+        raise
     return watch
 
 
@@ -62,16 +67,13 @@ class Watch(Generic[P_co]):
     >>> watching.cancel()
     """
 
-    __slots__ = ("_is_cancelled", "_watcher", "callback", "proc")
+    __slots__ = ("_is_cancelled", "callback", "proc")
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
             return cls
 
-    def __init__(
-        self, watcher: "Any", proc: "P_co", callback: "Callable[[P_co, int | None], object]"
-    ) -> None:
-        self._watcher: "_Watcher" = watcher
+    def __init__(self, proc: "P_co", callback: "Callable[[P_co, int | None], object]") -> None:
         self._is_cancelled = False
         self.proc: "P_co" = proc
         self.callback: "Callable[..., object]" = callback
@@ -79,7 +81,12 @@ class Watch(Generic[P_co]):
     def cancel(self) -> None:
         """Do not call the callback any more. If it is running now, this does not wait for it."""
         self._is_cancelled = True
-        self._watcher.cancel(self)
+        watches = _by_pid.get(os.getpid())
+        try:
+            if watches is not None:
+                watches._discard(self)
+        except ValueError:  # its thread has just ended
+            return
 
     def _call(self, exitcode: "int | None") -> None:
         if self._is_cancelled:
@@ -93,20 +100,19 @@ class Watch(Generic[P_co]):
 
 
 class _Watches(WaitSet):
-    """A set of watches: each is a member, even if two are for the same process."""
+    """The watches of one process, and the thread that waits for them while there are any.
+
+    Each watch is a member, even if two are for the same process.
+    """
 
     _warns = False
     _tells_keys = True
-    has_thread = False
-
-
-class _Watcher:
-    """The watches of one process, and the thread that waits for them while there are any."""
+    _thread: "Any" = None
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        super().__init__()
+        # Held while a thread is started, and while one decides to end.
         self._lock = RLock()
-        self._set: "_Watches | None" = None
         # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
@@ -115,69 +121,60 @@ class _Watcher:
         except (ImportError, AttributeError, Failed) as why:
             log("libgcc_s: %s", why)
 
-    def add(self, watch: "Watch[Any]", target: "Target") -> None:
-        while True:
-            watches = self._set
-            if watches is None:
-                made = _Watches()  # without the lock, as it may write to the log
-                with self._lock:
-                    if self._set is None:
-                        self._set = made
-                    watches = self._set
-                if watches is not made:  # another thread, or a signal handler, was quicker
-                    made.close()
-            try:
-                watches._add(target)
-                break
-            except ValueError:
-                if watches is self._set:
-                    raise
-                # Its thread has ended, and closed it: take the next one.
+    def serve(self, target: "Target") -> bool:
+        """Call back for it; return False if the thread has ended, which closes the set."""
+        entry = object()
+        self._calls[entry] = None  # before the check whether it is closed: see close()
         try:
+            if self._is_closed:
+                return False
+            self._engine.add(target)
+            self._rearm()
             with self._lock:
-                if not watches.has_thread:
-                    self._start(watches)
-        except BaseException:
-            watch.cancel()
-            self._end_unused(watches)
-            raise
+                if not self._is_closed:
+                    self._start_thread()
+                    return True
+            self._engine.discard(target)
+            return False
+        finally:
+            self._calls.pop(entry, None)
+            if self._is_closed:
+                self._close_unused()
 
-    def cancel(self, watch: "Watch[Any]") -> None:
-        watches = self._set
-        if watches is not None and self.pid == os.getpid():
-            try:
-                watches._discard(watch)
-            except ValueError:  # its thread has just ended
-                return
-
-    def _start(self, watches: _Watches) -> None:
+    def _start_thread(self) -> None:
         import threading
 
-        thread = threading.Thread(target=self._run, args=(watches,), name=__name__)
+        if self._thread is not None and self._thread.is_alive():
+            return
         try:
-            thread.daemon = True
-            thread.start()
+            self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
+            self._thread.start()
         except RuntimeError as error:
             raise RuntimeError("watch() needs a daemon thread: %s" % error) from error
-        watches.has_thread = True
 
-    def _run(self, watches: _Watches) -> None:
-        try:
-            while not self._end_unused(watches):
-                for watch, exitcode in watches.wait():
-                    watch._call(exitcode)  # type: ignore[union-attr]
-        finally:
-            watches.has_thread = False
+    def _run(self) -> None:
+        while not self._is_closed:
+            for watch, exitcode in self.wait():
+                watch._call(exitcode)  # type: ignore[union-attr]
+            with self._lock:
+                if not self:
+                    self._is_closed = True  # for serve(); close() may write to the log
+                    _by_pid.pop(self._engine.pid, None)
+        self.close()
 
-    def _end_unused(self, watches: _Watches) -> bool:
-        """Close the set if it is empty, before the next watch comes; return whether it was."""
-        with self._lock:
-            if watches and not watches._is_closed:
-                return False
-            if self._set is watches:
-                self._set = None
-            watches.close()
-            return True
+
+# The watches of this process; a forked child also finds its parent's, and drops them.
+_by_pid: "dict[int, _Watches]" = {}
+
+
+def _watches() -> _Watches:
+    pid = os.getpid()
+    watches = _by_pid.get(pid)
+    if watches is None:
+        watches = _by_pid.setdefault(pid, _Watches())  # of two threads' sets, one is dropped
+        for parent in set(_by_pid) - {pid}:
+            _by_pid.pop(parent, None)
+    return watches
 
 
 def _report() -> None:
@@ -189,13 +186,3 @@ def _report() -> None:
         threading.excepthook(arguments)  # novm
     else:
         sys.excepthook(*sys.exc_info())
-
-
-# That of this process: a forked child makes another one.
-_watchers: "list[_Watcher]" = []
-
-
-def _watcher() -> _Watcher:
-    if not _watchers or _watchers[0].pid != os.getpid():
-        _watchers[:] = [_Watcher()]
-    return _watchers[0]

@@ -9,14 +9,14 @@ cancelled at any time, and leaves nothing behind.
 import asyncio
 from collections import deque
 from functools import partial
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
 from ._loop_engine import ChildHandler, add_to_loop, call_soon, discard_from_loop, find_engine
 from ._sets import wait_procs as wait_procs_now
-from ._waiting.owners import check_pid, find, key_of
+from ._waiting.owners import check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,31 +63,26 @@ class _Group:
     """
 
     def __init__(self, procs: "list[Any]") -> None:
-        # By their keys: all that was given, and the targets of those that have not exited.
-        self.given: "dict[object, list[Any]]" = {}
-        self.left: "dict[object, Target]" = {}
+        # The targets of those that have not exited, by their places in the list.
+        self.left: "dict[int, Target]" = {}
         self.exits: "deque[tuple[Any, int | None]]" = deque()
+        self._procs = procs
         self._sleeper: "asyncio.Future[None] | None" = None
         self._loop = _running_loop()
-        for proc in procs:
-            key = key_of(proc)
-            self.given.setdefault(key, []).append(proc)
-            if key not in self.left:
-                process = proc._child if isinstance(proc, Child) else proc
-                self.left[key] = find(process, partial(_tell, ref(self), key))
+        for place, proc in enumerate(procs):
+            process = proc._child if isinstance(proc, Child) else proc
+            self.left[place] = find(process, partial(_tell, ref(self), place))
         add_to_loop(self._loop, self.left.values())
 
     def look(self) -> None:
         """Report all that have exited by now."""
         engine = find_engine(self._loop)
-        if engine is not None:
-            while engine.look(True):  # each look brings so many
-                pass
-            return
-        # The thread of watch() may not have reported them yet.
-        keys = {key_of(target.proc): key for key, target in self.left.items()}
-        for proc, code in wait_procs_now([one.proc for one in self.left.values()], 0)[0]:
-            _tell(ref(self), keys[key_of(proc)], proc, code)
+        while engine is not None and engine.look(True):
+            pass  # each look brings so many
+        for place, target in list(self.left.items()) if engine is None else ():
+            # The thread of watch() may not have reported it yet.
+            for proc, code in wait_procs_now([target.proc], 0)[0]:
+                _tell(ref(self), place, proc, code)
 
     def wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
@@ -127,11 +122,10 @@ class _Group:
             call_soon(self._loop, discard_from_loop, self._loop, self.left.values())
 
 
-def _tell(reference: "ref[_Group]", key: object, proc: object, code: "int | None") -> None:
+def _tell(reference: "ref[_Group]", place: int, proc: object, code: "int | None") -> None:
     group = reference()
-    if group is not None and group.left.pop(key, None) is not None:  # else it is known already
-        for one in group.given[key]:
-            group.exits.append((one, code))
+    if group is not None and group.left.pop(place, None) is not None:  # else it is known already
+        group.exits.append((group._procs[place], code))
         group.wake()
 
 
@@ -174,7 +168,7 @@ async def wait_procs(
                 group.look()
                 break
             await group.sleep(seconds)
-        return list(group.exits), [proc for proc in given if key_of(proc) in group.left]
+        return list(group.exits), [given[place] for place in group.left]
     finally:
         group.stop()
 
@@ -223,7 +217,7 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
 
 
 class Child:
-    """What spawn() returns: the child is reaped by wait().
+    """What spawn() returns: the child is reaped by wait(). ``args`` is what spawn() was given.
 
     Leaving its ``async with`` block waits for the child; if the block is cancelled, the child
     is left running, and reaped later.
@@ -231,15 +225,8 @@ class Child:
 
     def __init__(self, child: "_Child") -> None:
         self._child = child
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def args(self) -> "Any":
-        """As given to spawn()."""
-        return self._child.args
+        self.pid: int = child.pid
+        self.args: "Any" = child.args
 
     @property
     def exitcode(self) -> "int | None":
@@ -297,8 +284,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
     def __init__(self) -> None:
         if AbstractChildWatcher is None:
             raise NotImplementedError("asyncio has none on Windows, nor from Python 3.14 on")
-        # Weak, as the engine of a loop goes with it, and what is left of its handlers, too.
-        self._handlers: "WeakValueDictionary[int, ChildHandler]" = WeakValueDictionary()
+        self._handlers: "dict[int, ChildHandler]" = {}
         self._loop: "AbstractEventLoop | None" = None
 
     def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
@@ -308,18 +294,14 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if loop is None:
             raise RuntimeError("no event loop is running, and none is attached")
         self.remove_child_handler(pid)
-        handler = ChildHandler(pid, loop, lambda code: callback(pid, code, *args))
-        self._handlers[pid] = handler
-        handler.in_loop(add_to_loop)
+        ChildHandler(self._handlers, pid, loop, lambda code: callback(pid, code, *args))
 
     def remove_child_handler(self, pid: int) -> bool:
         """Do not call the callback, nor reap; return whether there was one."""
         handler = self._handlers.pop(pid, None)
-        if handler is None or not handler.is_wanted:
-            return False
-        handler.is_wanted = False
-        handler.in_loop(discard_from_loop)
-        return True
+        if handler is not None:
+            handler.in_loop(discard_from_loop)
+        return handler is not None
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
         """Use this loop for handlers that are added outside of a running loop."""
@@ -330,10 +312,8 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
 
     def close(self) -> None:
         """Remove all handlers."""
-        # Not keys(): another loop's thread may add its own meanwhile.
-        for handler in [reference() for reference in self._handlers.valuerefs()]:
-            if handler is not None:
-                self.remove_child_handler(handler.proc)
+        for pid in list(self._handlers):
+            self.remove_child_handler(pid)
 
     def __enter__(self) -> "Self":
         return self
