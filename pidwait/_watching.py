@@ -134,8 +134,9 @@ class _Watches(WaitSet):
                 if not self._is_closed:
                     self._start_thread()
                     return True
+            is_served = target not in self._engine.targets  # but reported already
             self._engine.discard(target)
-            return False
+            return is_served
         finally:
             self._calls.pop(entry, None)
             if self._is_closed:

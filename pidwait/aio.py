@@ -15,7 +15,7 @@ from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
 from ._loop_engine import ChildHandler, add_to_loop, call_soon, discard_from_loop, find_engine
-from ._sets import wait_procs as wait_procs_now
+from ._process import wait as wait_now
 from ._waiting.owners import check_pid, find
 
 TYPE_CHECKING = False
@@ -80,9 +80,11 @@ class _Group:
         while engine is not None and engine.look(True):
             pass  # each look brings so many
         for place, target in list(self.left.items()) if engine is None else ():
-            # The thread of watch() may not have reported it yet.
-            for proc, code in wait_procs_now([target.proc], 0)[0]:
-                _tell(ref(self), place, proc, code)
+            try:  # the thread of watch() may not have reported it yet
+                code = wait_now(target.proc, 0)
+            except TimeoutExpired:
+                continue
+            _tell(ref(self), place, target.proc, code)
 
     def wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
