@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Exits, Iterable, Outcome, Target
+    from ._types import Any, Callable, Iterable, Outcome, Target
 
 
 class LoopEngine(Engine):
@@ -53,21 +53,20 @@ class LoopEngine(Engine):
         """Report the processes that have exited; return whether there were any."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
-        exits: "Exits" = []
         try:
             self.sleep(0)
             self.collect(last)
-            self.take(exits)
-            for target, code in exits:
-                target.key(target.proc, code)  # type: ignore[operator]
+            found: "list[tuple[Any, int | None]]" = list(self.codes.items())
+            for target, code in found:  # twice, if an exception comes before the end
+                target.key(target.proc, code)
+                self.discard(target)
         except BaseException:
-            self.put_back(exits)  # what has been reported takes no notice
             self.is_suspect = True
             raise
         finally:
             # The coroutines that have got these exits run first: they may add processes.
             self.loop.call_soon(self.arm)
-        return bool(exits)
+        return bool(found)
 
     def arm(self) -> None:
         """Have the loop call when it is time to look; close the engine if it is not used."""

@@ -120,7 +120,7 @@ class _Group:
             discard_from_loop(self._loop, left.values())
 
     def __del__(self) -> None:
-        if self.left:
+        if self.left:  # perhaps in another thread
             call_soon(self._loop, discard_from_loop, self._loop, self.left.values())
 
 
