@@ -86,15 +86,14 @@ class LoopEngine(Engine):
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
-        if fd < 0:
+        if fd < 0 or self.pid != getpid():  # a forked child shares the loop's epoll
             return
-        is_ours = self.pid == getpid()
-        if is_ours and not self.loop.is_closed():
+        if not self.loop.is_closed():
             self.loop.remove_reader(fd)
         _engines.pop((id(self.loop), self.pid), None)
         super().close()
         for target in self.targets:  # the loop has been closed
-            if is_ours and isinstance(target, ChildHandler):
+            if isinstance(target, ChildHandler):
                 target.leave()
 
     __del__ = close

@@ -7,7 +7,6 @@ cancelled at any time, and leaves nothing behind.
 """
 
 import asyncio
-from collections import deque
 from functools import partial
 from weakref import ref
 
@@ -63,9 +62,9 @@ class _Group:
     """
 
     def __init__(self, procs: "list[Any]") -> None:
-        # The targets of those that have not exited, by their places in the list.
+        # By their places in the list: the targets of those that have not exited, and exit codes.
         self.left: "dict[int, Target]" = {}
-        self.exits: "deque[tuple[Any, int | None]]" = deque()
+        self.exits: "dict[int, int | None]" = {}
         self._procs = procs
         self._sleeper: "asyncio.Future[None] | None" = None
         self._loop = _running_loop()
@@ -112,7 +111,8 @@ class _Group:
             if not self.left:
                 raise StopAsyncIteration
             await self.sleep(None)
-        return self.exits.popleft()
+        place = next(iter(self.exits))
+        return self._procs[place], self.exits.pop(place)
 
     def stop(self) -> None:
         left, self.left = self.left, {}
@@ -126,9 +126,12 @@ class _Group:
 
 def _tell(reference: "ref[_Group]", place: int, proc: object, code: "int | None") -> None:
     group = reference()
-    if group is not None and group.left.pop(place, None) is not None:  # else it is known already
-        group.exits.append((group._procs[place], code))
-        group.wake()
+    if group is None:
+        return
+    if place in group.left:  # else it is known already
+        group.exits[place] = code
+        del group.left[place]
+    group.wake()
 
 
 if TYPE_CHECKING:  # for mixed lists: see _sets.py
@@ -170,7 +173,8 @@ async def wait_procs(
                 group.look()
                 break
             await group.sleep(seconds)
-        return list(group.exits), [given[place] for place in group.left]
+        exited = [(given[place], code) for place, code in group.exits.items()]
+        return exited, [given[place] for place in group.left]
     finally:
         group.stop()
 
