@@ -9,7 +9,7 @@ from errno import ECHILD
 from functools import partial
 from os import getpid
 from selectors import SelectSelector
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
@@ -33,7 +33,7 @@ class LoopEngine(Engine):
     """
 
     fd = -1  # until the loop watches it, and after close()
-    _timer: "Any" = None
+    _timer: "Any" = None  # weakly: it refers to us
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
@@ -70,14 +70,15 @@ class LoopEngine(Engine):
 
     def arm(self) -> None:
         """Have the loop call when it is time to look; close the engine if it is not used."""
-        if self._timer is not None:
-            self._timer.cancel()
+        timer = self._timer and self._timer()
+        if timer is not None:
+            timer.cancel()
         if not self.targets or self.loop.is_closed():
             self.close()
             return
         delay = self.delay()
         if delay is not None:
-            self._timer = self.loop.call_later(min(delay, LONGEST_SLEEP), self.look)
+            self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.look))
 
     def give_up(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now

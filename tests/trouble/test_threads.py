@@ -4,12 +4,13 @@
 import os
 import queue
 import subprocess
+import sys
 import threading
 
 import pytest
 
 from .. import pidwait
-from ..processes import eventually, state
+from ..processes import become_zombie, eventually, state
 from . import LONG, Child, asleep, raises, times_out
 
 pytest.importorskip("ctypes")
@@ -179,6 +180,27 @@ def test_watches_from_many_threads_are_told_once_each(variant, herd):
     found = [told.get(timeout=LONG) for _ in range(2 * THREADS)]
     assert sorted(found) == sorted(list(zip(pids, range(THREADS))) * 2)
     assert told.empty()
+
+
+def test_a_watch_that_comes_while_the_thread_ends_is_told_once(variant, herd):
+    pid, told = herd.fork(3, after=0), queue.Queue()
+    become_zombie(pid)
+
+    def watch_all(first):
+        for number in range(first, first + 200):
+            mine = queue.Queue()
+            pidwait.watch(pid, lambda *exit, n=number, mine=mine: (told.put(n), mine.put(exit)))
+            assert mine.get(timeout=LONG) == (pid, 3)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads([lambda first=200 * first: watch_all(first) for first in range(THREADS)])
+        eventually(lambda: threading.active_count() == 1)
+    finally:
+        sys.setswitchinterval(interval)
+    found = [told.get() for _ in range(told.qsize())]
+    assert sorted(found) == list(range(200 * THREADS))
 
 
 def test_a_child_that_a_thread_waits_for_without_a_deadline_is_reaped_by_another(variant):
