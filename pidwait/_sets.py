@@ -222,7 +222,7 @@ class WaitSet(Generic[P]):
     def _start(self) -> None:
         # The threads in wait(), and what each is about to return. One that is in there already
         # when it comes has been interrupted by two exceptions in a row.
-        self._calls: "dict[int, Exits]" = {}
+        self._calls: "dict[object, Exits]" = {}
 
     def _entered(self) -> Engine:
         """The engine, in a forked child made anew; ValueError if the set is closed."""

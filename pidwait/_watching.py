@@ -124,7 +124,7 @@ class _Watches(WaitSet):
     def serve(self, target: "Target") -> bool:
         """Call back for it; return False if the thread has ended, which closes the set."""
         entry = object()
-        self._calls[entry] = None  # before the check whether it is closed: see close()
+        self._calls[entry] = []  # before the check whether it is closed: see close()
         try:
             if self._is_closed:
                 return False
