@@ -2,24 +2,24 @@
 """One file with what is needed of this package: its modules, joined as they are.
 
 A module follows those that it imports names from. Nothing is renamed, as no two modules have
-one name for two things; what goes is the lines that import from this package, and the lines
-that each module begins with. What a function imports is joined only if the system of the file
-needs it. So a function that imports a part that was left out gets an ImportError, and says so.
+one name for two things; what goes is the imports of modules that are in the file, and the blocks
+for type checkers. What the functions of the command line import is not in the file: they get an
+ImportError, and say so.
 """
 
-import ast
 import hashlib
 import os
-import pkgutil
 import re
 import sys
-import zipimport
+import zipfile
 from errno import ENOENT
-from importlib.util import find_spec
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Iterable, Iterator
+    from collections.abc import Container
+
+    from .._types import Iterable
 
 _PACKAGE_NAME = __name__.rsplit(".", 2)[0]
 # In two parts, as a copy of the package under another name has no string with this one.
@@ -55,31 +55,28 @@ OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE
 OF THIS SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.
 """.replace("{name}", NAME)
 
-
 # The modules of each part, with the public names that are in them.
 PARTS = {
     "wait": {
-        "_base.errors": "TimeoutExpired",
+        "_base/errors": "TimeoutExpired",
         "_systems": "probe",
         "_process": "Process pid_exists wait",
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_spawning": "Child spawn"},
-    "cli": {"cli": "main", "cli.wait": ""},
+    "cli": {"cli": "", "cli/wait": ""},
 }
-# What the names of the modules of one system begin with.
-SYSTEMS: "dict[str, tuple[str, ...]]" = {
-    "linux": ("linux", "procfs", "pidfd", "epoll"),
-    "bsd": ("kqueue", "ps", "bsd"),
-    "windows": ("windows",),
+# What the names of the modules of one system begin with, and its names in sys.platform.
+SYSTEMS = {
+    "linux": (("linux", "procfs", "pidfd", "epoll"), "linux android"),
+    "bsd": (("kqueue", "ps", "bsd"), "darwin freebsd netbsd openbsd dragonfly"),
+    "windows": (("windows",), "win32"),
 }
-_BY_SYSTEM = ("_systems", "_systems.sleepers")  # their functions import what their system needs
-_NEEDS = {"cli": ["many"], "many": ["wait"], "spawn": ["wait"]}
-_PLATFORMS = {
-    "linux": "linux android",
-    "bsd": "darwin freebsd netbsd openbsd dragonfly",
-    "windows": "win32",
-}
+# With the line above if all that is below depends on it.
+_IMPORT = re.compile(r"^(?:if .*:\n)?( *)from (\.+)([\w.]*) import (?:\([^)]*\))?.*\n", re.M)
+_FOR_TYPES = re.compile(
+    r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+(else:\n)?", re.M
+)
 # The names of its types are not in the file.
 _UNCHECKED = (
     "ArgumentType AttributeAccessIssue CallIssue GeneralTypeIssues IncompatibleMethodOverride"
@@ -103,116 +100,66 @@ _FORM = re.compile(
 )
 
 
-class Module:
-    """A module of the package: its lines, and its imports from the package."""
-
-    def __init__(self, name: str, is_package: bool, text: str) -> None:
-        self.name = name
-        self.lines: "list[str]" = text.splitlines()
-        self._parts = name.split(".") if name else []
-        self._is_package = is_package
-        # Each import from the package: from where, its lines, and where it stands itself: in a
-        # "function", for "types", or at the "top".
-        self.imports: "list[tuple[str, range, str]]" = []
-        self._read(ast.parse(text).body, "top")
-
-    def _read(self, statements: "Iterable[ast.AST]", where: str) -> None:
-        for one in statements:
-            if isinstance(one, ast.ImportFrom) and one.level:
-                self._add(one, where)
-            elif isinstance(one, ast.If) and getattr(one.test, "id", "") == "TYPE_CHECKING":
-                self._read(one.body, "types")
-                self._read(one.orelse, where)
-            else:
-                is_function = isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-                self._read(ast.iter_child_nodes(one), "function" if is_function else where)
-
-    def _add(self, statement: ast.ImportFrom, where: str) -> None:
-        end = statement.lineno
-        if "(" in self.lines[end - 1]:
-            while ")" not in self.lines[end - 1]:
-                end += 1
-        lines = range(statement.lineno - 1, end)
-        up = statement.level - self._is_package
-        base = self._parts[: len(self._parts) - up]
-        whole = ".".join(base + (statement.module or "").split(".")).strip(".")
-        self.imports.append((whole, lines, where))
-
-    def text(self, joined: "dict[str, Module]") -> "Iterator[str]":
-        """Its lines without what imports from modules that are joined, or from _types."""
-        gone = {0}  # the licence
-        for name, lines, where in self.imports:
-            if where != "function" or name in joined:
-                gone.update(lines)
-        for number, line in enumerate(self.lines):
-            if number not in gone and line != "TYPE_CHECKING = False":
-                yield line
-            elif number in gone and line[:1] == " " and self._is_alone(number, gone):
-                yield re.match(" *", line).group() + "pass"  # type: ignore[union-attr]
-
-    def _is_alone(self, number: int, gone: "set[int]") -> bool:
-        """Whether a block would be empty without this line, the last one of an import."""
-        if number + 1 in gone:
-            return False
-        first = number
-        while first - 1 in gone:
-            first -= 1
-        indent = len(self.lines[first]) - len(self.lines[first].lstrip())
-        above = self.lines[first - 1]
-        below = next((line for line in self.lines[number + 1 :] if line.strip()), "")
-        return above.endswith(":") and len(below) - len(below.lstrip()) < indent
-
-
 def join(
     files: "dict[str, bytes]", version: str, parts: "Iterable[str]", systems: "Iterable[str]"
 ) -> str:
     """The file, of the sources of the package by their paths."""
-    asked, chosen = set(parts), [one for one in SYSTEMS if one in set(systems)]
-    for part in ("cli", "many", "spawn"):
-        asked.update(_NEEDS[part] if part in asked else ())
-    asked.add("wait")
-    wanted = [part for part in PARTS if part in asked]
-    left_out = tuple(name for one in SYSTEMS if one not in chosen for name in SYSTEMS[one])
-    modules = {}
-    for path, data in files.items():
-        if path.endswith(".py"):
-            name = re.sub(r"(/|^)__init__$", "", path[: -len(".py")]).replace("/", ".")
-            if not name.rpartition(".")[2].startswith(left_out):
-                modules[name] = (path, data)
-    joined: "dict[str, Module]" = {}
-    public = []
+    asked, chosen = {"wait", *parts}, [one for one in SYSTEMS if one in set(systems)]
+    wanted = [one for one in PARTS if one in asked or (one == "many" and "cli" in asked)]
+    left_out = tuple(start for one in SYSTEMS if one not in chosen for start in SYSTEMS[one][0])
+    kept = {path: files[path] for path in files if not path.split("/")[-1].startswith(left_out)}
+    modules: "dict[str, tuple[str, str]]" = {}
+    public: "list[str]" = []
     for part in wanted:
-        for name, names in PARTS[part].items():
-            _add(name, modules, joined)
+        for module, names in PARTS[part].items():
+            _add(module, kept, modules)
             public += names.split()
-    lines = ["import sys", "", "TYPE_CHECKING = False", '__version__ = "%s"' % version]
-    lines += ["__all__ = %r" % sorted(set(public) - {"main"})]
+    body = 'import sys\n\nTYPE_CHECKING = False\n__version__ = "%s"\n' % version
+    body += "__all__ = %r\n" % sorted(public)
     if len(chosen) < len(SYSTEMS):
-        names = " ".join(_PLATFORMS[one] for one in chosen)
-        lines += ['if not sys.platform.startswith(tuple("%s".split())):' % names]
-        lines += ['    raise ImportError("this file is for %s alone")' % " and ".join(chosen)]
-    for name, module in joined.items():
-        lines += ["", "", "# " + (" %s " % name).center(77, "="), *module.text(joined)]
+        platforms = " ".join(SYSTEMS[one][1] for one in chosen)
+        body += 'if not sys.platform.startswith(tuple("%s".split())):\n' % platforms
+        body += '    raise ImportError("this file is for %s alone")\n' % " and ".join(chosen)
+    for module, (path, text) in modules.items():
+        body += "\n\n# %s\n" % (" %s " % module).center(77, "=")
+        body += _left(path, text, modules)
     if "cli" in wanted:
-        lines += ["", "", 'if __name__ == "__main__":', "    main()"]
-    body = "\n".join(lines) + "\n"
-    licence = "".join(("# " + line).rstrip() + "\n" for line in LICENSE.splitlines())
+        body += '\n\nif __name__ == "__main__":\n    main()\n'
+    body = re.sub("\n{4,}", "\n\n\n", body)
     digest = hashlib.sha256(body.encode()).hexdigest()
-    found = ",".join(wanted), ",".join(chosen)
     unchecked = "\n".join("# pyright: report%s=false" % rule for rule in _UNCHECKED)
+    licence = "".join(("# " + line).rstrip() + "\n" for line in LICENSE.splitlines())
+    found = ",".join(wanted), ",".join(chosen)
     return _HEAD % (unchecked, NAME, version, *found, digest, licence) + body
 
 
-def _add(name: str, modules: "dict[str, tuple[str, bytes]]", joined: "dict[str, Module]") -> None:
+def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, tuple[str, str]]") -> None:
     """Join a module, after those that it imports."""
-    if name in joined or name not in modules:
+    path = module + ".py" if module + ".py" in files else module + "/__init__.py"
+    if module in modules or path not in files:
         return
-    path, data = modules[name]
-    module = Module(name, path.endswith("__init__.py"), data.decode())
-    for needed, _, where in module.imports:
-        if needed and (where == "top" or (where == "function" and name in _BY_SYSTEM)):
-            _add(needed, modules, joined)
-    joined[name] = module
+    text = files[path].decode().partition("\n")[2]  # without the licence
+    text = _FOR_TYPES.sub(lambda one: "if not TYPE_CHECKING:\n" if one.group(1) else "", text)
+    for one in _IMPORT.finditer(text):
+        if not one.group(1) or not module.startswith("cli"):
+            _add(_source(path, one), files, modules)
+    modules[module] = path, text
+
+
+def _left(path: str, text: str, modules: "Container[str]") -> str:
+    """The text of a module without the imports of those that are in the file."""
+
+    def left(found: "re.Match[str]") -> str:
+        is_left = found.group(1) and _source(path, found) not in modules
+        return found.group() if is_left else ""
+
+    return _IMPORT.sub(left, text)
+
+
+def _source(path: str, found: "re.Match[str]") -> str:
+    """The module that an import in the file of this path is from."""
+    folders = path.split("/")[: -len(found.group(2))]
+    return "/".join(folders + found.group(3).split("."))
 
 
 def look(text: str) -> "tuple[str, list[str], list[str], bool] | None":
@@ -236,30 +183,17 @@ def own_folder() -> str:
 
 
 def own_sources() -> "dict[str, bytes]":
-    """The contents of each file, by its path from the package's folder on, with slashes.
-
-    OSError: a file can't be read, as where only compiled files were installed.
-    """
+    """The contents of each file, by its path from the package's folder on, with slashes."""
     top = own_folder()
-    spec = find_spec(_PACKAGE_NAME)
-    archive = spec and getattr(spec.loader, "archive", None)
+    archive = getattr(sys.modules[_PACKAGE_NAME].__loader__, "archive", None)
     if archive:
-        # pkgutil looks into a cache that importlib.invalidate_caches() has emptied perhaps: seen
-        # on Python 3.15.
-        zipimport.zipimporter(archive)
-    names = [_PACKAGE_NAME]
-    names += [one.name for one in pkgutil.walk_packages([top], _PACKAGE_NAME + ".")]
-    found = {"py.typed": _data(_PACKAGE_NAME, os.path.join(top, "py.typed"))}
-    for name in names:
-        spec = find_spec(name)
-        path = spec.origin if spec else None
-        if path is None or not path.endswith(".py"):
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", name)
-        found[os.path.relpath(path, top).replace(os.sep, "/")] = _data(name, path)
-    return dict(sorted(found.items()))
-
-
-def _data(name: str, path: str) -> bytes:
-    spec = find_spec(name)
-    data: bytes = spec.loader.get_data(path)  # type: ignore[union-attr]
-    return data
+        inside = os.path.relpath(top, archive).replace(os.sep, "/") + "/"
+        with zipfile.ZipFile(archive) as opened:
+            names = [name for name in opened.namelist() if name.startswith(inside)]
+            found = {name[len(inside) :]: opened.read(name) for name in names}
+    else:
+        paths = [path for path in Path(top).rglob("*.*") if path.is_file()]
+        found = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
+    if "__init__.py" not in found:  # only compiled files were installed
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top)
+    return {path: found[path] for path in sorted(found) if path.endswith((".py", "py.typed"))}
