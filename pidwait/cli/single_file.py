@@ -78,15 +78,14 @@ _FOR_TYPES = re.compile(
     r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+(else:\n)?", re.M
 )
 # The names of its types are not in the file.
-_UNCHECKED = (
-    "ArgumentType AttributeAccessIssue CallIssue GeneralTypeIssues IncompatibleMethodOverride"
-    " IncompatibleVariableOverride InvalidTypeArguments MissingImports PossiblyUnbound"
-    " ReturnType UndefinedVariable"
-).split()
 _HEAD = '''\
 # SPDX-License-Identifier: BSD-3-Clause
 # mypy: ignore-errors
-%s
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportIncompatibleMethodOverride=false
+# pyright: reportIncompatibleVariableOverride=false, reportInvalidTypeArguments=false
+# pyright: reportMissingImports=false, reportPossiblyUnbound=false, reportReturnType=false
+# pyright: reportUndefinedVariable=false
 """%s %s in one file: waits for processes to exit, without polling.
 
 parts:   %s
@@ -95,7 +94,7 @@ sha256 of what follows the licence:
     %s
 """
 %s'''
-_FORM = re.compile(
+FORM = re.compile(
     r'"""%s (\S+) in one file.*\n\nparts:   ([\w,]*)\nsystems: ([\w,]*)\n.*\n    (\w{64})\n' % NAME
 )
 
@@ -127,10 +126,9 @@ def join(
         body += '\n\nif __name__ == "__main__":\n    main()\n'
     body = re.sub("\n{4,}", "\n\n\n", body)
     digest = hashlib.sha256(body.encode()).hexdigest()
-    unchecked = "\n".join("# pyright: report%s=false" % rule for rule in _UNCHECKED)
     licence = "".join(("# " + line).rstrip() + "\n" for line in LICENSE.splitlines())
-    found = ",".join(wanted), ",".join(chosen)
-    return _HEAD % (unchecked, NAME, version, *found, digest, licence) + body
+    head = _HEAD % (NAME, version, ",".join(wanted), ",".join(chosen), digest, licence)
+    return head + body
 
 
 def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, tuple[str, str]]") -> None:
@@ -162,28 +160,14 @@ def _source(path: str, found: "re.Match[str]") -> str:
     return "/".join(folders + found.group(3).split("."))
 
 
-def look(text: str) -> "tuple[str, list[str], list[str], bool] | None":
-    """The version, parts and systems of such a file, and whether it is as it was made.
-
-    None if it is none.
-    """
-    found = _FORM.search(text)
-    if found is None:
-        return None
-    version, parts, systems, digest = found.groups()
-    body = text.partition("OF SUCH DAMAGE.\n")[2]
-    is_whole = hashlib.sha256(body.encode()).hexdigest() == digest
-    return version, parts.split(","), systems.split(","), is_whole
-
-
 def own_folder() -> str:
     """Where it is, maybe in a zip."""
     (path,) = sys.modules[_PACKAGE_NAME].__path__
     return path
 
 
-def own_sources() -> "dict[str, bytes]":
-    """The contents of each file, by its path from the package's folder on, with slashes."""
+def own_files() -> "dict[str, bytes]":
+    """The contents of each file of a copy, by its path from the package's folder on."""
     top = own_folder()
     archive = getattr(sys.modules[_PACKAGE_NAME].__loader__, "archive", None)
     if archive:
@@ -196,4 +180,5 @@ def own_sources() -> "dict[str, bytes]":
         found = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
     if "__init__.py" not in found:  # only compiled files were installed
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top)
-    return {path: found[path] for path in sorted(found) if path.endswith((".py", "py.typed"))}
+    files = {path: found[path] for path in sorted(found) if path.endswith((".py", "py.typed"))}
+    return dict(files, LICENSE=LICENSE.encode())
