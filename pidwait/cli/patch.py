@@ -11,8 +11,6 @@ from .options import Command, CommandError, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType
-
     from .._types import Any, Sequence
 
 _PATCH_USAGE = """\
@@ -36,18 +34,26 @@ _PATCH.intermixed = False
 
 def patch_command(argv: "Sequence[str]") -> int:
     program: "list[Any]" = []
-    status = _PATCH.run(lambda *words: _prepare_program(program, *words), argv)
-    for run, *arguments in program:
-        try:
-            run(*arguments)
-        except BaseException as error:
-            _show_from_its_own_file(error)
-            raise
-    return status
+    status = _PATCH.run(lambda *words: _prepare(program, *words), argv)
+    if not program:
+        return status
+    run, *arguments = program
+    try:
+        run(*arguments)
+    except BaseException as error:
+        traceback, show = error.__traceback__, sys.excepthook
+        while traceback and traceback.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+            traceback = traceback.tb_next
+        # It begins in the file of the program, as it does under python.
+        sys.excepthook = lambda kind, value, _: show(
+            kind, value.with_traceback(traceback), traceback
+        )
+        raise
+    return 0
 
 
-def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
-    """Add what is to be called, and have all as it is when python runs it."""
+def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
+    """Put in what is to be called, and have all as it is when python runs the program."""
     if not operands:
         raise Usage("give a " + ("MODULE" if "module" in options else "SCRIPT"))
     import runpy
@@ -64,10 +70,10 @@ def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: 
         path = os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
     if "module" in options:
         sys.path[0] = os.getcwd()
-        program.append((run_main, path))
+        program[:] = run_main, path
     elif get_importer(path) is not None:  # a folder, or a zip file
         sys.path[0] = path
-        program.append((run_main, "__main__", False))
+        program[:] = run_main, "__main__", False
     else:
         sys.path[0] = os.path.dirname(os.path.realpath(path))
         try:
@@ -78,7 +84,7 @@ def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: 
         except OSError as error:
             raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
         vars(main).update({"__file__": path, "__builtins__": builtins})
-        program.append((_run_script, code or source, vars(main)))
+        program[:] = _run_script, code or source, vars(main)
     subprocess.patch()
     sys.argv = operands
     sys.modules["__main__"] = main
@@ -87,19 +93,7 @@ def _prepare_program(program: "list[Any]", options: "dict[str, str]", operands: 
     return 0
 
 
-def _run_script(code: "bytes | CodeType", names: "dict[str, Any]") -> None:
+def _run_script(code: "Any", names: "dict[str, Any]") -> None:
     if isinstance(code, bytes):
         code = compile(code, names["__file__"], "exec", dont_inherit=True)
     exec(code, names)
-
-
-def _show_from_its_own_file(error: BaseException) -> None:
-    """Have the traceback begin in the file of the program, as it does under python."""
-    traceback, show = error.__traceback__, sys.excepthook
-    while traceback and traceback.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
-        traceback = traceback.tb_next
-
-    def hook(kind: "type[BaseException]", value: BaseException, _: object) -> None:
-        show(kind, value.with_traceback(traceback), traceback)
-
-    sys.excepthook = hook
