@@ -42,13 +42,13 @@ class Usage(Exception):
 class Command:
     """What is the same in all commands: options, help, version, errors."""
 
+    wrong, failed = 2, 1  # exit statuses
+    intermixed = True  # options may come after operands
+    lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
+
     def __init__(self, name: str, usage: str, text: str, options: str) -> None:
         """``options`` is like "t|timeout: any", with a colon after those that take a value."""
         self.name: str = PROG + name
-        self.wrong: int = 2  # exit statuses
-        self.failed: int = 1
-        self.intermixed: bool = True  # options may come after operands
-        self.lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
         self._help = ("usage: %s\n\n%s" % (usage, text)).replace("{prog}", PROG)
         self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
 
@@ -61,7 +61,12 @@ class Command:
             if "version" in chosen:
                 say("%s %s\n" % (PROG, __version__))
                 return 0
-            self._check_environment()
+            try:  # a variable may force what there is not
+                choice(FFI, *NAMES)
+                backend()
+            except (OSError, ValueError) as error:
+                text = getattr(error, "strerror", None) or str(error)
+                raise CommandError(text, self.wrong) from None
             return work(chosen, operands)
         except Usage as error:
             self.complain("%s (see %s -h)" % (error, self.name))
@@ -90,8 +95,8 @@ class Command:
 
         read = getopt.gnu_getopt if self.intermixed else getopt.getopt
         short = "".join(one + ":" * name.endswith(":") for one, _, name in self._options if one)
-        names = {"-" + one: "--" + name.rstrip(":") for one, _, name in self._options if one}
         long_ = [name.replace(":", "=") for _, _, name in self._options]
+        names = {"-" + one: "--" + name.rstrip(":") for one, _, name in self._options}
         try:
             found, operands = read(list(argv), short, long_)
         except getopt.GetoptError as error:
@@ -103,15 +108,6 @@ class Command:
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
 
-    def _check_environment(self) -> None:
-        """Refuse a variable that forces what there is not."""
-        try:
-            choice(FFI, *NAMES)
-            backend()
-        except (OSError, ValueError) as error:
-            text = getattr(error, "strerror", None) or str(error)
-            raise CommandError(text, self.wrong) from None
-
 
 def digits(text: str) -> "int | None":
     """The number that the text is; None if there is anything but digits."""
@@ -122,14 +118,14 @@ def duration(text: str) -> float:
     """The seconds in a number, as 0.5, or in numbers with units, as 1h30m or 100ms; inf, too."""
     import re
 
-    part = r"(?:([\d.]+(?:[eE][+-]?\d+)?)%s)?"
-    parts = re.match("".join(part % unit for unit in _UNITS) + r"\Z", text.strip(), re.ASCII)
+    number = r"(?:([\d.]+(?:[eE][+-]?\d+)?)%s)?"
+    parts = re.fullmatch("".join(number % unit for unit in _UNITS), text.strip(), re.ASCII)
     try:
-        if parts is None or not any(parts.groups()):
-            seconds = float(text)
+        if parts and any(parts.groups()):
+            pairs = zip(parts.groups("0"), _UNITS.values())
+            seconds = sum(float(found) * unit for found, unit in pairs)
         else:
-            pairs = zip(parts.groups(), _UNITS.values())
-            seconds = sum(float(number) * unit for number, unit in pairs if number)
+            seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not seconds >= 0:  # NaN, too
