@@ -36,14 +36,11 @@ process group of their own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on.
   -V, --version              show the version
   -h, --help                 show this
 
-DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
+DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m;
 0 and inf are for ever. On Windows, COMMAND is terminated when the time is up;
--s and -k do nothing.
-
-Unlike GNU timeout, it takes the time as -t, passes USR1 and USR2 on, and sends
-STOP to COMMAND alone, so that -k can still end it. Signals that were ignored
-stay so, as under nohup, but for that of -s. A message that stderr does not take
-changes no exit status.
+-s and -k do nothing. Signals that were ignored stay so, as under nohup, but for
+that of -s. Unlike GNU timeout, it takes the time as -t, passes USR1 and USR2
+on, and sends STOP to COMMAND alone, so that -k can still end it.
 
 exit status: that of COMMAND; 128 and the signal's number if one killed it
   124  the time was up (not with -p)
@@ -69,46 +66,8 @@ def run_command(argv: "Sequence[str]") -> int:
 
 
 def _run_job(options: "dict[str, str]", command: "list[str]") -> int:
-    if os.name != "nt":
-        return (Tree if "tree" in options else Job)(options, command).run()
-    settings = Settings(options, command)
-    if "tree" in options:
-        raise CommandError("--tree needs Linux")
-    with _started(command, None if settings.foreground else 0) as child:
-        try:
-            return as_status(child.wait(settings.timeout) or 0)
-        except TimeoutExpired:
-            if settings.verbose:
-                settings.tell_signal("TERM")
-            child.terminate()
-            code = child.wait()
-    return as_status(code or 0) if settings.preserve_status else TIMED_OUT
-
-
-class Settings:
-    """What the options say."""
-
-    def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
-        # 0 is for ever, as in GNU timeout.
-        self.timeout: "float | None" = duration(options.get("timeout", "0")) or None
-        self.kill_after: "float | None" = duration(options.get("kill-after", "0")) or None
-        self.signal: int = _number_of(options.get("signal", "TERM"))
-        self.preserve_status: bool = "preserve-status" in options
-        self.foreground: bool = "foreground" in options
-        self.verbose: bool = "verbose" in options
-        if not command:
-            raise Usage("give a COMMAND")
-        self.command = command
-
-    def seconds_to_kill(self) -> "float | None":
-        """Those of -k, once; from then on the signal is SIGKILL."""
-        seconds, self.kill_after = self.kill_after, None
-        if seconds is not None:
-            self.signal = signal.SIGKILL
-        return seconds
-
-    def tell_signal(self, name: str) -> None:
-        _RUN.complain("sending signal %s to command %r" % (name, self.command[0]))
+    job = (Tree if "tree" in options else Job)(options, command)
+    return job.run_on_windows() if os.name == "nt" else job.run()
 
 
 def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "Child":
@@ -146,10 +105,9 @@ def _signals() -> "dict[str, int]":
         if name.startswith("SIG"):  # Windows has console events, too
             found[name[3:]] = int(member)
     first, last = found.get("RTMIN", 1), found.get("RTMAX", 0)
-    for number in range(first, last + 1):
-        names = ["RTMIN+%d" % (number - first), "RTMAX-%d" % (last - number)]
-        for name in names if number - first <= last - number else names[::-1]:
-            found[name] = number
+    for number in range(last - first + 1):
+        found["RTMIN+%d" % number] = first + number
+        found["RTMAX-%d" % number] = last - number
     return found
 
 
@@ -166,11 +124,7 @@ def _number_of(text: str) -> int:
     return number
 
 
-def _name_of_signal(number: int) -> str:
-    return next(name for name, its in _signals().items() if its == number)
-
-
-class Job(Settings):
+class Job:
     """A command in our process group, which is one of our own, as GNU timeout has it: POSIX.
 
     So a terminal takes both for one job: Ctrl-Z stops both, and both are in the
@@ -181,32 +135,48 @@ class Job(Settings):
         child: Child
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
-        super().__init__(options, command)
-        self._continues = not self.foreground or "tree" in options
+        # 0 is for ever, as in GNU timeout.
+        self._timeout = duration(options.get("timeout", "0")) or None
+        self._kill_after = duration(options.get("kill-after", "0")) or None
+        self._signal = _number_of(options.get("signal", "TERM"))
+        self._preserves_status = "preserve-status" in options
+        self._foreground = "foreground" in options
+        self._verbose = "verbose" in options
+        if not command:
+            raise Usage("give a COMMAND")
+        self._command = command
+        self._continues = not self._foreground or "tree" in options
         self._timed_out = False
         # Signals that came, each once: a storm is passed on as quickly as we can.
         self._came: "list[int]" = []
         self._caught: "set[int]" = set()
 
+    def run_on_windows(self) -> int:
+        with _started(self._command, None if self._foreground else 0) as child:
+            try:
+                return as_status(child.wait(self._timeout) or 0)
+            except TimeoutExpired:
+                self._tell("TERM")
+                child.terminate()
+                code = child.wait()
+        return as_status(code or 0) if self._preserves_status else TIMED_OUT
+
     def run(self) -> int:
-        if not self.foreground:
+        if not self._foreground:
             with contextlib.suppress(PermissionError):  # we lead a session, and so a group
                 os.setpgid(0, 0)
         self._catch_signals()
         # A signal that comes just before the sleep leaves a byte, so that it is not slept over.
         self._reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        try:
-            signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # novm
-        except TypeError:  # Python 3.6
-            signal.set_wakeup_fd(writer)
-        deadline = Deadline(self.timeout)
-        with _started(self.command) as self.child:
+        signal.set_wakeup_fd(writer)
+        deadline = Deadline(self._timeout)
+        with _started(self._command) as self.child:
             # From here on a message of ours on the terminal stops nobody. The command has these
             # signals at their default.
             for number in (signal.SIGTTIN, signal.SIGTTOU):
                 signal.signal(number, signal.SIG_IGN)
-            self._progress = Progress(self.verbose)
+            self._progress = Progress(self._verbose)
             try:
                 self._wait(deadline)
             finally:
@@ -222,7 +192,7 @@ class Job(Settings):
         passed_on = {_number_of(name) for name in "HUP INT QUIT TERM USR1 USR2 ALRM".split()}
         # Signals that are ignored stay so, as nohup wants it; but the one that is to end the
         # command must not be, as a script's job in the background ignores INT.
-        wanted = {one for one in passed_on if not ignores(one)} | {self.signal}
+        wanted = {one for one in passed_on if not ignores(one)} | {self._signal}
         for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(one, self._note)
             self._caught.add(one)
@@ -246,13 +216,16 @@ class Job(Settings):
     def _end(self) -> Deadline:
         """The time is up."""
         self._timed_out = True
-        self._tell_and_send(self.signal)
+        self._tell_and_send(self._signal)
         return self._then_kill(Deadline(None))
 
     def _then_kill(self, deadline: Deadline) -> Deadline:
         """A signal was sent: -k counts from the first one."""
-        seconds = self.seconds_to_kill()
-        return deadline if seconds is None else Deadline(seconds)
+        seconds, self._kill_after = self._kill_after, None
+        if seconds is None:
+            return deadline
+        self._signal = signal.SIGKILL
+        return Deadline(seconds)
 
     def _sleep(self, deadline: Deadline) -> bool:
         """Until a signal comes; False at the deadline."""
@@ -265,7 +238,7 @@ class Job(Settings):
                 return True
             if deadline.expired():
                 return False
-            self._progress.show([label(self.child.pid, self.command[0])], 1)
+            self._progress.show([label(self.child.pid, self._command[0])], 1)
 
     def reap(self) -> bool:
         """Whether the command has exited."""
@@ -274,18 +247,21 @@ class Job(Settings):
         return self.child.reaped
 
     def _tell_and_send(self, number: int) -> None:
-        if self.verbose:
-            self._progress.clear()
-            self.tell_signal(_name_of_signal(number))
+        self._progress.clear()
+        self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
         # What is stopped goes on to its end.
         if self._continues and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
             self.send(signal.SIGCONT)
 
+    def _tell(self, name: str) -> None:
+        if self._verbose:
+            _RUN.complain("sending signal %s to command %r" % (name, self._command[0]))
+
     def send(self, number: int) -> None:
         """Send it to all of the group but us; SIGKILL ends us, too, as it does GNU timeout."""
         # SIGSTOP would stop us, and with us the time until -k.
-        alone = self.foreground or number == signal.SIGSTOP
+        alone = self._foreground or number == signal.SIGSTOP
         if alone or os.getpgid(self.child.pid) != os.getpgrp():  # it has made a group of its own
             with contextlib.suppress(ProcessLookupError, PermissionError):  # setuid programs
                 self.child.send_signal(number)
@@ -298,7 +274,7 @@ class Job(Settings):
             signal.signal(number, before)
 
     def _status(self, code: "int | None") -> int:
-        if self._timed_out and not (self.preserve_status or code == -signal.SIGKILL):
+        if self._timed_out and not (self._preserves_status or code == -signal.SIGKILL):
             return TIMED_OUT
         if code is not None and code < 0 and not self._timed_out:
             _die_of(-code)
@@ -328,6 +304,9 @@ class Tree(Job):
     """
 
     _kills = False
+
+    def run_on_windows(self) -> int:
+        raise CommandError("--tree needs Linux")
 
     def run(self) -> int:
         from .._systems.linux_calls import PR_SET_CHILD_SUBREAPER
