@@ -7,14 +7,60 @@ from .. import Process, ProcessInfo, process_iter
 from .._base.errors import raise_of_handler
 from .._waiting.owners import check_pid
 from .options import Usage, digits
+from .report import label, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Iterator, Sequence
+    from .._types import Any, Callable, Iterator, Sequence
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
-CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
+CHOICE_OPTIONS = (
+    " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
+    " n|newest o|oldest"
+)
+CHOICE_USAGE = """
+       {prog} [OPTION...] --name PATTERN
+       {prog} run [OPTION...] COMMAND [ARGUMENT...]
+       {prog} patch SCRIPT [ARGUMENT...]
+       {prog} patch -m MODULE [ARGUMENT...]
+       {prog} vendor [OPTION...] DEST"""
+CHOICE_TEXT = """
+Instead of PIDs, options can choose processes, those that fit all of them:
+      --name PATTERN      the regular expression is found in the name: the whole
+                          one, not only the 15 bytes that Linux keeps
+  -f, --full              in the whole command line, not in the name
+  -x, --exact             PATTERN matches the whole of it, not a part
+  -i, --ignore-case       upper and lower case are the same
+  -u, --user USER,...     it runs as one of these users: names or numbers
+  -P, --parent PID,...    its parent is one of these
+  -g, --group PGID,...    it is in one of these process groups; 0: in ours
+  -s, --session SID,...   it is in one of these sessions; 0: in ours
+  -n, --newest            of those that fit, the one that was started last
+  -o, --oldest            of those that fit, the one that was started first
+  -l, --list              show what would be waited for, and do not wait
+Never chosen are zombies, this process, and those that it descends from. If none
+fits, the exit status is 1, or 0 with -e.
+
+A wait that could never end is refused: for this very process; and without -t
+for one that waits for this one (Linux), as a shell does for its foreground.
+
+commands:
+  run     start a command with a time-out, as GNU timeout does: see run -h
+  patch   run a script whose subprocesses start and end sooner: see patch -h
+  vendor  copy this package into a project, or into one file: see vendor -h
+
+examples:                               what other tools have for it:
+  {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
+  {prog} --name make -u ann  {procps} -u ann make
+  {prog} -v 4711             pwait -v 4711
+  {prog} run -t 1h make      timeout 1h make
+  tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
+  {prog} --exit-code 4711 && notify-send built
+  ({prog} $$; cleanup) &     clean up once this shell has exited
+""".replace("{procps}", "pid" + "wait")  # a copy has no string with the package's old name
+
+_CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 
 def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
@@ -24,10 +70,10 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
     for one in ("full", "exact", "ignore-case"):
         if one in options and "name" not in options:
             raise Usage("--%s needs --name" % one)
-    for one in CHOOSING:
+    for one in _CHOOSING:
         if one in options and has_pids:
             raise Usage("give PIDs or --%s, not both" % one)
-    return any(one in options for one in CHOOSING)
+    return any(one in options for one in _CHOOSING)
 
 
 def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
@@ -44,6 +90,30 @@ def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     found = [info for info in found if info.info["create_time"] is not None]
     found.sort(key=lambda info: (info.info["create_time"], info.pid))
     return found[-1:] if "newest" in options else found[:1]
+
+
+def show_list(
+    targets: "Sequence[Any]",
+    options: "dict[str, str]",
+    not_there: "Callable[[int, dict[str, str]], int]",
+) -> int:
+    """--list: show the processes of these pids, or those that were chosen."""
+    import json
+
+    status, shown = 0, ["name"]
+    if "json" in options:
+        shown = "pid name ppid username cmdline create_time status".split()
+    for one in targets:
+        try:
+            info = ProcessInfo(one) if isinstance(one, int) else one
+            facts = info.as_dict(shown)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            if isinstance(one, int):
+                status = not_there(one, options)
+            continue
+        say((json.dumps(facts) if "json" in options else label(info.pid, facts["name"])) + "\n")
+    return status
 
 
 def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":

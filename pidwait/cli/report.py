@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the commands print, and about what; stdout and stderr may be closed, full, or unread."""
 
+import contextlib
 import os
 import sys
 import time
 from errno import EBADF, EINVAL, EPIPE
 
 from .._base.errors import IS_WHOLE, raise_of_handler
-from .._process import Process
 from .._systems.calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from .. import ProcessInfo
-    from .._types import Any
+    from .._types import Any, Sequence
 
 READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
 PROGRESS_EVERY = 1.0  # seconds: when the line on the terminal is first drawn, and then anew
@@ -33,44 +30,32 @@ class Lost(Exception):
 
 def say(text: str) -> None:
     """Write it to stdout; raise Lost if that does not take it."""
-    stream = sys.stdout
-    if stream is None:
-        raise Lost(OSError(EBADF, os.strerror(EBADF)))
     # A process can have any bytes for its name, and stdout any encoding.
-    encoding = stream.encoding or "ascii"
-    try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
-    except OSError as error:
-        _give_up(stream)
-        raise Lost(error) from None
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    error = _write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
+    if error is not None:
+        raise Lost(error)
 
 
 def complain(text: str) -> None:
     """A line for stderr, if that takes it: a message that gets lost changes no exit status."""
-    _write_to_stderr(text + "\n")
+    _write(sys.stderr, text + "\n")
 
 
-def _write_to_stderr(text: str) -> None:
-    stream = sys.stderr
-    if stream is None:  # print() would take stdout instead
-        return
+def _write(stream: "Any", text: str) -> "OSError | None":
+    if stream is None:
+        return OSError(EBADF, os.strerror(EBADF))
     try:
         stream.write(text)
         stream.flush()
-    except OSError:
-        _give_up(stream)
-
-
-def _give_up(stream: "Any") -> None:
-    """Keep the interpreter's last flush from failing, which would change the exit status."""
-    try:
-        number = stream.fileno()
-    except OSError:  # a program that calls main() has put something in its place
-        return
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, number)
-    os.close(null)
+    except OSError as error:
+        # Keep the interpreter's last flush from failing, which would change the exit status.
+        with contextlib.suppress(OSError):  # a program that calls main() has replaced the stream
+            number, null = stream.fileno(), os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, number)
+            os.close(null)
+        return error
+    return None
 
 
 def _can_erase_lines(stream: "Any") -> bool:
@@ -79,6 +64,7 @@ def _can_erase_lines(stream: "Any") -> bool:
 
 def name_of(pid: int) -> "str | None":
     """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
+    found: "Any" = None
     if IS_WHOLE:
         from .. import ProcessInfo
 
@@ -86,9 +72,7 @@ def name_of(pid: int) -> "str | None":
             return ProcessInfo(pid).name()
         except OSError as error:
             raise_of_handler(error)
-            return None
-    found: "Any" = None
-    if os.name == "nt":
+    elif os.name == "nt":
         from .._systems.windows_handles import find_entry
 
         found = find_entry(pid)
@@ -107,9 +91,9 @@ def label(pid: int, name: "str | None") -> str:
     return "%d (%s)" % (pid, "".join(char if char.isprintable() else "?" for char in name))
 
 
-def listed(processes: "Collection[object]") -> str:
-    more = ", and %d more" % (len(processes) - 3) if len(processes) > 3 else ""
-    return ", ".join(map(str, list(processes)[:3])) + more
+def listed(names: "Sequence[str]") -> str:
+    more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def ending(exitcode: "int | None") -> str:
@@ -132,58 +116,14 @@ def ending(exitcode: "int | None") -> str:
     return "\033[31m%s\033[m" % text if _can_erase_lines(sys.stdout) else text
 
 
-class Awaited:
-    """One PID of the command line, or one process that it has chosen, and how its wait ended."""
-
-    process: "Process | None" = None
-    name: "str | None" = None
-    seconds: "float | None" = None
-
-    def __init__(self, pid: int, chosen: "ProcessInfo | None" = None) -> None:
-        self.pid = pid
-        self.chosen = chosen
-        self.found: bool = chosen is not None
-        if chosen is not None:
-            self.name = chosen.info["name"]
-
-    def open(self) -> "Process | None":
-        """A handle on it, if there is such a process."""
-        try:
-            process = Process(self.pid)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
-            return None
-        if self.chosen is None:
-            self.name = name_of(self.pid)
-        # It may have exited after it was chosen, and its pid been given to another process before
-        # we had the handle. If it is there now, the handle is on it.
-        elif not self.chosen.is_running():
-            process.close()
-            return None
-        self.found = True
-        self.process = process
-        return process
-
-    @property
-    def exitcode(self) -> "int | None":
-        return self.process.exitcode if self.process else None
-
-    def __str__(self) -> str:
-        return label(self.pid, self.name)
-
-    def as_json(self) -> str:
-        import json
-
-        about = {"pid": self.pid, "name": self.name, "found": self.found}
-        about["exited"] = self.seconds is not None if self.found else None
-        return json.dumps(dict(about, exitcode=self.exitcode, seconds=self.seconds))
-
-    def as_text(self) -> str:
-        if not self.found:
-            return "%d: no such process" % self.pid
-        if self.seconds is None:
-            return "%s: still running" % self
-        return "%s: %s; waited %.3f s" % (self, ending(self.exitcode), self.seconds)
+def as_text(row: "dict[str, Any]") -> str:
+    """An object of --json in words."""
+    if not row["found"]:
+        return "%d: no such process" % row["pid"]
+    who = label(row["pid"], row["name"])
+    if not row["exited"]:
+        return "%s: still running" % who
+    return "%s: %s; waited %.3f s" % (who, ending(row["exitcode"]), row["seconds"])
 
 
 def show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
@@ -210,7 +150,7 @@ class Progress:
     def __init__(self, is_wanted: bool = True) -> None:
         self._start = time.monotonic()
         self._shown = False
-        self._active = is_wanted and self._width() is not None and _in_foreground()
+        self._active = is_wanted and _can_erase_lines(sys.stderr) and _in_foreground()
 
     def step(self, seconds: "float | None") -> "float | None":
         """How long to wait for an event before the line is drawn anew."""
@@ -218,39 +158,33 @@ class Progress:
             return seconds
         return PROGRESS_EVERY
 
-    def show(self, running: "Collection[object]", total: int) -> None:
-        if not self._active:
-            return
+    def show(self, running: "Sequence[str]", total: int) -> None:
         minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
         clock = "%d:%02d" % (minutes, seconds)
         if minutes >= 60:
             clock = "%d:%02d:%02d" % (*divmod(minutes, 60), seconds)
-        if total == 1:
-            self._draw("waiting %s for %s" % (clock, *running))
-        else:
-            exited = total - len(running)
+        text = "waiting %s for %s" % (clock, listed(running))
+        if total > 1:
             text = "%d of %d exited, %s; waiting for %s"
-            self._draw(text % (exited, total, clock, listed(running)))
-        self._shown = True
+            text %= total - len(running), total, clock, listed(running)
+        self._draw(text)
+        self._shown = self._active
 
     def clear(self) -> None:
         if self._shown:
             self._draw("")
             self._shown = False
 
-    def _width(self) -> "int | None":
-        if not _can_erase_lines(sys.stderr):
-            return None
-        try:
-            return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        except OSError:  # the null device of Windows is a terminal, too
-            return None
-
     def _draw(self, text: str) -> None:
-        width = self._width() or 80
+        if not self._active:
+            return
+        try:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        except OSError:  # the null device of Windows is a terminal, too
+            return
         # Windows' console knows escape sequences only once it is told to.
         erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-        _write_to_stderr(erase + text[: width - 1])
+        _write(sys.stderr, erase + text[: width - 1])
 
 
 def _in_foreground() -> bool:

@@ -12,39 +12,35 @@ from stat import S_ISFIFO, S_ISSOCK
 
 from .._base.deadline import Deadline
 from .._base.errors import IS_WHOLE, raise_of_handler
+from .._process import Process
 from .._sets import WaitSet
 from .._systems import probe
 from .._waiting.owners import check_pid
 from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
-from .report import Awaited, Lost, Progress, label, listed, name_of, say, show_probe
+from .report import Lost, Progress, as_text, label, listed, name_of, say, show_probe
+
+if IS_WHOLE:
+    from .choose import (
+        CHOICE_OPTIONS,
+        CHOICE_TEXT,
+        CHOICE_USAGE,
+        check_options,
+        choose,
+        show_list,
+        waiting_for_us,
+    )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._process import Process
-    from .._types import Sequence
+    from .. import ProcessInfo
+    from .._types import Any, Sequence
 
 NOT_THERE, NOT_WRITTEN = 1, 1
 # With --exit-code, as a shell's wait says it of a process that it does not know, and as GNU
 # timeout says that it has failed.
 NOT_KNOWN, NOT_TOLD = 127, 125
 
-_COMMANDS: "list[str]" = []
-_INSTEAD = "--probe"
-_WAIT_OPTIONS = "t|timeout: c|count: any e|exited exit-code v|verbose json probe"
-_WAIT_USAGE = "{prog} [OPTION...] PID..."
-if IS_WHOLE:
-    _WAIT_USAGE += """
-       {prog} [OPTION...] --name PATTERN"""
-_WAIT_USAGE += """
-       {prog} --probe [--json]"""
-if IS_WHOLE:
-    _COMMANDS += ["run", "patch", "vendor"]
-    _WAIT_USAGE += """
-       {prog} run [OPTION...] COMMAND [ARGUMENT...]
-       {prog} patch SCRIPT [ARGUMENT...]
-       {prog} patch -m MODULE [ARGUMENT...]
-       {prog} vendor [OPTION...] DEST"""
-
+_COMMANDS = ["run", "patch", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
 Wait until processes have exited: any processes, not only one's own children.
 
@@ -59,55 +55,7 @@ Wait until processes have exited: any processes, not only one's own children.
   -V, --version           show the version
   -h, --help              show this
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
-
-"""
-if IS_WHOLE:
-    _INSTEAD = "--name, or --probe"
-    _WAIT_OPTIONS += (
-        " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
-        " n|newest o|oldest"
-    )
-    _WAIT_TEXT += """\
-Instead of PIDs, options can choose processes, those that fit all of them:
-      --name PATTERN      the regular expression is found in the name: the whole
-                          one, not only the 15 bytes that Linux keeps
-  -f, --full              in the whole command line, not in the name
-  -x, --exact             PATTERN matches the whole of it, not a part
-  -i, --ignore-case       upper and lower case are the same
-  -u, --user USER,...     it runs as one of these users: names or numbers
-  -P, --parent PID,...    its parent is one of these
-  -g, --group PGID,...    it is in one of these process groups; 0: in ours
-  -s, --session SID,...   it is in one of these sessions; 0: in ours
-  -n, --newest            of those that fit, the one that was started last
-  -o, --oldest            of those that fit, the one that was started first
-  -l, --list              show what would be waited for, and do not wait
-Never chosen are zombies, this process, and those that it descends from. If none
-fits, the exit status is 1, or 0 with -e.
-
-A wait that could never end is refused: for this very process; and without -t
-for one that is seen to wait for this one (Linux), as a shell does for what it
-has in the foreground.
-
-"""
-if IS_WHOLE:
-    # The command of procps is in two parts: a copy of the package has no string with its old name.
-    _WAIT_TEXT += """\
-commands:
-  run     start a command with a time-out, as GNU timeout does: see run -h
-  patch   run a script whose subprocesses start and end sooner: see patch -h
-  vendor  copy this package into a project, or into one file: see vendor -h
-
-examples:                               what other tools have for it:
-  {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
-  {prog} --name make -u ann  {procps} -u ann make
-  {prog} -v 4711             pwait -v 4711
-  {prog} run -t 1h make      timeout 1h make
-  tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
-  {prog} --exit-code 4711 && notify-send built
-  ({prog} $$; cleanup) &     clean up once this shell has exited
-
-""".replace("{procps}", "pid" + "wait")
-_WAIT_TEXT += """\
+%s
 exit status:
   0    all have exited, or as many as -c or --any ask for
   1    a PID was no process (not with -e), or the output could not be written;
@@ -121,7 +69,14 @@ and the signal's number if one killed it; and instead of 1:
   125  the system does not tell how it exited, or the output was not written
   127  there is no such process
 """
-_WAITING = Command("", _WAIT_USAGE, _WAIT_TEXT, _WAIT_OPTIONS)
+_WAIT_USAGE = "{prog} [OPTION...] PID...\n       {prog} --probe [--json]"
+_WAIT_OPTIONS = "t|timeout: c|count: any e|exited exit-code v|verbose json probe"
+if IS_WHOLE:
+    _WAITING = Command(
+        "", _WAIT_USAGE + CHOICE_USAGE, _WAIT_TEXT % CHOICE_TEXT, _WAIT_OPTIONS + CHOICE_OPTIONS
+    )
+else:
+    _WAITING = Command("", _WAIT_USAGE, _WAIT_TEXT % "", _WAIT_OPTIONS)
 _WAITING.lists = ("user", "parent", "group", "session")
 
 
@@ -136,18 +91,14 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
         return show_probe(probe(), "json" in options)
     if "any" in options and "count" in options:
         raise Usage("--any can't be combined with --count")
-    chooses = False
-    if IS_WHOLE:
-        from .choose import check_options, choose, waiting_for_us
-
-        chooses = check_options(options, bool(operands))
+    chooses = IS_WHOLE and check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and not any(char.isdecimal() for char in words[0]):
         raise Usage(_no_command(words[0]))
     pids = list(dict.fromkeys(map(_process_id, words)))
     if not pids and not chooses and "exited" not in options:
-        raise Usage("give at least one PID, or %s" % _INSTEAD)
+        raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
     count = int("any" in options)
     if "count" in options:
         count = digits(options["count"]) or 0
@@ -155,19 +106,16 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
             raise Usage("%r is not a count: give a number from 1 on" % options["count"])
         if count > len(pids) and not chooses:
             raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
-    timeout = duration(options["timeout"]) if "timeout" in options else None
-    deadline = Deadline(timeout)
-    all_ = [Awaited(pid) for pid in pids]
-    if IS_WHOLE and chooses:
-        all_ = [Awaited(info.pid, info) for info in choose(options)]
-        if not all_ and "exited" not in options:
-            status = NOT_KNOWN if "exit-code" in options else NOT_THERE
-            raise CommandError("no process fits (with -e that is no error)", status)
-    if IS_WHOLE and "list" in options:
-        return _show_list(all_, options)
-    count = count or len(all_)
+    deadline = Deadline(duration(options["timeout"]) if "timeout" in options else None)
+    targets: "Sequence[int | ProcessInfo]" = choose(options) if chooses else pids
+    if chooses and not targets and "exited" not in options:
+        status = NOT_KNOWN if "exit-code" in options else NOT_THERE
+        raise CommandError("no process fits (with -e that is no error)", status)
+    if "list" in options:
+        return show_list(targets, options, _not_there)
     if os.getpid() in pids:
         raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
+    count = count or len(targets)
     if IS_WHOLE and deadline.remaining() is None:
         blocked = waiting_for_us(pids)
         if blocked and count > len(pids) - len(blocked):
@@ -175,7 +123,7 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
                 "the wait for %s would never end, as that waits for this process (run this in"
                 " the background, or with -t)" % label(blocked[0], name_of(blocked[0]))
             )
-    return _CommandWait(options, deadline).run(all_, count)
+    return _CommandWait(options, deadline).run(targets, count)
 
 
 def _no_command(text: str) -> str:
@@ -199,117 +147,105 @@ def _process_id(text: str) -> int:
         raise Usage(str(error)) from None
 
 
-def _show_list(all_: "Sequence[Awaited]", options: "dict[str, str]") -> int:
-    """--list: what would be waited for."""
-    import json
-
-    from .. import ProcessInfo
-
-    shown = ["name"]
-    if "json" in options:
-        shown = "pid name ppid username cmdline create_time status".split()
-    status = 0
-    for one in all_:
-        try:
-            facts = (one.chosen or ProcessInfo(one.pid)).as_dict(shown)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
-            if one.chosen is None and "exited" not in options:
-                status = _not_there(one.pid, "exit-code" in options)
-            continue
-        text = json.dumps(facts) if "json" in options else label(one.pid, facts["name"])
-        say(text + "\n")
-    return status
-
-
-def _not_there(pid: int, exits_as_they_do: bool) -> int:
+def _not_there(pid: int, options: "dict[str, str]") -> int:
+    if "exited" in options:
+        return 0
     _WAITING.complain("there is no process %d (with -e that is no error)" % pid)
-    return NOT_KNOWN if exits_as_they_do else NOT_THERE
+    return NOT_KNOWN if "exit-code" in options else NOT_THERE
 
 
 class _CommandWait:
     """Waits for the processes of one command line, and reports them."""
 
     def __init__(self, options: "dict[str, str]", deadline: Deadline) -> None:
-        self._json = "json" in options
-        self._verbose = "verbose" in options
-        self._ignores_missing = "exited" in options
+        self._options = options
         self._exits_as_they_do = "exit-code" in options
         self._deadline = deadline
         self._start = time.monotonic()
         self._progress = Progress()
         self._status = 0
-        self._running: "dict[Process, Awaited]" = {}
+        # The objects of --json, by the processes that still run.
+        self._running: "dict[Process, dict[str, Any]]" = {}
+        self._form: "Any" = as_text if "verbose" in options else None
+        if "json" in options:
+            from json import dumps
 
-    def run(self, all_: "Sequence[Awaited]", count: int) -> int:
+            self._form = dumps
+
+    def run(self, targets: "Sequence[int | ProcessInfo]", count: int) -> int:
         try:
-            for one in all_:
-                self._open(one)
+            for target in targets:
+                self._open(target)
             # A process that is not there counts as one that has exited.
-            return self._wait(max(0, len(all_) - count)) or self._status
+            return self._wait(max(0, len(targets) - count)) or self._status
         finally:
             self._progress.clear()
             for process in self._running:
                 process.close()
 
-    def _open(self, one: Awaited) -> None:
-        process = one.open()
-        if process:
-            self._running[process] = one
-        elif one.chosen is not None:
-            self._tell_exit(one)
-        else:
-            if not self._ignores_missing:
-                status = _not_there(one.pid, self._exits_as_they_do)
-                self._status = self._status or status
-            if self._json or self._ignores_missing:
-                self._report(one)
-
-    def _tell_exit(self, one: Awaited) -> None:
-        one.seconds = time.monotonic() - self._start
-        self._report(one)
-        if not self._exits_as_they_do:
+    def _open(self, target: "Any") -> None:
+        is_pid = isinstance(target, int)
+        pid = target if is_pid else target.pid
+        row = dict.fromkeys(["pid", "name", "found", "exited", "exitcode", "seconds"])
+        row.update(pid=pid, name=None if is_pid else target.info["name"], found=not is_pid)
+        try:
+            process = Process(target)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            if not is_pid:  # it was there when it was chosen
+                self._tell_exit(row, None)
+                return
+            status = _not_there(pid, self._options)
+            self._status = self._status or status
+            if "json" in self._options or not status:
+                self._report(row)
             return
-        code = one.exitcode
-        if code is None:
-            _WAITING.complain("the system does not tell the exit code of %s" % one)
-        # The first that is not 0.
-        self._status = self._status or (NOT_TOLD if code is None else as_status(code))
+        row.update(name=name_of(pid) if is_pid else row["name"], found=True, exited=False)
+        self._running[process] = row
+
+    def _tell_exit(self, row: "dict[str, Any]", code: "int | None") -> None:
+        row.update(exited=True, exitcode=code, seconds=time.monotonic() - self._start)
+        self._report(row)
+        if self._exits_as_they_do:
+            if code is None:
+                who = label(row["pid"], row["name"])
+                _WAITING.complain("the system does not tell the exit code of " + who)
+            # The first that is not 0.
+            self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
     def _wait(self, left: int) -> int:
         total, pipe = len(self._running), _pipe_of_stdout()
         with WaitSet(self._running) as waiting:
             while len(self._running) > left:
                 exits = _next_exits(waiting, self._progress.step(self._deadline.remaining()), pipe)
-                if exits:
+                names = [label(row["pid"], row["name"]) for row in self._running.values()]
+                if exits or self._deadline.expired():
                     self._progress.clear()
-                elif not self._deadline.expired():
-                    self._progress.show(self._running.values(), total)
                 else:
-                    running = listed(self._running.values())
-                    self._progress.clear()
-                    _WAITING.complain("the time was up; still running: %s" % running)
-                    break
-                for process, _ in exits:
-                    self._tell_exit(self._running.pop(process))
+                    self._progress.show(names, total)
+                for process, code in exits:
+                    self._tell_exit(self._running.pop(process), code)
                     process.close()
+                if not exits and self._deadline.expired():
+                    _WAITING.complain("the time was up; still running: %s" % listed(names))
+                    break
         in_time = len(self._running) <= left
-        if self._json or not in_time:
-            for one in self._running.values():
-                self._report(one)
+        if "json" in self._options or not in_time:
+            for row in self._running.values():
+                self._report(row)
         return 0 if in_time else TIMED_OUT
 
-    def _report(self, one: Awaited) -> None:
-        if not self._json and not self._verbose:
+    def _report(self, row: "dict[str, Any]") -> None:
+        if self._form is None:
             return
         try:
-            say((one.as_json() if self._json else one.as_text()) + "\n")
+            say(self._form(row) + "\n")
         except Lost as error:
             if error.reader_gone:
                 raise
             # The wait goes on, and the exit status shows the failure.
             _WAITING.complain(error)
-            self._json = self._verbose = False
+            self._form = None
             self._status = NOT_TOLD if self._exits_as_they_do else NOT_WRITTEN
 
 
