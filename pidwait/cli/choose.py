@@ -2,8 +2,9 @@
 """Processes chosen by what they are: by name, user, parent and so on."""
 
 import os
+from functools import partial
 
-from .. import Process, ProcessInfo, process_iter
+from .. import ProcessInfo, process_iter, wait_procs
 from .._base.errors import raise_of_handler
 from .._waiting.owners import check_pid
 from .options import Usage, digits
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
-CHOICE_OPTIONS = (
+_CHOICE_OPTIONS = (
     " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
     " n|newest o|oldest"
 )
-CHOICE_USAGE = """
+_CHOICE_USAGE = """
        {prog} [OPTION...] --name PATTERN
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
        {prog} patch SCRIPT [ARGUMENT...]
        {prog} patch -m MODULE [ARGUMENT...]
        {prog} vendor [OPTION...] DEST"""
-CHOICE_TEXT = """
+_CHOICE_TEXT = """
 Instead of PIDs, options can choose processes, those that fit all of them:
       --name PATTERN      the regular expression is found in the name: the whole
                           one, not only the 15 bytes that Linux keeps
@@ -39,11 +40,9 @@ Instead of PIDs, options can choose processes, those that fit all of them:
   -n, --newest            of those that fit, the one that was started last
   -o, --oldest            of those that fit, the one that was started first
   -l, --list              show what would be waited for, and do not wait
-Never chosen are zombies, this process, and those that it descends from. If none
-fits, the exit status is 1, or 0 with -e.
-
-A wait that could never end is refused: for this very process; and without -t
-for one that waits for this one (Linux), as a shell does for its foreground.
+Never chosen are zombies, this process, and its ancestors. If none fits, the
+exit status is 1, or 0 with -e. A wait that could never end is refused: for this
+very process; and without -t for one that waits for this one (Linux).
 
 commands:
   run     start a command with a time-out, as GNU timeout does: see run -h
@@ -56,10 +55,10 @@ examples:                               what other tools have for it:
   {prog} -v 4711             pwait -v 4711
   {prog} run -t 1h make      timeout 1h make
   tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
-  {prog} --exit-code 4711 && notify-send built
   ({prog} $$; cleanup) &     clean up once this shell has exited
 """.replace("{procps}", "pid" + "wait")  # a copy has no string with the package's old name
 
+CHOICE = _CHOICE_USAGE, _CHOICE_TEXT, _CHOICE_OPTIONS
 _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 
@@ -70,10 +69,10 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
     for one in ("full", "exact", "ignore-case"):
         if one in options and "name" not in options:
             raise Usage("--%s needs --name" % one)
-    for one in _CHOOSING:
-        if one in options and has_pids:
-            raise Usage("give PIDs or --%s, not both" % one)
-    return any(one in options for one in _CHOOSING)
+    chosen = [one for one in _CHOOSING if one in options]
+    if chosen and has_pids:
+        raise Usage("give PIDs or --%s, not both" % chosen[0])
+    return bool(chosen)
 
 
 def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
@@ -83,7 +82,7 @@ def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     found = [info for info in process_iter(attributes) if all(fits(info) for _, fits in criteria)]
     # After the list, and twice, as a parent may exit meanwhile, and we have another one then.
     ours = {*ancestors(), *ancestors()} if found else set()
-    found = [info for info in found if info.pid not in ours and not _has_exited(info)]
+    found = [info for info in found if info.pid not in ours and _runs(info)]
     if "newest" not in options and "oldest" not in options:
         return found
     # Windows does not tell when a process of the system was started.
@@ -133,8 +132,12 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
         if "" in words:
             raise Usage("--user %r has an empty name" % options["user"])
         if os.name == "nt":
-            names = {word.lower() for word in words}
-            yield "username", lambda info: not names.isdisjoint(_spellings(info.info["username"]))
+            # A user may be named with a domain or without.
+            ends = tuple("\\" + word.lower() for word in words)
+            yield (
+                "username",
+                lambda info: ("\\" + (info.info["username"] or "").lower()).endswith(ends),
+            )
         else:
             uids = set(map(_uid, words))
             yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids
@@ -143,7 +146,10 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
         yield "ppid", lambda info: info.info["ppid"] in parents
     for option, name in ("group", "getpgid"), ("session", "getsid"):
         if option in options:
-            yield "pid", _shares(option, name, options[option])
+            if os.name == "nt":
+                raise Usage("--%s is not for Windows" % option)
+            numbers = {one or getattr(os, name)(0) for one in _numbers_in(option, options[option])}
+            yield "pid", partial(_shares, getattr(os, name), numbers)
 
 
 def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
@@ -162,27 +168,12 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     return lambda name: name is not None and match(name) is not None
 
 
-def _shares(option: str, name: str, text: str) -> "Callable[[ProcessInfo], bool]":
-    """Whether a process is in one of these groups or sessions."""
-    if os.name == "nt":
-        raise Usage("--%s is not for Windows" % option)
-    ask: "Callable[[int], int]" = getattr(os, name)
-    numbers = {number or ask(0) for number in _numbers_in(option, text)}
-
-    def fits(info: ProcessInfo) -> bool:
-        try:
-            return ask(info.pid) in numbers
-        except OSError as error:  # it is gone, or OpenBSD does not tell
-            raise_of_handler(error)
-            return False
-
-    return fits
-
-
-def _spellings(user: "str | None") -> "tuple[str, str]":
-    """On Windows a user may be named with a domain or without."""
-    name = (user or "").lower()
-    return name, name.rpartition("\\")[2]
+def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo) -> bool:
+    try:
+        return ask(info.pid) in numbers
+    except OSError as error:  # it is gone, or OpenBSD does not tell
+        raise_of_handler(error)
+        return False
 
 
 def _numbers_in(option: str, text: str) -> "set[int]":
@@ -210,16 +201,9 @@ def _uid(word: str) -> int:
         return number
 
 
-def _has_exited(info: ProcessInfo) -> bool:
+def _runs(info: ProcessInfo) -> bool:
     # A process whose main thread has ended looks like a zombie while its other threads run.
-    if info.info["status"] not in ("zombie", "dead"):
-        return False
-    try:
-        with Process(info.pid) as process:
-            return process.has_exited()
-    except ProcessLookupError as error:
-        raise_of_handler(error)
-        return True
+    return info.info["status"] not in ("zombie", "dead") or bool(wait_procs([info], 0)[1])
 
 
 def ancestors() -> "list[int]":

@@ -10,7 +10,7 @@ from .._base.errors import IS_WHOLE, raise_of_handler
 from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
-from .report import READER_GONE, Lost, complain, say
+from .report import READER_GONE, CommandError, complain, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +25,6 @@ if not IS_WHOLE:
     PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
-
-
-class CommandError(Exception):
-    """The command can't do its work; ``status`` is the exit status, if not the usual one."""
-
-    def __init__(self, text: str, status: "int | None" = None) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class Usage(Exception):
@@ -72,16 +64,13 @@ class Command:
             self.complain("%s (see %s -h)" % (error, self.name))
             return self.wrong
         except CommandError as error:
-            self.complain(error)
+            if error.status != READER_GONE:
+                self.complain(error)
             return error.status or self.failed
-        except Lost as error:
-            if error.reader_gone:
-                return READER_GONE
-            self.complain(error)
         except OSError as error:
             raise_of_handler(error)
             self.complain(error.strerror or error)
-        return self.failed
+            return self.failed
 
     def complain(self, about: object) -> None:
         """A line for stderr."""

@@ -7,7 +7,8 @@ import os
 import sys
 from types import ModuleType
 
-from .options import Command, CommandError, Usage
+from .options import Command, Usage
+from .report import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

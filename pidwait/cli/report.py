@@ -18,14 +18,22 @@ READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
 PROGRESS_EVERY = 1.0  # seconds: when the line on the terminal is first drawn, and then anew
 
 
-class Lost(Exception):
+class CommandError(Exception):
+    """The command can't do its work; ``status`` is the exit status, if not the usual one."""
+
+    def __init__(self, text: str, status: "int | None" = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Lost(CommandError):
     """stdout did not take what was written."""
 
     def __init__(self, error: OSError) -> None:
-        super().__init__("can't write to stdout: %s" % error.strerror)
         # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
-        numbers = (EPIPE, EINVAL) if os.name == "nt" else (EPIPE,)
-        self.reader_gone: bool = error.errno in numbers
+        is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
+        text = "can't write to stdout: %s" % error.strerror
+        super().__init__(text, READER_GONE if is_unread else None)
 
 
 def say(text: str) -> None:

@@ -11,8 +11,8 @@ from .. import Process, ProcessInfo, TimeoutExpired, spawn
 from .._base.deadline import Deadline
 from .._base.errors import Failed, log
 from .._systems.calls import WAITID, ask
-from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
-from .report import Progress, label
+from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
+from .report import CommandError, Progress, label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

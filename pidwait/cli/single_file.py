@@ -17,8 +17,6 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from .._types import Iterable
 
 _PACKAGE_NAME = __name__.rsplit(".", 2)[0]
@@ -64,7 +62,7 @@ PARTS = {
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_spawning": "Child spawn"},
-    "cli": {"cli": "", "cli/wait": ""},
+    "cli": {"cli/wait": "", "cli": ""},
 }
 # What the names of the modules of one system begin with, and its names in sys.platform.
 SYSTEMS = {
@@ -107,7 +105,7 @@ def join(
     wanted = [one for one in PARTS if one in asked or (one == "many" and "cli" in asked)]
     left_out = tuple(start for one in SYSTEMS if one not in chosen for start in SYSTEMS[one][0])
     kept = {path: files[path] for path in files if not path.split("/")[-1].startswith(left_out)}
-    modules: "dict[str, tuple[str, str]]" = {}
+    modules: "dict[str, str]" = {}
     public: "list[str]" = []
     for part in wanted:
         for module, names in PARTS[part].items():
@@ -119,9 +117,8 @@ def join(
         platforms = " ".join(SYSTEMS[one][1] for one in chosen)
         body += 'if not sys.platform.startswith(tuple("%s".split())):\n' % platforms
         body += '    raise ImportError("this file is for %s alone")\n' % " and ".join(chosen)
-    for module, (path, text) in modules.items():
-        body += "\n\n# %s\n" % (" %s " % module).center(77, "=")
-        body += _left(path, text, modules)
+    for module, text in modules.items():
+        body += "\n\n# %s\n%s" % ((" %s " % module).center(77, "="), text)
     if "cli" in wanted:
         body += '\n\nif __name__ == "__main__":\n    main()\n'
     body = re.sub("\n{4,}", "\n\n\n", body)
@@ -131,33 +128,22 @@ def join(
     return head + body
 
 
-def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, tuple[str, str]]") -> None:
+def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> None:
     """Join a module, after those that it imports."""
     path = module + ".py" if module + ".py" in files else module + "/__init__.py"
     if module in modules or path not in files:
         return
+
+    def follow(found: "re.Match[str]") -> str:
+        indent, dots, name = found.groups()
+        source = "/".join(path.split("/")[: -len(dots)] + name.split("."))
+        if not indent or not module.startswith("cli"):
+            _add(source, files, modules)
+        return found.group() if indent and source not in modules else ""
+
     text = files[path].decode().partition("\n")[2]  # without the licence
     text = _FOR_TYPES.sub(lambda one: "if not TYPE_CHECKING:\n" if one.group(1) else "", text)
-    for one in _IMPORT.finditer(text):
-        if not one.group(1) or not module.startswith("cli"):
-            _add(_source(path, one), files, modules)
-    modules[module] = path, text
-
-
-def _left(path: str, text: str, modules: "Container[str]") -> str:
-    """The text of a module without the imports of those that are in the file."""
-
-    def left(found: "re.Match[str]") -> str:
-        is_left = found.group(1) and _source(path, found) not in modules
-        return found.group() if is_left else ""
-
-    return _IMPORT.sub(left, text)
-
-
-def _source(path: str, found: "re.Match[str]") -> str:
-    """The module that an import in the file of this path is from."""
-    folders = path.split("/")[: -len(found.group(2))]
-    return "/".join(folders + found.group(3).split("."))
+    modules[module] = _IMPORT.sub(follow, text)
 
 
 def own_folder() -> str:

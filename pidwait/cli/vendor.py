@@ -15,8 +15,8 @@ from errno import ENOTDIR
 from pathlib import Path
 
 from .. import __version__
-from .options import Command, CommandError, Usage
-from .report import say
+from .options import Command, Usage
+from .report import CommandError, say
 from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
 
 TYPE_CHECKING = False

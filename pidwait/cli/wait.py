@@ -16,19 +16,24 @@ from .._process import Process
 from .._sets import WaitSet
 from .._systems import probe
 from .._waiting.owners import check_pid
-from .options import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
-from .report import Lost, Progress, as_text, label, listed, name_of, say, show_probe
+from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
+from .report import (
+    READER_GONE,
+    CommandError,
+    Lost,
+    Progress,
+    as_text,
+    label,
+    listed,
+    name_of,
+    say,
+    show_probe,
+)
 
 if IS_WHOLE:
-    from .choose import (
-        CHOICE_OPTIONS,
-        CHOICE_TEXT,
-        CHOICE_USAGE,
-        check_options,
-        choose,
-        show_list,
-        waiting_for_us,
-    )
+    from .choose import CHOICE, check_options, choose, show_list, waiting_for_us
+else:
+    CHOICE = "", "", ""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,14 +74,12 @@ and the signal's number if one killed it; and instead of 1:
   125  the system does not tell how it exited, or the output was not written
   127  there is no such process
 """
-_WAIT_USAGE = "{prog} [OPTION...] PID...\n       {prog} --probe [--json]"
-_WAIT_OPTIONS = "t|timeout: c|count: any e|exited exit-code v|verbose json probe"
-if IS_WHOLE:
-    _WAITING = Command(
-        "", _WAIT_USAGE + CHOICE_USAGE, _WAIT_TEXT % CHOICE_TEXT, _WAIT_OPTIONS + CHOICE_OPTIONS
-    )
-else:
-    _WAITING = Command("", _WAIT_USAGE, _WAIT_TEXT % "", _WAIT_OPTIONS)
+_WAITING = Command(
+    "",
+    "{prog} [OPTION...] PID...\n       {prog} --probe [--json]" + CHOICE[0],
+    _WAIT_TEXT % CHOICE[1],
+    "t|timeout: c|count: any e|exited exit-code v|verbose json probe" + CHOICE[2],
+)
 _WAITING.lists = ("user", "parent", "group", "session")
 
 
@@ -241,7 +244,7 @@ class _CommandWait:
         try:
             say(self._form(row) + "\n")
         except Lost as error:
-            if error.reader_gone:
+            if error.status == READER_GONE:
                 raise
             # The wait goes on, and the exit status shows the failure.
             _WAITING.complain(error)
