@@ -26,23 +26,16 @@ class CommandError(Exception):
         self.status = status
 
 
-class Lost(CommandError):
-    """stdout did not take what was written."""
-
-    def __init__(self, error: OSError) -> None:
-        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
-        is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
-        text = "can't write to stdout: %s" % error.strerror
-        super().__init__(text, READER_GONE if is_unread else None)
-
-
 def say(text: str) -> None:
-    """Write it to stdout; raise Lost if that does not take it."""
+    """Write it to stdout; CommandError if that does not take it."""
     # A process can have any bytes for its name, and stdout any encoding.
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     error = _write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
     if error is not None:
-        raise Lost(error)
+        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
+        is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
+        text = "can't write to stdout: %s" % error.strerror
+        raise CommandError(text, READER_GONE if is_unread else None)
 
 
 def complain(text: str) -> None:
@@ -132,24 +125,6 @@ def as_text(row: "dict[str, Any]") -> str:
     if not row["exited"]:
         return "%s: still running" % who
     return "%s: %s; waited %.3f s" % (who, ending(row["exitcode"]), row["seconds"])
-
-
-def show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
-    """Print what probe() returns."""
-    if as_json:
-        import json
-
-        say(json.dumps(answer, indent=2) + "\n")
-        return 0
-    lines = ["%-20s %s" % (key, answer[key]) for key in ("system", "python", "backend")]
-    for section in ("backends", "bindings", "calls"):
-        lines += ["", section]
-        for name, row in answer[section].items():
-            via = " (%s)" % row["via"] if row.get("via") else ""
-            text = "yes" + via if row["available"] else "no: " + row["reason"]
-            lines.append("  %-18s %s" % (name, text))
-    say("\n".join(lines) + "\n")
-    return 0
 
 
 class Progress:

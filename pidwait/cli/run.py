@@ -7,7 +7,7 @@ import select
 import signal
 from errno import ENOENT, ENOEXEC
 
-from .. import Process, ProcessInfo, TimeoutExpired, spawn
+from .. import ProcessInfo, TimeoutExpired, spawn
 from .._base.deadline import Deadline
 from .._base.errors import Failed, log
 from .._systems.calls import WAITID, ask
@@ -170,7 +170,7 @@ class Job:
         self._reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
-        deadline = Deadline(self._timeout)
+        self._deadline = Deadline(self._timeout)
         with _started(self._command) as self.child:
             # From here on a message of ours on the terminal stops nobody. The command has these
             # signals at their default.
@@ -178,7 +178,11 @@ class Job:
                 signal.signal(number, signal.SIG_IGN)
             self._progress = Progress(self._verbose)
             try:
-                self._wait(deadline)
+                while not self.reap():
+                    while self._came:
+                        self._pass_on(self._came.pop(0))
+                    if not self._sleep():
+                        self._pass_on(signal.SIGALRM)
             finally:
                 self._progress.clear()
         return self._status(self.child.exitcode)
@@ -201,42 +205,16 @@ class Job:
         if number not in self._came:
             self._came.append(number)
 
-    def _wait(self, deadline: Deadline) -> None:
-        while not self.reap():
-            while self._came:
-                number = self._came.pop(0)
-                if number == signal.SIGALRM:
-                    deadline = self._end()
-                else:
-                    self._tell_and_send(number)
-                    deadline = self._then_kill(deadline)
-            if not self._sleep(deadline):
-                deadline = self._end()
-
-    def _end(self) -> Deadline:
-        """The time is up."""
-        self._timed_out = True
-        self._tell_and_send(self._signal)
-        return self._then_kill(Deadline(None))
-
-    def _then_kill(self, deadline: Deadline) -> Deadline:
-        """A signal was sent: -k counts from the first one."""
-        seconds, self._kill_after = self._kill_after, None
-        if seconds is None:
-            return deadline
-        self._signal = signal.SIGKILL
-        return Deadline(seconds)
-
-    def _sleep(self, deadline: Deadline) -> bool:
+    def _sleep(self) -> bool:
         """Until a signal comes; False at the deadline."""
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         while True:
-            step = Deadline(self._progress.step(deadline.remaining()))
+            step = Deadline(self._progress.step(self._deadline.remaining()))
             if poll.poll(step.milliseconds()[0]):
                 os.read(self._reader, 65536)
                 return True
-            if deadline.expired():
+            if self._deadline.expired():
                 return False
             self._progress.show([label(self.child.pid, self._command[0])], 1)
 
@@ -246,13 +224,20 @@ class Job:
             self.child.wait()
         return self.child.reaped
 
-    def _tell_and_send(self, number: int) -> None:
+    def _pass_on(self, number: int) -> None:
+        """Send a signal that came; SIGALRM says that the time is up."""
+        if number == signal.SIGALRM:
+            self._timed_out = True
+            self._deadline, number = Deadline(None), self._signal
         self._progress.clear()
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
         # What is stopped goes on to its end.
         if self._continues and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
             self.send(signal.SIGCONT)
+        if self._kill_after is not None:  # it counts from the first signal
+            self._deadline = Deadline(self._kill_after)
+            self._signal, self._kill_after = signal.SIGKILL, None
 
     def _tell(self, name: str) -> None:
         if self._verbose:
@@ -341,8 +326,6 @@ class Tree(Job):
         self._kills = self._kills or number == signal.SIGKILL
         for info in self._me.children(recursive=True):
             try:
-                with Process(info.pid) as process:
-                    if info.is_running():  # so the handle is on it
-                        process.send_signal(number)
+                info.send_signal(number)
             except (ProcessLookupError, PermissionError) as error:
                 log("pid %d: %s", info.pid, error)

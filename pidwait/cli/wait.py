@@ -7,7 +7,6 @@ import os
 import select
 import sys
 import time
-from errno import EPIPE
 from stat import S_ISFIFO, S_ISSOCK
 
 from .._base.deadline import Deadline
@@ -17,18 +16,7 @@ from .._sets import WaitSet
 from .._systems import probe
 from .._waiting.owners import check_pid
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
-from .report import (
-    READER_GONE,
-    CommandError,
-    Lost,
-    Progress,
-    as_text,
-    label,
-    listed,
-    name_of,
-    say,
-    show_probe,
-)
+from .report import READER_GONE, CommandError, Progress, as_text, label, listed, name_of, say
 
 if IS_WHOLE:
     from .choose import CHOICE, check_options, choose, show_list, waiting_for_us
@@ -91,7 +79,7 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
     if "probe" in options:
         if operands:
             raise Usage("--probe takes no PID")
-        return show_probe(probe(), "json" in options)
+        return _show_probe(probe(), "json" in options)
     if "any" in options and "count" in options:
         raise Usage("--any can't be combined with --count")
     chooses = IS_WHOLE and check_options(options, bool(operands))
@@ -127,6 +115,24 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
                 " the background, or with -t)" % label(blocked[0], name_of(blocked[0]))
             )
     return _CommandWait(options, deadline).run(targets, count)
+
+
+def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
+    """Print what probe() returns."""
+    if as_json:
+        import json
+
+        say(json.dumps(answer, indent=2) + "\n")
+        return 0
+    lines = ["%-20s %s" % (key, answer[key]) for key in ("system", "python", "backend")]
+    for section in ("backends", "bindings", "calls"):
+        lines += ["", section]
+        for name, row in answer[section].items():
+            via = " (%s)" % row["via"] if row.get("via") else ""
+            text = "yes" + via if row["available"] else "no: " + row["reason"]
+            lines.append("  %-18s %s" % (name, text))
+    say("\n".join(lines) + "\n")
+    return 0
 
 
 def _no_command(text: str) -> str:
@@ -243,7 +249,7 @@ class _CommandWait:
             return
         try:
             say(self._form(row) + "\n")
-        except Lost as error:
+        except CommandError as error:
             if error.status == READER_GONE:
                 raise
             # The wait goes on, and the exit status shows the failure.
@@ -271,7 +277,7 @@ def _pipe_of_stdout() -> "int | None":
 def _next_exits(
     waiting: "WaitSet[Process]", seconds: "float | None", pipe: "int | None"
 ) -> "Sequence[tuple[Process, int | None]]":
-    """``waiting.wait(seconds)``; Lost if nobody reads the pipe any more."""
+    """``waiting.wait(seconds)``; CommandError if nobody reads the pipe any more."""
     if pipe is None or seconds == 0:
         return waiting.wait(seconds)
     try:
@@ -284,5 +290,5 @@ def _next_exits(
     events = dict(poll.poll(Deadline(seconds).milliseconds()[0]))
     exits = waiting.wait(0)
     if not exits and pipe in events:
-        raise Lost(OSError(EPIPE, os.strerror(EPIPE)))
+        raise CommandError("nobody reads stdout", READER_GONE)
     return exits
