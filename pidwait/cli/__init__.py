@@ -3,6 +3,7 @@
 
 # Without its enums, which take longer to load than all of this.
 import _signal  # type: ignore[import-not-found]
+import os
 import sys
 
 from .._base.errors import IS_WHOLE
@@ -23,18 +24,16 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if argv is not None:
         return _run_command(list(argv))
     arguments = sys.argv[1:]
-    if sys.platform == "win32":
-        # SIG_DFL would leave it to the system, whose exit status is 0 under Wine.
-        try:
-            sys.exit(_run_command(arguments))
-        except KeyboardInterrupt:
-            if arguments[:1] == ["patch"]:
-                raise  # it is the script's
-            sys.exit(STATUS_CONTROL_C_EXIT)
-    # From here on Ctrl-C ends the process at once, whatever is being loaded or waited for.
-    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    # From here on Ctrl-C ends the process at once, whatever is being loaded or waited for. On
+    # Windows SIG_DFL would leave it to the system, whose exit status is 0 under Wine.
+    if os.name != "nt" and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    sys.exit(_run_command(arguments))
+    try:
+        sys.exit(_run_command(arguments))
+    except KeyboardInterrupt:
+        if os.name != "nt" or arguments[:1] == ["patch"]:
+            raise  # it is the script's
+        sys.exit(STATUS_CONTROL_C_EXIT)
 
 
 def _run_command(arguments: "list[str]") -> int:

@@ -101,16 +101,14 @@ def ending(exitcode: "int | None") -> str:
     """How a process ended: a failure in red, if stdout has colours, and NO_COLOR is not set."""
     if exitcode is None:
         return "exited"
-    if exitcode >= 0:
-        # Above are the NTSTATUS codes of Windows, known by their hexadecimal form.
-        text = ("exited with %d" if exitcode < 2**31 else "exited with 0x%X") % exitcode
-    else:
+    text = "exited with %d" % exitcode
+    if exitcode >= 2**31:  # an NTSTATUS of Windows, known by its hexadecimal form
+        text = "exited with 0x%X" % exitcode
+    elif exitcode < 0:
         from signal import Signals
 
-        try:
-            text = "killed by %s" % Signals(-exitcode).name
-        except ValueError:
-            text = "killed by signal %d" % -exitcode
+        names = {int(one): one.name for one in Signals}
+        text = "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
     # Windows' console knows escape sequences only once it is told to.
     if not exitcode or os.name == "nt" or os.environ.get("NO_COLOR"):
         return text

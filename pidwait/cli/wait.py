@@ -141,10 +141,8 @@ def _no_command(text: str) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
-    return 'no command "%s"%s' % (
-        text,
-        "; did you mean %s?" % close[0] if close else ", and a PID is a number",
-    )
+    hint = "; did you mean %s?" % close[0] if close else ", and a PID is a number"
+    return 'no command "%s"%s' % (text, hint)
 
 
 def _process_id(text: str) -> int:
@@ -193,24 +191,27 @@ class _CommandWait:
                 process.close()
 
     def _open(self, target: "Any") -> None:
-        is_pid = isinstance(target, int)
-        pid = target if is_pid else target.pid
-        row = dict.fromkeys(["pid", "name", "found", "exited", "exitcode", "seconds"])
-        row.update(pid=pid, name=None if is_pid else target.info["name"], found=not is_pid)
+        row: "dict[str, Any]" = dict.fromkeys(
+            ["pid", "name", "found", "exited", "exitcode", "seconds"]
+        )
+        if isinstance(target, int):
+            row.update(pid=target, found=False)
+        else:
+            row.update(pid=target.pid, name=target.info["name"], found=True)
         try:
             process = Process(target)
         except ProcessLookupError as error:
             raise_of_handler(error)
-            if not is_pid:  # it was there when it was chosen
+            if row["found"]:  # it was there when it was chosen
                 self._tell_exit(row, None)
                 return
-            status = _not_there(pid, self._options)
+            status = _not_there(target, self._options)
             self._status = self._status or status
             if "json" in self._options or not status:
                 self._report(row)
             return
-        row.update(name=name_of(pid) if is_pid else row["name"], found=True, exited=False)
         self._running[process] = row
+        row.update(name=row["name"] or name_of(row["pid"]), found=True, exited=False)
 
     def _tell_exit(self, row: "dict[str, Any]", code: "int | None") -> None:
         row.update(exited=True, exitcode=code, seconds=time.monotonic() - self._start)
@@ -223,26 +224,25 @@ class _CommandWait:
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
     def _wait(self, left: int) -> int:
-        total, pipe = len(self._running), _pipe_of_stdout()
+        status, total, pipe = 0, len(self._running), _pipe_of_stdout()
         with WaitSet(self._running) as waiting:
             while len(self._running) > left:
                 exits = _next_exits(waiting, self._progress.step(self._deadline.remaining()), pipe)
-                names = [label(row["pid"], row["name"]) for row in self._running.values()]
-                if exits or self._deadline.expired():
-                    self._progress.clear()
-                else:
-                    self._progress.show(names, total)
+                self._progress.clear()
                 for process, code in exits:
                     self._tell_exit(self._running.pop(process), code)
                     process.close()
-                if not exits and self._deadline.expired():
-                    _WAITING.complain("the time was up; still running: %s" % listed(names))
-                    break
-        in_time = len(self._running) <= left
-        if "json" in self._options or not in_time:
+                if not exits:
+                    names = [label(row["pid"], row["name"]) for row in self._running.values()]
+                    if self._deadline.expired():
+                        _WAITING.complain("the time was up; still running: %s" % listed(names))
+                        status = TIMED_OUT
+                        break
+                    self._progress.show(names, total)
+        if "json" in self._options or status:
             for row in self._running.values():
                 self._report(row)
-        return 0 if in_time else TIMED_OUT
+        return status
 
     def _report(self, row: "dict[str, Any]") -> None:
         if self._form is None:
