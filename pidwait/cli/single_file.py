@@ -22,37 +22,6 @@ if TYPE_CHECKING:
 _PACKAGE_NAME = __name__.rsplit(".", 2)[0]
 # In two parts, as a copy of the package under another name has no string with this one.
 NAME = "pid" + "wait"
-LICENSE = """\
-BSD 3-Clause License
-
-Copyright (c) 2026, the {name} developers
-
-Redistribution and use in source and binary forms, with or without
-modification, are permitted provided that the following conditions are met:
-
-1. Redistributions of source code must retain the above copyright notice, this
-   list of conditions and the following disclaimer.
-
-2. Redistributions in binary form must reproduce the above copyright notice,
-   this list of conditions and the following disclaimer in the documentation
-   and/or other materials provided with the distribution.
-
-3. Neither the name of the copyright holder nor the names of its
-   contributors may be used to endorse or promote products derived from
-   this software without specific prior written permission.
-
-THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS AND CONTRIBUTORS "AS IS"
-AND ANY EXPRESS OR IMPLIED WARRANTIES, INCLUDING, BUT NOT LIMITED TO, THE
-IMPLIED WARRANTIES OF MERCHANTABILITY AND FITNESS FOR A PARTICULAR PURPOSE ARE
-DISCLAIMED. IN NO EVENT SHALL THE COPYRIGHT HOLDER OR CONTRIBUTORS BE LIABLE
-FOR ANY DIRECT, INDIRECT, INCIDENTAL, SPECIAL, EXEMPLARY, OR CONSEQUENTIAL
-DAMAGES (INCLUDING, BUT NOT LIMITED TO, PROCUREMENT OF SUBSTITUTE GOODS OR
-SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS INTERRUPTION) HOWEVER
-CAUSED AND ON ANY THEORY OF LIABILITY, WHETHER IN CONTRACT, STRICT LIABILITY,
-OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE
-OF THIS SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE.
-""".replace("{name}", NAME)
-
 # The modules of each part, with the public names that are in them.
 PARTS = {
     "wait": {
@@ -123,7 +92,8 @@ def join(
         body += '\n\nif __name__ == "__main__":\n    main()\n'
     body = re.sub("\n{4,}", "\n\n\n", body)
     digest = hashlib.sha256(body.encode()).hexdigest()
-    licence = "".join(("# " + line).rstrip() + "\n" for line in LICENSE.splitlines())
+    lines = files["LICENSE"].decode().splitlines()
+    licence = "".join(("# " + line).rstrip() + "\n" for line in lines)
     head = _HEAD % (NAME, version, ",".join(wanted), ",".join(chosen), digest, licence)
     return head + body
 
@@ -162,9 +132,9 @@ def own_files() -> "dict[str, bytes]":
             names = [name for name in opened.namelist() if name.startswith(inside)]
             found = {name[len(inside) :]: opened.read(name) for name in names}
     else:
-        paths = [path for path in Path(top).rglob("*.*") if path.is_file()]
+        paths = [path for path in Path(top).rglob("*") if path.is_file()]
         found = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
-    if "__init__.py" not in found:  # only compiled files were installed
+    if not {"__init__.py", "LICENSE"} <= set(found):  # only compiled files were installed
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top)
-    files = {path: found[path] for path in sorted(found) if path.endswith((".py", "py.typed"))}
-    return dict(files, LICENSE=LICENSE.encode())
+    wanted = ".py", "py.typed", "LICENSE"
+    return {path: found[path] for path in sorted(found) if path.endswith(wanted)}
