@@ -28,8 +28,7 @@ _CHOICE_USAGE = """
        {prog} vendor [OPTION...] DEST"""
 _CHOICE_TEXT = """
 Instead of PIDs, options can choose processes, those that fit all of them:
-      --name PATTERN      the regular expression is found in the name: the whole
-                          one, not only the 15 bytes that Linux keeps
+      --name PATTERN      the whole name has a match for a regular expression
   -f, --full              in the whole command line, not in the name
   -x, --exact             PATTERN matches the whole of it, not a part
   -i, --ignore-case       upper and lower case are the same
@@ -52,7 +51,6 @@ commands:
 examples:                               what other tools have for it:
   {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
   {prog} --name make -u ann  {procps} -u ann make
-  {prog} -v 4711             pwait -v 4711
   {prog} run -t 1h make      timeout 1h make
   tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
   ({prog} $$; cleanup) &     clean up once this shell has exited

@@ -69,7 +69,8 @@ class Command:
             return error.status or self.failed
         except OSError as error:
             raise_of_handler(error)
-            self.complain(error.strerror or error)
+            where = "%s: " % error.filename if error.filename else ""
+            self.complain(where + (error.strerror or str(error)))
             return self.failed
 
     def complain(self, about: object) -> None:
@@ -131,12 +132,9 @@ def as_status(code: int) -> int:
 
 def ignores(number: int) -> bool:
     """Whether this process ignores a signal, as under nohup."""
-    if _signal.getsignal(number) == _signal.SIG_IGN:
-        return True
-    # PyPy's getsignal() does not know of what was ignored when we started; Linux tells.
-    try:
+    try:  # PyPy's getsignal() does not know of what was ignored when we started
         with open("/proc/self/status", "rb") as file:
             (mask,) = [line.split()[1] for line in file if line.startswith(b"SigIgn:")]
+        return bool(int(mask, 16) >> (number - 1) & 1)
     except (OSError, ValueError):
-        return False
-    return bool(int(mask, 16) >> (number - 1) & 1)
+        return bool(_signal.getsignal(number) == _signal.SIG_IGN)

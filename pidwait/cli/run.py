@@ -29,8 +29,7 @@ process group of their own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on.
   -p, --preserve-status      exit as COMMAND did when the time was up, too
   -f, --foreground           make no group: COMMAND can use the terminal, and
                              gets its Ctrl-C; it alone is sent signals
-  -v, --verbose              report each signal that is sent; on a terminal,
-                             show how long COMMAND has been running
+  -v, --verbose              report each signal; on a terminal, show the time
       --tree                 wait for all that COMMAND has started, wherever it
                              went, and send all of it the signals (Linux)
   -V, --version              show the version

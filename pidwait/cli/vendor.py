@@ -11,6 +11,7 @@ import hashlib
 import keyword
 import os
 import re
+from collections import namedtuple
 from errno import ENOTDIR
 from pathlib import Path
 
@@ -66,11 +67,7 @@ def _vendor(options: "dict[str, str]", operands: "list[str]") -> int:
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
     if work != _make_file and ("parts" in options or "systems" in options):
         raise Usage("--parts and --systems are for --single-file")
-    try:
-        return work(options, *operands)
-    except OSError as error:
-        text = "%s: %s" % (error.filename or " ".join(operands), error.strerror)
-        raise CommandError(text) from None
+    return work(options, *operands)
 
 
 def _make_file(options: "dict[str, str]", dest: str = "") -> int:
@@ -91,12 +88,8 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
     return words
 
 
-class Record:
-    """What was written into a copy: the path of each file, and its hash."""
-
-    def __init__(self, version: str, hashes: "dict[str, str]") -> None:
-        self.version = version
-        self.hashes = hashes
+class Record(namedtuple("Record", "version hashes")):
+    """What was written into a copy: the version, and the hash of each file by its path."""
 
     def text(self) -> str:
         # As sha256sum(1) writes and reads them.
@@ -129,7 +122,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         version = record.version
         by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
         by_hand = by_hand and ":\n" + by_hand
-        is_current = record.text() == _record_of(own_files()).text()
+        is_current = record == _record_of(own_files())
     if by_hand:
         how = ", changed by hand" + by_hand
     elif version == _UNFINISHED:
@@ -163,7 +156,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         raise CommandError("%s: %s" % (name, text % ", ".join(touched)))
     written = [path for path in files if found.get(path) != new.hashes[path]]
     gone = [path for path in old.hashes if path in found and path not in files]
-    if written or gone or old.text() != new.text():
+    if written or gone or old != new:
         unfinished = Record(_UNFINISHED, {**old.hashes, **new.hashes})
         _put(dest, _RECORD, unfinished.text().encode())
         for path in written:

@@ -55,12 +55,10 @@ exit status:
        the others were waited for
   2    the arguments are wrong
   124  the time was up
-  141  nobody reads stdout any more: the connection of ssh has broken, say. The
-       wait ends then; under nohup it goes on
-exit status with --exit-code: that of the first that did not exit with 0; 128
-and the signal's number if one killed it; and instead of 1:
-  125  the system does not tell how it exited, or the output was not written
-  127  there is no such process
+  141  nobody reads stdout any more; under nohup the wait goes on
+With --exit-code, that of the first process that did not exit with 0: 128 and
+the signal's number if one killed it, 125 if the system does not tell, or the
+output could not be written; 127 if there is no such process.
 """
 _WAITING = Command(
     "",
