@@ -12,7 +12,7 @@ from .report import label, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Iterator, Sequence
+    from .._types import Callable, Iterator, Sequence
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
@@ -89,17 +89,12 @@ def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     return found[-1:] if "newest" in options else found[:1]
 
 
-def show_list(
-    targets: "Sequence[Any]",
-    options: "dict[str, str]",
-    not_there: "Callable[[int, dict[str, str]], int]",
-) -> int:
-    """--list: show the processes of these pids, or those that were chosen."""
+def show_list(targets: "Sequence[int | ProcessInfo]", as_json: bool) -> "list[int]":
+    """--list: show these processes; return the pids that no process has."""
     import json
 
-    status, shown = 0, ["name"]
-    if "json" in options:
-        shown = "pid name ppid username cmdline create_time status".split()
+    shown = "pid name ppid username cmdline create_time status".split() if as_json else ["name"]
+    missing = []
     for one in targets:
         try:
             info = ProcessInfo(one) if isinstance(one, int) else one
@@ -107,10 +102,10 @@ def show_list(
         except ProcessLookupError as error:
             raise_of_handler(error)
             if isinstance(one, int):
-                status = not_there(one, options)
+                missing.append(one)
             continue
-        say((json.dumps(facts) if "json" in options else label(info.pid, facts["name"])) + "\n")
-    return status
+        say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
+    return missing
 
 
 def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":

@@ -10,7 +10,7 @@ from .._base.errors import IS_WHOLE, raise_of_handler
 from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
-from .report import READER_GONE, CommandError, complain, say
+from .report import READER_GONE, CommandError, say, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Command:
             return self.failed
 
     def complain(self, about: object) -> None:
-        """A line for stderr."""
-        complain("%s: %s" % (self.name, about))
+        """A line for stderr, if that takes it: a message that gets lost changes no exit status."""
+        write(sys.stderr, "%s: %s\n" % (self.name, about))
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands."""

@@ -35,22 +35,22 @@ _PATCH.intermixed = False
 
 def patch_command(argv: "Sequence[str]") -> int:
     program: "list[Any]" = []
-    status = _PATCH.run(lambda *words: _prepare(program, *words), argv)
-    if not program:
-        return status
-    run, *arguments = program
     try:
-        run(*arguments)
+        status = _PATCH.run(lambda *words: _prepare(program, *words), argv)
+        if program:
+            run, *arguments = program
+            run(*arguments)
+        return status
     except BaseException as error:
         traceback, show = error.__traceback__, sys.excepthook
-        while traceback and traceback.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+        ours = __name__, Command.__module__, "runpy"
+        while traceback and traceback.tb_frame.f_globals.get("__name__") in ours:
             traceback = traceback.tb_next
         # It begins in the file of the program, as it does under python.
         sys.excepthook = lambda kind, value, _: show(
             kind, value.with_traceback(traceback), traceback
         )
         raise
-    return 0
 
 
 def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[str]") -> int:
@@ -81,20 +81,14 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
             with open(path, "rb") as file:
                 code = read_code(file)  # None if it is not compiled
                 file.seek(0)
-                source = file.read()
+                code = code or compile(file.read(), path, "exec", dont_inherit=True)
         except OSError as error:
             raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
         vars(main).update({"__file__": path, "__builtins__": builtins})
-        program[:] = _run_script, code or source, vars(main)
+        program[:] = exec, code, vars(main)
     subprocess.patch()
     sys.argv = operands
     sys.modules["__main__"] = main
     if _signal.getsignal(_signal.SIGINT) == _signal.SIG_DFL:  # it is cli.main() that has set it so
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     return 0
-
-
-def _run_script(code: "Any", names: "dict[str, Any]") -> None:
-    if isinstance(code, bytes):
-        code = compile(code, names["__file__"], "exec", dont_inherit=True)
-    exec(code, names)

@@ -30,7 +30,7 @@ def say(text: str) -> None:
     """Write it to stdout; CommandError if that does not take it."""
     # A process can have any bytes for its name, and stdout any encoding.
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    error = _write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
+    error = write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
     if error is not None:
         # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
         is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
@@ -38,12 +38,8 @@ def say(text: str) -> None:
         raise CommandError(text, READER_GONE if is_unread else None)
 
 
-def complain(text: str) -> None:
-    """A line for stderr, if that takes it: a message that gets lost changes no exit status."""
-    _write(sys.stderr, text + "\n")
-
-
-def _write(stream: "Any", text: str) -> "OSError | None":
+def write(stream: "Any", text: str) -> "OSError | None":
+    """Write it, and return the error if the stream does not take it."""
     if stream is None:
         return OSError(EBADF, os.strerror(EBADF))
     try:
@@ -131,7 +127,11 @@ class Progress:
     def __init__(self, is_wanted: bool = True) -> None:
         self._start = time.monotonic()
         self._shown = False
-        self._active = is_wanted and _can_erase_lines(sys.stderr) and _in_foreground()
+        self._active = is_wanted and _can_erase_lines(sys.stderr)
+        # Windows has no groups; and this terminal may not be the one that controls us.
+        with contextlib.suppress(AttributeError, OSError):
+            # A shell that has started us with & has the terminal itself.
+            self._active = self._active and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
 
     def step(self, seconds: "float | None") -> "float | None":
         """How long to wait for an event before the line is drawn anew."""
@@ -165,12 +165,4 @@ class Progress:
             return
         # Windows' console knows escape sequences only once it is told to.
         erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-        _write(sys.stderr, erase + text[: width - 1])
-
-
-def _in_foreground() -> bool:
-    """Whether nobody else has the terminal, as the shell has that started us with &."""
-    try:
-        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
-    except (AttributeError, OSError):  # Windows; not the terminal that we are controlled by
-        return True
+        write(sys.stderr, erase + text[: width - 1])

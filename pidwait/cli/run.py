@@ -11,6 +11,7 @@ from .. import ProcessInfo, TimeoutExpired, spawn
 from .._base.deadline import Deadline
 from .._base.errors import Failed, log
 from .._systems.calls import WAITID, ask
+from .._systems.linux_calls import PR_SET_CHILD_SUBREAPER
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
 from .report import CommandError, Progress, label
 
@@ -56,8 +57,6 @@ _RUN = Command(
 )
 _RUN.intermixed = False
 _RUN.wrong = _RUN.failed = 125
-
-_P_ALL = 0  # of waitid(2)
 
 
 def run_command(argv: "Sequence[str]") -> int:
@@ -138,13 +137,11 @@ class Job:
         self._timeout = duration(options.get("timeout", "0")) or None
         self._kill_after = duration(options.get("kill-after", "0")) or None
         self._signal = _number_of(options.get("signal", "TERM"))
-        self._preserves_status = "preserve-status" in options
+        self._options = options
         self._foreground = "foreground" in options
-        self._verbose = "verbose" in options
         if not command:
             raise Usage("give a COMMAND")
         self._command = command
-        self._continues = not self._foreground or "tree" in options
         self._timed_out = False
         # Signals that came, each once: a storm is passed on as quickly as we can.
         self._came: "list[int]" = []
@@ -158,7 +155,7 @@ class Job:
                 self._tell("TERM")
                 child.terminate()
                 code = child.wait()
-        return as_status(code or 0) if self._preserves_status else TIMED_OUT
+        return as_status(code or 0) if "preserve-status" in self._options else TIMED_OUT
 
     def run(self) -> int:
         if not self._foreground:
@@ -175,7 +172,7 @@ class Job:
             # signals at their default.
             for number in (signal.SIGTTIN, signal.SIGTTOU):
                 signal.signal(number, signal.SIG_IGN)
-            self._progress = Progress(self._verbose)
+            self._progress = Progress("verbose" in self._options)
             try:
                 while not self.reap():
                     while self._came:
@@ -232,14 +229,16 @@ class Job:
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
         # What is stopped goes on to its end.
-        if self._continues and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+        if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) and (
+            not self._foreground or "tree" in self._options
+        ):
             self.send(signal.SIGCONT)
         if self._kill_after is not None:  # it counts from the first signal
             self._deadline = Deadline(self._kill_after)
             self._signal, self._kill_after = signal.SIGKILL, None
 
     def _tell(self, name: str) -> None:
-        if self._verbose:
+        if "verbose" in self._options:
             _RUN.complain("sending signal %s to command %r" % (name, self._command[0]))
 
     def send(self, number: int) -> None:
@@ -258,7 +257,7 @@ class Job:
             signal.signal(number, before)
 
     def _status(self, code: "int | None") -> int:
-        if self._timed_out and not (self._preserves_status or code == -signal.SIGKILL):
+        if self._timed_out and not ("preserve-status" in self._options or code == -signal.SIGKILL):
             return TIMED_OUT
         if code is not None and code < 0 and not self._timed_out:
             _die_of(-code)
@@ -293,8 +292,6 @@ class Tree(Job):
         raise CommandError("--tree needs Linux")
 
     def run(self) -> int:
-        from .._systems.linux_calls import PR_SET_CHILD_SUBREAPER
-
         try:
             ask("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             self._me = ProcessInfo(os.getpid())
@@ -308,7 +305,7 @@ class Tree(Job):
         while True:
             try:
                 # The command's own exit is left to the Child.
-                info = ask("waitid", _P_ALL, 0, WAITID["LOOK"])
+                info = ask("waitid", 0, 0, WAITID["LOOK"])  # P_ALL
             except Failed:
                 return True
             if info is None:

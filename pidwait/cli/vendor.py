@@ -107,7 +107,7 @@ class Record(namedtuple("Record", "version hashes")):
 
 def _check(options: "dict[str, str]", dest: str) -> int:
     if os.path.isfile(dest):
-        text = Path(dest).read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+        text = Path(dest).read_text("utf-8", "replace")
         found = FORM.search(text)
         if found is None:
             raise CommandError("%s: it is no copy of this package" % dest)

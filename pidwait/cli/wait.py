@@ -101,7 +101,8 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
         status = NOT_KNOWN if "exit-code" in options else NOT_THERE
         raise CommandError("no process fits (with -e that is no error)", status)
     if "list" in options:
-        return show_list(targets, options, _not_there)
+        missing = show_list(targets, "json" in options)
+        return max((_not_there(pid, options) for pid in missing), default=0)
     if os.getpid() in pids:
         raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
     count = count or len(targets)
