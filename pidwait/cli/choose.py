@@ -16,19 +16,17 @@ if TYPE_CHECKING:
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
-_CHOICE_OPTIONS = (
-    " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
-    " n|newest o|oldest"
-)
-_CHOICE_USAGE = """
+# More of the usage, the help and the options of a wait.
+CHOICE = (
+    """
        {prog} [OPTION...] --name PATTERN
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
        {prog} patch SCRIPT [ARGUMENT...]
        {prog} patch -m MODULE [ARGUMENT...]
-       {prog} vendor [OPTION...] DEST"""
-_CHOICE_TEXT = """
+       {prog} vendor [OPTION...] DEST""",
+    """
 Instead of PIDs, options can choose processes, those that fit all of them:
-      --name PATTERN      the whole name has a match for a regular expression
+      --name PATTERN      a regular expression is found in the whole name
   -f, --full              in the whole command line, not in the name
   -x, --exact             PATTERN matches the whole of it, not a part
   -i, --ignore-case       upper and lower case are the same
@@ -43,10 +41,8 @@ Never chosen are zombies, this process, and its ancestors. If none fits, the
 exit status is 1, or 0 with -e. A wait that could never end is refused: for this
 very process; and without -t for one that waits for this one (Linux).
 
-commands:
-  run     start a command with a time-out, as GNU timeout does: see run -h
-  patch   run a script whose subprocesses start and end sooner: see patch -h
-  vendor  copy this package into a project, or into one file: see vendor -h
+run is like GNU timeout, patch has a script's subprocesses start and end sooner,
+vendor copies this package into a project: see run -h, patch -h, vendor -h.
 
 examples:                               what other tools have for it:
   {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
@@ -54,9 +50,10 @@ examples:                               what other tools have for it:
   {prog} run -t 1h make      timeout 1h make
   tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
   ({prog} $$; cleanup) &     clean up once this shell has exited
-""".replace("{procps}", "pid" + "wait")  # a copy has no string with the package's old name
-
-CHOICE = _CHOICE_USAGE, _CHOICE_TEXT, _CHOICE_OPTIONS
+""".replace("{procps}", "pid" + "wait"),  # a copy has no string with the package's old name
+    " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
+    " n|newest o|oldest",
+)
 _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 

@@ -228,11 +228,9 @@ class Job:
         self._progress.clear()
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
-        # What is stopped goes on to its end.
-        if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT) and (
-            not self._foreground or "tree" in self._options
-        ):
-            self.send(signal.SIGCONT)
+        is_for_all = not self._foreground or "tree" in self._options
+        if is_for_all and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+            self.send(signal.SIGCONT)  # what is stopped goes on to its end
         if self._kill_after is not None:  # it counts from the first signal
             self._deadline = Deadline(self._kill_after)
             self._signal, self._kill_after = signal.SIGKILL, None

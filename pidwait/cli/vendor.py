@@ -117,7 +117,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         is_current = text == join(own_files(), __version__, parts.split(","), systems.split(","))
     else:
         record = _read_record(Path(dest))
-        if record is None:
+        if not record.hashes:
             raise CommandError("%s: no copy is there" % dest)
         version = record.version
         by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
@@ -144,14 +144,13 @@ def _copy(options: "dict[str, str]", name: str) -> int:
     if os.path.realpath(str(dest)) == os.path.realpath(own_folder()):
         raise CommandError("%s: this copy can't be updated by itself" % name)
     files = own_files()
-    new, before = _record_of(files), _read_record(dest)
-    old, found = before or new, _found(dest) if before else {}
+    old, new, found = _read_record(dest), _record_of(files), _found(dest)
     touched = [
         "%s was %s" % (path, what)
         for what, path in old.by_hand(found)
         if what != "added" or (path in files and found[path] != new.hashes[path])
     ]
-    if before and touched and "force" not in options:
+    if touched and "force" not in options:
         text = "changed by hand (--force overwrites the changes): %s"
         raise CommandError("%s: %s" % (name, text % ", ".join(touched)))
     written = [path for path in files if found.get(path) != new.hashes[path]]
@@ -197,13 +196,13 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def _read_record(dest: Path) -> "Record | None":
-    """The record of a copy; None if nothing is there."""
+def _read_record(dest: Path) -> Record:
+    """The record of a copy, which is empty if nothing is there."""
     try:
         text = dest.joinpath(_RECORD).read_text("utf-8", "replace")
     except FileNotFoundError:
         if not dest.exists() or all(path.name.startswith(_PART) for path in dest.iterdir()):
-            return None
+            return Record(__version__, {})
         raise CommandError("%s: it is there, and no copy of this package" % dest) from None
     head = re.match(r"# %s (\S+)\n" % NAME, text)
     hashes = {path: one for one, path in re.findall(r"^(\w{64})  (.+)$", text, re.M)}

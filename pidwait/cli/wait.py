@@ -190,9 +190,7 @@ class _CommandWait:
                 process.close()
 
     def _open(self, target: "Any") -> None:
-        row: "dict[str, Any]" = dict.fromkeys(
-            ["pid", "name", "found", "exited", "exitcode", "seconds"]
-        )
+        row: "dict[str, Any]" = dict.fromkeys("pid name found exited exitcode seconds".split())
         if isinstance(target, int):
             row.update(pid=target, found=False)
         else:
