@@ -303,6 +303,8 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
         (["make"], 'no command "make", and a PID is a number'),
         (["-t", "5", "run", "true"], "options of run come after it"),
         (["run", "-t", "x", "true"], "'x' is not a duration"),
+        (["run", "--nonesuch", "true"], "--nonesuch not recognized"),
+        (["patch", "-x", "script.py"], "-x not recognized"),
         (["run"], "give a COMMAND"),
         (["patch"], "give a SCRIPT"),
         (["patch", "-m"], "give a MODULE"),
