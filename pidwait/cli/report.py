@@ -135,34 +135,29 @@ class Progress:
 
     def step(self, seconds: "float | None") -> "float | None":
         """How long to wait for an event before the line is drawn anew."""
-        if not self._active or (seconds is not None and seconds < PROGRESS_EVERY):
+        if not self._active:
             return seconds
-        return PROGRESS_EVERY
+        return PROGRESS_EVERY if seconds is None else min(seconds, PROGRESS_EVERY)
 
     def show(self, running: "Sequence[str]", total: int) -> None:
         minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
         clock = "%d:%02d" % (minutes, seconds)
         if minutes >= 60:
             clock = "%d:%02d:%02d" % (*divmod(minutes, 60), seconds)
-        text = "waiting %s for %s" % (clock, listed(running))
+        text = "waiting %s for " % clock
         if total > 1:
-            text = "%d of %d exited, %s; waiting for %s"
-            text %= total - len(running), total, clock, listed(running)
-        self._draw(text)
-        self._shown = self._active
+            text = "%d of %d exited, %s; waiting for " % (total - len(running), total, clock)
+        if self._active:
+            self._draw(text + listed(running))
 
     def clear(self) -> None:
         if self._shown:
             self._draw("")
-            self._shown = False
 
     def _draw(self, text: str) -> None:
-        if not self._active:
-            return
-        try:
+        self._shown = bool(text)
+        with contextlib.suppress(OSError):  # the null device of Windows is a terminal, too
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        except OSError:  # the null device of Windows is a terminal, too
-            return
-        # Windows' console knows escape sequences only once it is told to.
-        erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-        write(sys.stderr, erase + text[: width - 1])
+            # Windows' console knows escape sequences only once it is told to.
+            erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
+            write(sys.stderr, erase + text[: width - 1])
