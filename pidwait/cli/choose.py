@@ -38,8 +38,7 @@ Instead of PIDs, options can choose processes, those that fit all of them:
   -o, --oldest            of those that fit, the one that was started first
   -l, --list              show what would be waited for, and do not wait
 Never chosen are zombies, this process, and its ancestors. If none fits, the
-exit status is 1, or 0 with -e. A wait that could never end is refused: for this
-very process; and without -t for one that waits for this one (Linux).
+exit status is 1, or 0 with -e.
 
 run is like GNU timeout, patch has a script's subprocesses start and end sooner,
 vendor copies this package into a project: see run -h, patch -h, vendor -h.
@@ -76,7 +75,7 @@ def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     attributes = {"name", "status", "create_time", *(attribute for attribute, _ in criteria)}
     found = [info for info in process_iter(attributes) if all(fits(info) for _, fits in criteria)]
     # After the list, and twice, as a parent may exit meanwhile, and we have another one then.
-    ours = {*ancestors(), *ancestors()} if found else set()
+    ours = {*_ancestors(), *_ancestors()} if found else set()
     found = [info for info in found if info.pid not in ours and _runs(info)]
     if "newest" not in options and "oldest" not in options:
         return found
@@ -196,7 +195,7 @@ def _runs(info: ProcessInfo) -> bool:
     return info.info["status"] not in ("zombie", "dead") or bool(wait_procs([info], 0)[1])
 
 
-def ancestors() -> "list[int]":
+def _ancestors() -> "list[int]":
     """This process, its parent and so on, as far as they can be seen."""
     found: "list[int]" = []
     pid, youngest = os.getpid(), float("inf")
@@ -212,28 +211,3 @@ def ancestors() -> "list[int]":
     except (ProcessLookupError, PermissionError) as error:  # what is hidden is not listed either
         raise_of_handler(error)
     return found
-
-
-def waiting_for_us(pids: "Sequence[int]") -> "list[int]":
-    """Those of the pids that wait for this process, and so can't exit before it does (Linux).
-
-    An ancestor does if it sleeps in wait(2) and has no other child, and if what is between does,
-    too. One for which this is not certain may well exit first: a shell that has started us in the
-    background does.
-    """
-    line = ancestors()[1:] if os.path.exists("/proc/self/wchan") else []
-    found: "list[int]" = []
-    if not set(line).intersection(pids):
-        return found
-    parents = [info.info["ppid"] for info in process_iter(["ppid"])]
-    try:
-        for parent in line:
-            with open("/proc/%d/wchan" % parent) as wchan:
-                sleeps_in_wait = wchan.read() == "do_wait"
-            threads = os.listdir("/proc/%d/task" % parent)
-            if parents.count(parent) > 1 or len(threads) > 1 or not sleeps_in_wait:
-                break
-            found.append(parent)
-    except OSError as error:  # it is another user's, or has just exited
-        raise_of_handler(error)
-    return [pid for pid in pids if pid in found]

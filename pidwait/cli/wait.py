@@ -19,7 +19,7 @@ from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ign
 from .report import READER_GONE, CommandError, Progress, as_text, label, listed, name_of, say
 
 if IS_WHOLE:
-    from .choose import CHOICE, check_options, choose, show_list, waiting_for_us
+    from .choose import CHOICE, check_options, choose, show_list
 else:
     CHOICE = "", "", ""
 
@@ -105,15 +105,7 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
         return max((_not_there(pid, options) for pid in missing), default=0)
     if os.getpid() in pids:
         raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
-    count = count or len(targets)
-    if IS_WHOLE and deadline.remaining() is None:
-        blocked = waiting_for_us(pids)
-        if blocked and count > len(pids) - len(blocked):
-            raise Usage(
-                "the wait for %s would never end, as that waits for this process (run this in"
-                " the background, or with -t)" % label(blocked[0], name_of(blocked[0]))
-            )
-    return _CommandWait(options, deadline).run(targets, count)
+    return _CommandWait(options, deadline).run(targets, count or len(targets))
 
 
 def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
