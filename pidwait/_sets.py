@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import overload
 
     from ._types import Any, Callable, Exits, Generic, Iterable, Iterator, P, Proc, Self, Target
-else:
+if not TYPE_CHECKING:
     P, Generic = None, {None: object}  # for class WaitSet(Generic[P])
 
 

@@ -12,7 +12,7 @@ from ._waiting.owners import find
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._types import Any, Callable, Generic, P, P_co, Target
-else:
+if not TYPE_CHECKING:
     P_co, Generic = None, {None: object}  # for class Watch(Generic[P_co])
 
 

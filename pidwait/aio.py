@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._spawning import Child as _Child
     from ._spawning import Path
     from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
-else:
+if not TYPE_CHECKING:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]

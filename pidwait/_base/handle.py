@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .._types import PENDING as PENDING
     from .._types import RUNNING as RUNNING
     from .._types import Any, Callable, Identity, Outcome
-else:
+if not TYPE_CHECKING:
     RUNNING, PENDING = object(), object()  # loading enum would take longer than loading all of us
 
 

@@ -30,7 +30,7 @@ from .procfs import ProcfsHandle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Handle, Iterator, deque
-else:
+if not TYPE_CHECKING:
     from _collections import deque  # collections loads more
 
 _ONESHOT = 1 << 30

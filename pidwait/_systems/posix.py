@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Outcome
 
     _Names = dict[int, str]
-else:
+if not TYPE_CHECKING:
     _Names = dict
 
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal

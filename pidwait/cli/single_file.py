@@ -42,7 +42,7 @@ SYSTEMS = {
 # With the line above if all that is below depends on it.
 _IMPORT = re.compile(r"^(?:if .*:\n)?( *)from (\.+)([\w.]*) import (?:\([^)]*\))?.*\n", re.M)
 _FOR_TYPES = re.compile(
-    r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+(else:\n)?", re.M
+    r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+", re.M
 )
 # The names of its types are not in the file.
 _HEAD = '''\
@@ -112,8 +112,7 @@ def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> N
         return found.group() if indent and source not in modules else ""
 
     text = files[path].decode().partition("\n")[2]  # without the licence
-    text = _FOR_TYPES.sub(lambda one: "if not TYPE_CHECKING:\n" if one.group(1) else "", text)
-    modules[module] = _IMPORT.sub(follow, text)
+    modules[module] = _IMPORT.sub(follow, _FOR_TYPES.sub("", text))
 
 
 def own_folder() -> str:
