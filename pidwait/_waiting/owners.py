@@ -36,6 +36,8 @@ _importer = os.getpid()
 
 
 def check_pid(pid: "Any", name: str = "pid") -> int:
+    if type(pid) is int and 0 < pid <= PID_MAX:
+        return pid
     # A mock has every attribute: what has a pid is no number.
     if isinstance(pid, bool) or not hasattr(pid, "__index__") or hasattr(pid, "pid"):
         instead = ": wait() takes objects with a pid" if hasattr(pid, "pid") else ""
