@@ -4,7 +4,7 @@
 from _thread import get_ident
 from errno import EACCES, EPERM, ESRCH
 
-from ._base.errors import Failed, failed, log, no_such_process, public
+from ._base.errors import Failed, failed, no_such_process, public
 from ._listing import checked, fact, gather, source
 from ._process import Process, pid_exists, wait
 from ._waiting.owners import check_pid
@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._listing import CpuTimes, Uids
     from ._types import Any, Facts, Iterable, Iterator
-
-_MOST_LOOKS = 100  # at a family that never stops starting processes
 
 
 @public
@@ -35,13 +33,6 @@ class ProcessInfo:
     True
     """
 
-    if TYPE_CHECKING:
-        pid: int
-        info: "dict[str, Any]"
-        _started: "int | None"
-        _seen: "int | None"
-        _held: "dict[int, Facts]"
-
     def __init__(self, pid: int) -> None:
         number = check_pid(pid)
         if not pid_exists(number):
@@ -52,34 +43,26 @@ class ProcessInfo:
 
     def _fill(self, pid: int, seen: "int | None") -> None:
         self.pid = pid
-        self.info = {}
+        self.info: "dict[str, Any]" = {}
         # When it started, once that is known; and when its pid was seen, if that came before.
-        self._started = None
+        self._started: "int | None" = None
         self._seen = seen
         # By the thread that has entered a oneshot().
-        self._held = {}
+        self._held: "dict[int, Facts]" = {}
 
-    def _read(self, full: bool) -> "Facts":
-        facts = source().read(self.pid, full)
-        try:
-            self._check(facts)
-        except BaseException:
-            facts.close()
-            raise
-        return facts
-
-    def _check(self, facts: "Facts") -> None:
-        """Failed (ESRCH) if these are another process's."""
+    def _checked(self, facts: "Facts") -> "Facts":
+        """The facts; Failed (ESRCH) if they are another process's."""
         try:
             started = facts.started()
+            if self._started is None and (self._seen is None or started <= self._seen):
+                self._started = started
+            if started != self._started:
+                raise failed(ESRCH)
         except Failed as why:
-            if why.errno not in (EACCES, EPERM):
+            if why.errno not in (EACCES, EPERM):  # else we may not see it
+                facts.close()
                 raise
-            return  # we may not see it
-        if self._started is None and (self._seen is None or started <= self._seen):
-            self._started = started
-        if started != self._started:
-            raise failed(ESRCH)
+        return facts
 
     def _ask(self, name: str) -> "Any":
         with Oneshot(self, name in source().NEED_FULL) as facts:
@@ -130,7 +113,7 @@ class ProcessInfo:
     def is_running(self) -> bool:
         """Whether it is still there, running or a zombie; its pid may be another process's."""
         try:
-            self._read(False).close()
+            self._checked(source().read(self.pid, False)).close()
         except Failed as why:
             if why.errno not in (ESRCH, EACCES, EPERM):
                 raise as_error(why, self.pid) from None
@@ -160,12 +143,13 @@ class ProcessInfo:
         """
         if not self.is_running():
             raise no_such_process(self.pid)
-        found: "list[ProcessInfo]" = []
-        for _ in range(_MOST_LOOKS):
-            if not _add_children([self, *(found if recursive else ())], found, recursive):
-                return found
-        log("pid %d still starts processes, after %d looks", self.pid, _MOST_LOOKS)
-        return found
+        family = [self]
+        for _ in range(100):  # some never stop starting processes
+            before = len(family)
+            _add_children(family, recursive)
+            if len(family) == before:
+                break
+        return family[1:]
 
     def wait(self, timeout: "float | None" = None) -> "int | None":
         """As the function wait() does, for this very process."""
@@ -201,21 +185,15 @@ class ProcessInfo:
 
     def __repr__(self) -> str:
         name = self.info.get("name")
-        return "<%s pid=%d%s>" % (
-            type(self).__name__,
-            self.pid,
-            "" if name is None else " name=%r" % name,
-        )
+        shown = "" if name is None else " name=%r" % name
+        return "<%s pid=%d%s>" % (type(self).__name__, self.pid, shown)
 
 
 class Oneshot:
     """The facts of a process, within a ``with`` block: those of a block around it, if any."""
 
-    __slots__ = ("_facts", "_full", "_info")
-
     def __init__(self, info: ProcessInfo, full: bool) -> None:
-        self._info = info
-        self._full = full
+        self._info, self._full = info, full
         self._facts: "Facts | None" = None
 
     def __enter__(self) -> "Any":
@@ -223,7 +201,8 @@ class Oneshot:
         facts = held.get(get_ident())
         if facts is None:
             try:
-                facts = self._facts = self._info._read(self._full)
+                facts = source().read(self._info.pid, self._full)
+                facts = self._facts = self._info._checked(facts)
             except Failed as why:
                 raise as_error(why, self._info.pid) from None
             held[get_ident()] = facts
@@ -238,8 +217,6 @@ class Oneshot:
 
 
 def as_error(why: Failed, pid: int) -> OSError:
-    if why.errno == ESRCH:
-        return no_such_process(pid)
     return why.as_error(why.call or source().WHERE, pid)
 
 
@@ -258,57 +235,43 @@ def process_iter(
     >>> os.getpid() in names
     True
     """
-    return iterate(None if attrs is None else checked(attrs), ad_value)
+    return _each(None if attrs is None else checked(attrs), ad_value)
 
 
-def iterate(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
-    for info, found in _each(names or (), ad_value, names is None):
-        info.info = found
-        yield info
-
-
-def _each(
-    names: "Iterable[str]", ad_value: object, is_later: bool = False
-) -> "Iterator[tuple[ProcessInfo, dict[str, Any]]]":
-    """Each process, and what it tells; ``is_later``: its start time is read when it is needed."""
-    seen = None
-    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names)):
-        seen = source().now() if seen is None else seen
+def _each(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
+    """Each process; without names its start time may be read when it is needed."""
+    is_later = names is None and source().READS_LATER
+    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names or ())):
         info = ProcessInfo.__new__(ProcessInfo)
-        is_later = is_later and source().READS_LATER
-        info._fill(facts.pid, seen if is_later else None)
+        info._fill(facts.pid, source().now() if is_later else None)
         try:
             if not is_later:
-                info._check(facts)
-            found = gather(facts, names, ad_value)
+                info._checked(facts)
+            info.info = gather(facts, names or (), ad_value)
         except Failed as why:
             if why.errno == ESRCH:
                 continue
             raise as_error(why, info.pid) from None
         finally:
             facts.close()  # nothing is left open while the caller does its work
-        yield info, found
+        yield info
 
 
-def _add_children(left: "list[ProcessInfo]", found: "list[ProcessInfo]", recursive: bool) -> bool:
-    """Look at all processes, and add children of these that are new; return whether there are."""
+def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
+    """Look at all processes, and add the children of the first one; ``recursive``: of each."""
     began = source().now()
     by_pid: "dict[int, ProcessInfo]" = {}
     children: "dict[int, list[ProcessInfo]]" = {}
-    for info, facts in _each(["ppid"], -1):
-        children.setdefault(facts["ppid"], []).append(info)
+    for info in _each(["ppid"], -1):
+        children.setdefault(info.info.pop("ppid"), []).append(info)
         by_pid[info.pid] = info
-    before = len(found)
     # In the order of their pids a child may come before its parent, so look from the top.
-    for parent in left:
+    for parent in family if recursive else family[:1]:
         if by_pid.get(parent.pid) != parent:
             continue  # it is gone, and another process may have its pid
         for child in children.get(parent.pid, ()):
-            if child not in left and child not in found and _is_child(child, parent, began):
-                found.append(child)
-                if recursive:
-                    left.append(child)
-    return len(found) > before
+            if child not in family and _is_child(child, parent, began):
+                family.append(child)
 
 
 def _is_child(child: ProcessInfo, parent: ProcessInfo, began: int) -> bool:

@@ -30,14 +30,12 @@ if TYPE_CHECKING:
         children_system: float
 
 
-ATTRIBUTES = tuple(
-    "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
-)
-_FIELDS = {
+ATTRIBUTES = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
+# What returns several fields: a type that is made when it is needed first.
+_named: "dict[str, Any]" = {
     "uids": ("Uids", "real effective saved"),
     "cpu_times": ("CpuTimes", "user system children_user children_system"),
 }
-_named: "dict[str, Any]" = {}  # their types
 _sources: "list[Source]" = []  # the first counts, if two threads enter it
 
 
@@ -60,7 +58,7 @@ def checked(attrs: "Iterable[str] | None") -> "list[str]":
     for name in names:
         if name not in ATTRIBUTES:
             raise ValueError("attrs has %r; there is %s" % (name, ", ".join(ATTRIBUTES)))
-    return names or list(ATTRIBUTES)
+    return names or ATTRIBUTES
 
 
 def gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[str, Any]":
@@ -79,10 +77,10 @@ def fact(facts: "Facts", name: str) -> "Any":
     if name == "pid":
         return facts.pid
     value = getattr(facts, name)()
-    if name not in _FIELDS:
-        return value
     if name not in _named:
+        return value
+    if type(_named[name]) is tuple:
         from collections import namedtuple  # it takes long to load
 
-        _named[name] = namedtuple(*_FIELDS[name])
+        _named[name] = namedtuple(*_named[name])
     return _named[name]._make(value)

@@ -30,27 +30,15 @@ _STATUS = {
     b"t": "tracing-stop",
     b"Z": "zombie",
     b"X": "dead",
-    b"x": "dead",
-    b"K": "wake-kill",
-    b"W": "waking",
     b"I": "idle",
     b"P": "parked",
 }
 _STATE, _PPID, _TTY, _TIMES, _STARTED = 0, 1, 4, 11, 19
-_PTS_MAJOR = 136
 _boot = [0.0]
 
 
 class Facts:
-    __slots__ = (
-        "_cmdline",
-        "_directory",
-        "_fields",
-        "_name",
-        "_usernames",
-        "_uids",
-        "pid",
-    )
+    __slots__ = ("_cmdline", "_directory", "_fields", "_name", "_uids", "_usernames", "pid")
 
     def __init__(self, pid: int, full: bool, usernames: UserNames) -> None:
         self.pid = pid
@@ -64,44 +52,36 @@ class Facts:
         if full:
             try:
                 self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
-            except Failed as why:
-                if why.errno not in (ENOENT, EACCES, EPERM):
-                    raise
-                if not self._is_hidden(why):  # else each file in it is, too
-                    raise failed(ESRCH) from None
+            except Failed as error:
+                why = self._explained(error)
+                if why.errno not in (EACCES, EPERM):  # else each file in it is hidden, too
+                    raise why from None
 
-    def _read(self, name: str, is_long: bool = False) -> bytes:
+    def _explained(self, why: Failed) -> Failed:
+        if why.errno not in (ENOENT, ESRCH):  # hidepid=1 refuses it
+            return why
+        # hidepid=2 shows nothing of it. Or the pid has been given to another process since.
+        if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):
+            return failed(EACCES, "the process is hidden")
+        return failed(ESRCH)
+
+    def _read(self, name: str) -> bytes:
+        is_long = name == "cmdline"
         try:
             if self._directory is None:
                 return read_file("/proc/%d/%s" % (self.pid, name), None, is_long)
             open_ = partial(os.open, dir_fd=self._directory.fileno())
             return read_file(name, open_, is_long)
         except Failed as why:
-            if why.errno not in (ENOENT, ESRCH):
-                raise
-            if self._is_hidden(why):
-                raise failed(EACCES, "the process is hidden") from None
-            raise failed(ESRCH) from None
-
-    def _is_hidden(self, why: Failed) -> bool:
-        # hidepid=1 refuses it; hidepid=2 shows nothing of it.
-        if why.errno in (EACCES, EPERM):
-            return True
-        # Look once more: the pid may have been given to another process since.
-        return is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid)
+            raise self._explained(why) from None
 
     def _stat(self) -> "list[bytes]":
-        fields = self._fields
-        if fields is None:
-            self._name, fields = self._look()
+        if self._fields is None:
+            self._name, fields = split_stat(whole_stat(self._read, "stat"), _STARTED + 1)
+            if len(fields) <= _STARTED:
+                raise failed(ESRCH)
             self._fields = fields
-        return fields
-
-    def _look(self) -> "tuple[bytes, list[bytes]]":
-        name, fields = split_stat(whole_stat(self._read, "stat"), _STARTED + 1)
-        if len(fields) <= _STARTED:
-            raise failed(ESRCH)
-        return name, fields
+        return self._fields
 
     def started(self) -> int:
         return int(self._stat()[_STARTED])
@@ -109,28 +89,26 @@ class Facts:
     def name(self) -> str:
         self._stat()
         name = os.fsdecode(self._name)
-        if len(self._name) >= _COMM_MAX:
-            # It may have been cut off. As psutil does, look for the rest in the command line.
-            try:
-                words = self.cmdline()
-            except Failed as why:
-                if why.errno == ESRCH:
-                    raise
-                return name
-            # Of a title that has been written over the arguments, the first word.
-            for word in (words[0].partition(" ")[0], words[0]) if words else ():
-                longer = os.path.basename(word)
-                # As bytes: the cut may be in the middle of a character.
-                if os.fsencode(longer).startswith(self._name):
-                    self._check_pid()
-                    return longer
+        if len(self._name) < _COMM_MAX:
+            return name
+        # It may have been cut off. As psutil does, look for the rest in the command line.
+        try:
+            first = "".join(self.cmdline()[:1])
+        except Failed as why:
+            if why.errno == ESRCH:
+                raise
+            return name
+        # Of a title that has been written over the arguments, the first word.
+        for longer in map(os.path.basename, (first.partition(" ")[0], first)):
+            # As bytes: the cut may be in the middle of a character.
+            if os.fsencode(longer).startswith(self._name):
+                # What was read by the pid may be another process's, whose name begins alike, as
+                # those of workers do. If the start is the old one now, it was so before, too.
+                again = Facts(self.pid, False, self._usernames)
+                if self._directory is None and again.started() != self.started():
+                    raise failed(ESRCH)
+                return longer
         return name
-
-    def _check_pid(self) -> None:
-        # What was read by the pid may be another process's, whose name begins alike, as those of
-        # a program's workers do. If the start is the old one now, it was so before, too.
-        if self._directory is None and self._look()[1][_STARTED] != self._stat()[_STARTED]:
-            raise failed(ESRCH)
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])
@@ -154,7 +132,7 @@ class Facts:
             return None
         # Not by os.major(): PyPy's takes no such number for a large minor.
         major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
-        if major == _PTS_MAJOR:
+        if major == 136:  # those of /dev/pts are not in /sys/dev/char
             return "/dev/pts/%d" % minor
         try:
             link = call(os.readlink, "/sys/dev/char/%d:%d" % (major, minor))
@@ -165,7 +143,7 @@ class Facts:
 
     def cmdline(self) -> "list[str]":
         if self._cmdline is None:
-            text = self._read("cmdline", True)
+            text = self._read("cmdline")
             # A process that has written its title over its arguments has no NUL at the end.
             separator = b"\0" if text.endswith(b"\0") else b" "
             words = (text[:-1] if text.endswith(separator) else text).split(separator)
@@ -175,9 +153,8 @@ class Facts:
     def uids(self) -> "tuple[int, int, int]":
         if self._uids is None:
             # The program's name, above it, has no newline: the kernel writes it as "\\n".
-            line = self._read("status").partition(b"\nUid:")[2].partition(b"\n")[0]
-            real, effective, saved = map(int, line.split()[:3])
-            self._uids = real, effective, saved
+            found = self._read("status").partition(b"\nUid:")[2].split(None, 3)
+            self._uids = int(found[0]), int(found[1]), int(found[2])
         return self._uids
 
     def username(self) -> str:
