@@ -8,6 +8,7 @@ before a call is needed that the interpreter lacks.
 
 import os
 import sys
+from errno import ENOSYS
 
 from .._base.errors import TRANSIENT, Failed, call, failed
 from .._base.probe import FFI, bindings, choice, memories
@@ -35,7 +36,7 @@ def binding() -> "Any":
         if not isinstance(found, str):
             return found
         reasons.append("%s: %s" % (candidate, found))
-    raise failed(38, "; ".join(reasons))
+    raise failed(ENOSYS, "; ".join(reasons))
 
 
 def load(name: str) -> "Any":
@@ -65,42 +66,15 @@ def _why_not(name: str) -> "str | None":
     return found if isinstance(found, str) else None
 
 
-class CtypesAdapter:
-    name = "ctypes"
-    null = None
+class _Adapter:
+    """What makes functions of one binding: what both have in common."""
 
-    def __init__(self) -> None:
-        import ctypes
-
-        self._ctypes: "Any" = ctypes
-        # An int * to newly allocated memory; [0] is the int.
-        self.cell: "Callable[[], Any]" = ctypes.c_int * 1
-        self._types: "dict[str, Any]" = {
-            "void": None,
-            "unsigned char": ctypes.c_ubyte,
-            "int": ctypes.c_int,
-            "unsigned int": ctypes.c_uint,
-            "short": ctypes.c_short,
-            "long": ctypes.c_long,
-            "int64_t": ctypes.c_int64,
-            "uintptr_t": ctypes.c_size_t,
-            "void *": ctypes.c_void_p,
-            "char *": ctypes.c_char_p,
-            "int *": ctypes.POINTER(ctypes.c_int),
-        }
-        self._libraries: "dict[str | None, Any]" = {None: self._load(None)}
-        self._arrays: "dict[int, Any]" = {}
-
-    def _load(self, name: "str | None") -> "Any":
-        # A library object of our own: prototypes set on a shared one would affect other code.
-        if _WINDOWS:
-            return self._ctypes.WinDLL(name or "kernel32", use_last_error=True)
-        return self._ctypes.CDLL(name, use_errno=True)
-
-    def _refusal(self) -> Failed:
-        if _WINDOWS:
-            return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
-        return failed(self._ctypes.get_errno())
+    name: str
+    null: "Any"
+    _libraries: "dict[str | None, Any]"
+    _load: "Callable[[str | None], Any]"
+    _find: "Callable[..., Any]"
+    _refusal: "Callable[[], Failed]"
 
     def function(
         self,
@@ -119,21 +93,66 @@ class CtypesAdapter:
         if library not in self._libraries:
             self._libraries[library] = self._load(library)
         try:
-            function: "Any" = self._libraries[library][name]
+            found: "Any" = self._find(self._libraries[library], name, prototype, converts)
         except AttributeError:
             raise LookupError("the system's library has no %s" % name) from None
+        return found if failure is None else _Checked(found, failure, self._refusal)
 
-        def check(result: "Any", function: object, arguments: object) -> "Any":
-            if result == failure:
-                raise self._refusal()
-            return result
 
+class _Checked:
+    """A function that raises Failed. It is no plain function of Python's: see call()."""
+
+    def __init__(self, function: "Any", failure: int, refusal: "Callable[[], Failed]") -> None:
+        self._function, self._failure, self._refusal = function, failure, refusal
+
+    def __call__(self, *arguments: "Any") -> int:
+        result: int = self._function(*arguments)
+        if result == self._failure:
+            raise self._refusal()
+        return result
+
+
+class CtypesAdapter(_Adapter):
+    name = "ctypes"
+    null = None
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self._ctypes: "Any" = ctypes
+        # An int * to newly allocated memory; [0] is the int.
+        self.cell: "Callable[[], Any]" = ctypes.c_int * 1
+        self._types: "dict[str, Any]" = {
+            "int": ctypes.c_int,
+            "unsigned int": ctypes.c_uint,
+            "short": ctypes.c_short,
+            "long": ctypes.c_long,
+            "int64_t": ctypes.c_int64,
+            "uintptr_t": ctypes.c_size_t,
+            "void *": ctypes.c_void_p,
+            "char *": ctypes.c_char_p,
+            "int *": ctypes.POINTER(ctypes.c_int),
+        }
+        self._libraries = {None: self._load(None)}
+        self._arrays: "dict[int, Any]" = {}
+
+    def _load(self, name: "str | None") -> "Any":
+        # A library object of our own: prototypes set on a shared one would affect other code.
+        if _WINDOWS:
+            return self._ctypes.WinDLL(name or "kernel32", use_last_error=True)
+        return self._ctypes.CDLL(name, use_errno=True)
+
+    def _find(self, library: "Any", name: str, prototype: "Any", converts: bool) -> "Any":
+        function = library[name]
         function.restype = self._types[prototype[0]]
         if converts:  # which takes as long as the rest of a call
             function.argtypes = [self._types[type_] for type_ in prototype[1:]]
-        if failure is not None:
-            function.errcheck = check
-        return function  # type: ignore[no-any-return]
+        return function
+
+    def _refusal(self) -> Failed:
+        if _WINDOWS:
+            return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
+        return failed(self._ctypes.get_errno())
 
     def pointer(self, buffer: bytearray) -> "Any":
         """A void * to memory that the caller keeps alive."""
@@ -141,14 +160,13 @@ class CtypesAdapter:
 
     def strings(self, items: "list[bytes]") -> "Any":
         """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
-        # To make a type takes longer than to find it.
-        array = self._arrays.get(len(items))
-        if array is None:
-            array = self._arrays[len(items)] = self._ctypes.c_char_p * (len(items) + 1)
-        return array(*items)
+        size = len(items) + 1
+        if size not in self._arrays:  # to make a type takes longer than to find it
+            self._arrays[size] = self._ctypes.c_char_p * size
+        return self._arrays[size](*items)
 
 
-class CffiAdapter:
+class CffiAdapter(_Adapter):
     """The same by cffi, in its ABI mode: nothing is compiled.
 
     _cffi_backend is the module that cffi's generated code imports. It has a C parser for
@@ -159,16 +177,18 @@ class CffiAdapter:
     name = "cffi"
 
     def __init__(self) -> None:
-        backend = __import__("_cffi_backend")  # not by name: type checkers may lack its types
-        self._load = backend.load_library
-        self._ffi: "Any" = backend.FFI()
+        self._backend = __import__("_cffi_backend")  # type checkers may lack its types
+        self._ffi: "Any" = self._backend.FFI()
         self.null = self._ffi.NULL
-        self._int = self._ffi.typeof("int *")
-        self._text = self._ffi.typeof("char[]")
-        self._texts = self._ffi.typeof("char *[]")
-        self._libraries: "dict[str | None, Any]" = {
-            None: self._load("kernel32" if _WINDOWS else None, 0)
-        }
+        self._libraries = {None: self._load("kernel32" if _WINDOWS else None)}
+
+    def _load(self, name: "str | None") -> "Any":
+        return self._backend.load_library(name, 0)
+
+    def _find(self, library: "Any", name: str, prototype: "Any", converts: bool) -> "Any":
+        kind = "(__stdcall *)" if _WINDOWS else "(*)"
+        kind = "%s%s(%s)" % (prototype[0], kind, ", ".join(prototype[1:]))
+        return library.load_function(self._ffi.typeof(kind), name)
 
     def _refusal(self) -> Failed:
         if _WINDOWS:
@@ -176,49 +196,16 @@ class CffiAdapter:
             return Failed(OSError(0, text, None, code))
         return failed(self._ffi.errno)
 
-    def function(
-        self,
-        name: str,
-        prototype: "tuple[str, ...]",
-        failure: "int | None" = -1,
-        library: "str | None" = None,
-        converts: bool = True,
-    ) -> "Callable[..., int]":
-        if library not in self._libraries:
-            self._libraries[library] = self._load(library, 0)
-        pointer = "(__stdcall *)" if _WINDOWS else "(*)"
-        kind = "%s%s(%s)" % (prototype[0], pointer, ", ".join(prototype[1:]))
-        try:
-            function = self._libraries[library].load_function(self._ffi.typeof(kind), name)
-        except AttributeError:
-            raise LookupError("the system's library has no %s" % name) from None
-        if failure is None:
-            return function  # type: ignore[no-any-return]
-        return _Checked(function, failure, self._refusal)
-
     def pointer(self, buffer: bytearray) -> "Any":
         return self._ffi.from_buffer(buffer)
 
     def cell(self) -> "Any":
-        return self._ffi.new(self._int)
+        return self._ffi.new("int *")
 
     def strings(self, items: "list[bytes]") -> "Any":
-        strings = [self._ffi.new(self._text, item) for item in items]
-        pointer = self._ffi.new(self._texts, [*strings, self._ffi.NULL])
+        strings = [self._ffi.new("char[]", item) for item in items]
+        pointer = self._ffi.new("char *[]", [*strings, self._ffi.NULL])
         return self._ffi.gc(pointer, lambda _: strings.clear())
-
-
-class _Checked:
-    """A function of cffi's that raises Failed. It is no plain function: see call()."""
-
-    def __init__(self, function: "Any", failure: int, refusal: "Callable[[], Failed]") -> None:
-        self._function, self._failure, self._refusal = function, failure, refusal
-
-    def __call__(self, *arguments: "Any") -> int:
-        result: int = self._function(*arguments)
-        if result == self._failure:
-            raise self._refusal()
-        return result
 
 
 _ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}

@@ -7,6 +7,7 @@ answer is right, and the last one stays.
 
 import sys
 from errno import ENOSYS
+from types import SimpleNamespace
 
 from .._base.errors import call, failed
 from .._base.probe import FFI, choice, memories, sources
@@ -70,8 +71,6 @@ sources.append(_source)
 
 
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
-    if name not in CALLS:
-        raise LookupError("%s is not known here" % name)
     module, make = CALLS[name]
     if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
         own = __import__(module)
@@ -81,22 +80,6 @@ def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
         raise LookupError("the module %s has no %s" % (module, name))
     found = binding()
     return make(found, name), found.name
-
-
-def integer(buffer: bytearray, offset: int, size: int = 4) -> int:
-    """A signed number in a C structure."""
-    return int.from_bytes(buffer[offset : offset + size], sys.byteorder, signed=True)
-
-
-class SigInfo:
-    """The fields that we need of what os.waitid() returns."""
-
-    __slots__ = ("si_code", "si_pid", "si_status")
-
-    def __init__(self, info: bytearray, code: int, pid: int, status: int) -> None:
-        self.si_code = integer(info, code)
-        self.si_pid = integer(info, pid)
-        self.si_status = integer(info, status)
 
 
 class WaitId:
@@ -109,12 +92,14 @@ class WaitId:
         self._pointer = binding.pointer
         self._offsets = offsets
 
-    def __call__(self, idtype: int, id_: int, options: int) -> "SigInfo | None":
+    def __call__(self, idtype: int, id_: int, options: int) -> "SimpleNamespace | None":
         info = bytearray(256)  # the largest siginfo_t has 136 bytes
         self._function(idtype, id_, self._pointer(info), options)
-        found = SigInfo(info, *self._offsets)
+        code, pid, status = (
+            int.from_bytes(info[at : at + 4], sys.byteorder, signed=True) for at in self._offsets
+        )
         # With WNOHANG, si_pid is 0 if the child has not exited: waitid(2).
-        return found if found.si_pid else None
+        return SimpleNamespace(si_code=code, si_pid=pid, si_status=status) if pid else None
 
 
 # The system, which selects the table: sys.platform without the version that some append.
