@@ -8,13 +8,19 @@ process, with ``full`` or without.
 import re
 import time
 from errno import EACCES, ENOSYS, ESRCH
-from operator import attrgetter
 from struct import Struct
 
 from .._base.errors import Failed, failed, log
 from .._systems.calls import ask
 from .._systems.windows_calls import POINTER_SIZE, Owned
-from .._systems.windows_handles import RIGHTS_TO_LOOK, Entry, entries, is_signalled, open_process
+from .._systems.windows_handles import (
+    RIGHTS_TO_LOOK,
+    Entry,
+    entries,
+    find_entry,
+    is_signalled,
+    open_process,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,15 +66,13 @@ def _not_told(what: str) -> "Callable[[Any], NoReturn]":
 
 
 class Facts:
-    __slots__ = ("_cmdline", "_entry", "_owned", "_times", "_user", "pid")
+    __slots__ = ("_entry", "_owned", "_times", "pid")
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
         """``latest``: when the entry was read, or later."""
         self.pid = pid
         self._entry = entry
         self._times: "list[int] | None" = None
-        self._cmdline: "list[str] | None" = None
-        self._user: "str | None" = None
         self._owned: "Owned | None" = None
         try:
             self._owned = open_process(RIGHTS_TO_LOOK, pid)
@@ -100,7 +104,7 @@ class Facts:
 
     def _shown(self) -> Entry:
         if self._entry is None:
-            self._entry = next((one for one in entries() if one.pid == self.pid), None)
+            self._entry = find_entry(self.pid)
             if self._entry is None:
                 raise failed(ESRCH)
         return self._entry
@@ -131,9 +135,7 @@ class Facts:
         return user / _SECOND, kernel / _SECOND, 0.0, 0.0
 
     def cmdline(self) -> "list[str]":
-        if self._cmdline is None:
-            self._cmdline = split("" if self._has_exited() else self._command_line())
-        return self._cmdline
+        return split("" if self._has_exited() else self._command_line())
 
     def _command_line(self) -> str:
         size = _UNICODE_STRING.size + _LONGEST_STRING
@@ -165,17 +167,12 @@ class Facts:
             return _text(read(address, length)) if length else ""
 
     def username(self) -> str:
-        if self._user is None:
-            self._user = user_name(self._sid())
-        return self._user
-
-    def _sid(self) -> bytearray:
         token, memory, filled = bytearray(POINTER_SIZE), bytearray(_TOKEN_MAX), bytearray(4)
         self._ask("OpenProcessToken", self._handle(), _TOKEN_QUERY, token)
         with Owned(int.from_bytes(token, "little")) as owned:
             arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
             self._ask("GetTokenInformation", *arguments)
-        return memory[_SID_AT : int.from_bytes(filled, "little")]
+        return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
     uids = _not_told("uids")
     terminal = _not_told("terminal")
@@ -239,14 +236,14 @@ def read(pid: int, full: bool) -> Facts:
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
-    pid_of = attrgetter("pid")
-    # Pid 0 is the System Idle Process: nobody can wait for it.
     try:
-        found = sorted(filter(pid_of, entries()), key=pid_of)
+        found = sorted(entries(), key=lambda entry: entry.pid)
     except Failed as why:
         raise why.error from None
     latest = now() + 2 * _TICK
     for entry in found:
+        if entry.pid == 0:  # the System Idle Process: nobody can wait for it
+            continue
         try:
             facts = Facts(entry.pid, entry, latest)
         except Failed as why:

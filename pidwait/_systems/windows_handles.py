@@ -95,24 +95,6 @@ def call_milliseconds(deadline: Deadline) -> int:
     return -int(-deadline.at_most(_LONGEST_CALL) * 1000 // 1)
 
 
-def _look_at(handle: int, pid: int) -> "Outcome":
-    if not is_signalled(handle):
-        return RUNNING
-    try:
-        return ask("GetExitCodeProcess", handle)  # type: ignore[no-any-return]
-    except Failed as why:  # we were given no right but SYNCHRONIZE
-        log("GetExitCodeProcess, pid %d: %s", pid, why)
-        return None
-
-
-def _identify(handle: int, pid: int) -> "Identity | None":
-    try:
-        return "start", pid, ask("GetProcessTimes", handle)[0]
-    except Failed as why:
-        log("GetProcessTimes, pid %d: %s", pid, why)
-        return None
-
-
 class Win32Handle(Handle):
     """A HANDLE, which no child inherits."""
 
@@ -144,11 +126,18 @@ class Win32Handle(Handle):
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         try:
-            return _look_at(self.owned.number, self.pid)
+            exited = is_signalled(self.owned.number)
         except Failed as why:
             self._poll(why)
-        found = _look_by_pid(self.pid)
-        return None if found is None else found[1]
+            entry = find_entry(self.pid)
+            exited = entry is None or not entry.threads
+        if not exited:
+            return RUNNING
+        try:
+            return ask("GetExitCodeProcess", self.owned.number)  # type: ignore[no-any-return]
+        except Failed as why:  # we were given no right but SYNCHRONIZE
+            log("GetExitCodeProcess, pid %d: %s", self.pid, why)
+            return None
 
     def _poll(self, why: Failed) -> None:
         if self.backend != "polling":
@@ -156,7 +145,11 @@ class Win32Handle(Handle):
         self.backend = "polling"
 
     def identify(self) -> "Identity | None":
-        return _identify(self.owned.number, self.pid)
+        try:
+            return "start", self.pid, ask("GetProcessTimes", self.owned.number)[0]
+        except Failed as why:
+            log("GetProcessTimes, pid %d: %s", self.pid, why)
+            return None
 
     def send_signal(self, sig: int) -> None:
         import signal
@@ -200,12 +193,11 @@ class SnapshotHandle(Handle):
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         found = _look_by_pid(self.pid)
-        if found is None or self._is_other(found[0]):
-            return self._code
-        if found[1] is RUNNING:
-            return RUNNING
-        if found[1] is not None:
-            self._code = found[1]
+        if found is not None and not self._is_other(found[0]):
+            if found[1] is RUNNING:
+                return RUNNING
+            if found[1] is not None:
+                self._code = found[1]
         return self._code
 
     def _is_other(self, identity: "Identity | None") -> bool:
@@ -216,12 +208,10 @@ class SnapshotHandle(Handle):
 
     def send_signal(self, sig: int) -> None:
         handle = Win32Handle(self.pid)
-        try:
-            if self._is_other(handle.identify()) or handle.look() is not RUNNING:
+        with handle.owned:
+            if self._is_other(handle.identify()):
                 raise failed(ESRCH)
             handle.send_signal(sig)
-        finally:
-            handle.close()
 
     def identify(self) -> "Identity | None":
         return self._identity
@@ -230,8 +220,9 @@ class SnapshotHandle(Handle):
 def _look_by_pid(pid: int) -> "tuple[Identity | None, Outcome] | None":
     """Its identity, and RUNNING or the exit code; None if there is no process."""
     try:
-        with _open_to_wait(pid) as owned:
-            return _identify(owned.number, pid), _look_at(owned.number, pid)
+        handle = Win32Handle(pid)
+        with handle.owned:
+            return handle.identify(), handle.look()
     except Failed as why:
         if why.errno == ESRCH:
             return None
