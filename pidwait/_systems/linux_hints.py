@@ -47,31 +47,32 @@ _FEW_PIDS = 64  # pids with which the kernel compares that of each message
 
 
 class Hints:
-    """Tells which of the handles that have been added are worth a look."""
+    """Tells which of the handles that have been added are worth a look.
+
+    It has a socket with a message for each thread that exits.
+    """
 
     fd = -1
-    _connector: "Connector | None" = None
+    _socket: "Any" = None
+    _listener = 0  # the process that has asked for the messages
 
     def __init__(self, epoll: "Any") -> None:
         """``epoll`` is to watch ``fd``, as soon as there is one."""
         self._epoll = epoll
         # By the pid; several handles can be on one process.
-        self._handles: "dict[int, dict[Handle, None]]" = {}
-        self._sleeps_left = 0  # until the connector hears of new handles
+        self._handles: "dict[Any, dict[Handle, None]]" = {}
+        self._sleeps_left = 0  # until the kernel hears of new handles
         self._is_new = True
 
     def add(self, handle: "Handle") -> None:
-        pid: "Any" = handle.pid
-        self._handles.setdefault(pid, {})[handle] = None
+        self._handles.setdefault(handle.pid, {})[handle] = None
         self._sleeps_left = 2
 
     def discard(self, handle: "Handle") -> None:
-        pid: "Any" = handle.pid
-        handles = self._handles.get(pid)
-        if handles is not None:
-            handles.pop(handle, None)
-            if not handles:
-                self._handles.pop(pid, None)
+        handles = self._handles.get(handle.pid, {})
+        handles.pop(handle, None)
+        if not handles:
+            self._handles.pop(handle.pid, None)
 
     def update(self) -> None:
         """Call this before each sleep."""
@@ -82,16 +83,14 @@ class Hints:
         self._sleeps_left -= 1
         if self._sleeps_left or not self._handles:
             return
-        pids = list(self._handles)
         is_new, self._is_new = self._is_new, False
         try:
-            if self._connector is not None:
-                self._connector.filter(pids)
+            if self._socket is not None:
+                self._filter()
                 call(self._epoll.modify, self.fd, select.EPOLLIN)
             elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
-                connector = Connector(pids)
-                call(self._epoll.register, connector.fd, select.EPOLLIN)
-                self._connector, self.fd = connector, connector.fd
+                self.listen()
+                call(self._epoll.register, self.fd, select.EPOLLIN)
         except Failed as why:
             self._give_up(why)
 
@@ -101,15 +100,12 @@ class Hints:
 
     def read(self) -> "Iterator[Handle]":
         """The handles on processes of which a thread has exited since."""
-        connector = self._connector
-        if connector is None:
-            return
         try:
-            pids = connector.read()
+            pids = self._receive()
             found = list(self._handles) if pids is None else [*filter(self._handles.get, pids)]
             if pids and not found:
                 # Others may exit thousands of times a second: none of them ends the next sleep.
-                call(self._epoll.modify, connector.fd, 0)
+                call(self._epoll.modify, self.fd, 0)
                 self._sleeps_left = 2
         except Failed as why:
             self._give_up(why)
@@ -118,102 +114,86 @@ class Hints:
             for handle in list(self._handles.get(pid, ())):
                 yield handle
 
-    def forked(self, epoll: "Any") -> "Hints":
-        """What replaces it in a forked child."""
-        self.close()
-        hints = Hints(epoll)
-        for handles in self._handles.values():
-            for handle in handles:
-                hints.add(handle)
-        return hints
+    def _receive(self) -> "set[int] | None":
+        """The pids of which a thread has exited; None if messages have been lost."""
+        socket = self._socket
+        pids: "set[int]" = set()
+        is_whole = True
+        while socket is not None:
+            try:
+                pids.update(_MESSAGE.unpack_from(call(socket.recv, 512)))
+            except Failed as why:
+                if why.errno == EAGAIN:
+                    break
+                if why.errno != ENOBUFS:
+                    raise
+                is_whole = False
+        return pids if is_whole else None
 
-    def close(self) -> None:
-        connector, self._connector, self.fd = self._connector, None, -1
-        if connector is not None:
-            connector.close()
-
-
-class Connector:
-    """A socket with a message for each thread that exits."""
-
-    _socket: "Any" = None
-    _are_few = True  # the pids that the filter lets through
-    _listener = 0  # the process that has asked for the messages
-
-    def __init__(self, pids: "list[int]") -> None:
-        """Failed if it can't be used."""
+    def listen(self) -> None:
+        """Open the socket; Failed if it can't be used."""
         new = native("socket")
         import _socket  # few need it, and native() has loaded it
 
-        self._level = _socket.SOL_SOCKET
         kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
-        try:
-            self._set_option(_SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
-            self.filter(pids)  # before the messages that others have asked for come
-            call(self._socket.bind, (0, _CN_IDX_PROC))
-            self._send(_LISTEN)
-            self._listener = os.getpid()
-        except BaseException:
-            self.close()
-            raise
-        self.fd: int = self._socket.fileno()
+        self.fd = self._socket.fileno()
+        self._level = _socket.SOL_SOCKET
+        self._set_option(_SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
+        self._filter()  # before the messages that others have asked for come
+        call(self._socket.bind, (0, _CN_IDX_PROC))
+        _send(self._socket, _LISTEN)
+        self._listener = os.getpid()
 
     def _set_option(self, option: int, value: bytes) -> None:
         call(self._socket.setsockopt, self._level, option, value)
 
-    def _send(self, operation: int) -> None:
-        header = _REQUEST.size, _NLMSG_DONE, 0, 0, 0
-        request = _REQUEST.pack(*header, _CN_IDX_PROC, _CN_VAL_PROC, 0, 0, 4, 0, operation)
-        call(self._socket.send, request)
-
-    def filter(self, pids: "list[int]") -> None:
-        """Have the kernel send messages about these, and few others."""
-        if len(pids) > _FEW_PIDS and not self._are_few:
-            return
-        self._are_few = len(pids) <= _FEW_PIDS
+    def _filter(self) -> None:
+        """Have the kernel send messages about the pids, and few others."""
         program = _load_and_drop_others(_WHAT, [_EVENT_EXIT])
-        if self._are_few:
-            program += _load_and_drop_others(_TGID, pids)
+        if len(self._handles) <= _FEW_PIDS:
+            program += _load_and_drop_others(_TGID, list(self._handles))
         # struct sock_fprog: u16 length in instructions; a pointer to them.
         place = native("array")("B", program + _KEEP)
         address, size = place.buffer_info()
         self._set_option(_SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
 
-    def read(self) -> "set[int] | None":
-        """The pids of which a thread has exited; None if messages have been lost."""
-        pids: "set[int]" = set()
-        is_whole = True
-        while True:
-            try:
-                (tgid,) = _MESSAGE.unpack_from(call(self._socket.recv, 512))
-            except Failed as why:
-                if why.errno == EAGAIN:
-                    return pids if is_whole else None
-                if why.errno != ENOBUFS:
-                    raise
-                is_whole = False
-            else:
-                pids.add(tgid)
+    def forked(self, epoll: "Any") -> "Hints":
+        """What replaces it in a forked child."""
+        self.close()
+        self._epoll, self._sleeps_left, self._is_new = epoll, 2, True
+        return self
 
     def close(self) -> None:
+        socket, self._socket, self.fd = self._socket, None, -1
+        if socket is None:
+            return
         # Before Linux 6.6 the kernel counts requests, not sockets: it would send for ever. In a
         # forked child the request is still the parent's.
         listener, self._listener = self._listener, 0
         try:
             if listener == os.getpid():
-                self._send(_IGNORE)
+                _send(socket, _IGNORE)
         except Failed as why:
             log("the proc connector: %s", why)
-        if self._socket is not None:
-            close(self._socket)
+        close(socket)
 
     __del__ = close
 
 
+def _send(socket: "Any", operation: int) -> None:
+    header = _REQUEST.size, _NLMSG_DONE, 0, 0, 0
+    request = _REQUEST.pack(*header, _CN_IDX_PROC, _CN_VAL_PROC, 0, 0, 4, 0, operation)
+    call(socket.send, request)
+
+
 def check_connector() -> None:
     """Whether the proc connector can be used."""
-    Connector([]).close()
+    hints = Hints(None)
+    try:
+        hints.listen()
+    finally:
+        hints.close()
 
 
 def _load_and_drop_others(place: int, numbers: "list[int]") -> bytes:
