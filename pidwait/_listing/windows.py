@@ -13,20 +13,14 @@ from struct import Struct
 from .._base.errors import Failed, failed, log
 from .._systems.calls import ask
 from .._systems.windows_calls import POINTER_SIZE, Owned
-from .._systems.windows_handles import (
-    RIGHTS_TO_LOOK,
-    Entry,
-    entries,
-    find_entry,
-    is_signalled,
-    open_process,
-)
+from .._systems.windows_handles import RIGHTS_TO_LOOK, entries, find_entry, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .._types import Any, Callable, Iterator
+    from .._systems.windows_handles import Entry
+    from .._types import Any, Iterator
 
 WHERE = "OpenProcess"
 READS_LATER = False
@@ -56,13 +50,6 @@ _TOKEN_QUERY, _TOKEN_USER = 0x0008, 1  # the first is an access right
 _SID_AT = 2 * POINTER_SIZE
 _TOKEN_MAX = _SID_AT + 68
 _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a domain 255
-
-
-def _not_told(what: str) -> "Callable[[Any], NoReturn]":
-    def fact(facts: "Any") -> "NoReturn":
-        raise failed(ENOSYS, "Windows does not tell the %s" % what)
-
-    return fact
 
 
 class Facts:
@@ -100,9 +87,9 @@ class Facts:
             raise
 
     def _has_exited(self) -> bool:
-        return is_signalled(self._handle())
+        return ask("WaitForSingleObject", self._handle(), 0) == 0  # type: ignore[no-any-return]
 
-    def _shown(self) -> Entry:
+    def _shown(self) -> "Entry":
         if self._entry is None:
             self._entry = find_entry(self.pid)
             if self._entry is None:
@@ -160,7 +147,7 @@ class Facts:
             of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
             peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
             if not peb:  # of a 64-bit process, and we have 32 bits
-                _not_told("command line")(self)
+                raise failed(ENOSYS, "Windows does not tell the command line")
             parameters = int.from_bytes(read(peb + _PARAMETERS, POINTER_SIZE), "little")
             string = read(parameters + _COMMAND_LINE, _UNICODE_STRING.size)
             length, _, address = _UNICODE_STRING.unpack(string)
@@ -174,8 +161,11 @@ class Facts:
             self._ask("GetTokenInformation", *arguments)
         return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
-    uids = _not_told("uids")
-    terminal = _not_told("terminal")
+    def uids(self) -> "NoReturn":
+        raise failed(ENOSYS, "Windows does not tell the uids")
+
+    def terminal(self) -> "NoReturn":
+        raise failed(ENOSYS, "Windows does not tell the terminal")
 
     def close(self) -> None:
         if self._owned is not None:

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Self
 
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
-
-# INVALID_HANDLE_VALUE
-INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1
+INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
+# Milliseconds of one call on the main thread at most, where it does not notice Ctrl-C.
+SLICE = 100
 
 _HANDLE = _SIZE_T = "uintptr_t"
 _DWORD = _NTSTATUS = "unsigned int"
 _BOOL = _ENUM = "int"
 _BUFFER = "void *"
+_SIZED = _BUFFER, _DWORD
 
 # name: (library if not kernel32, the result that means failure, result, arguments...)
 _PROTOTYPES32 = {
@@ -40,21 +41,15 @@ _PROTOTYPES32 = {
     # handle, address, buffer, size, bytes read
     "ReadProcessMemory": (None, 0, _BOOL, _HANDLE, _SIZE_T, _BUFFER, _SIZE_T, _BUFFER),
     # handle, class, buffer, size, size needed
-    "NtQueryInformationProcess": (
-        *("ntdll", None, _NTSTATUS),
-        *(_HANDLE, _ENUM, _BUFFER, _DWORD, _BUFFER),
-    ),
+    "NtQueryInformationProcess": ("ntdll", None, _NTSTATUS, _HANDLE, _ENUM, *_SIZED, _BUFFER),
     "RtlNtStatusToDosError": ("ntdll", None, _DWORD, _NTSTATUS),
     # process, rights, token
     "OpenProcessToken": ("advapi32", 0, _BOOL, _HANDLE, _DWORD, _BUFFER),
     # token, class, buffer, size, size needed
-    "GetTokenInformation": ("advapi32", 0, _BOOL, _HANDLE, _ENUM, _BUFFER, _DWORD, _BUFFER),
+    "GetTokenInformation": ("advapi32", 0, _BOOL, _HANDLE, _ENUM, *_SIZED, _BUFFER),
     # computer, SID, name, its size, domain, its size, kind
     "LookupAccountSidW": ("advapi32", 0, _BOOL, *7 * (_BUFFER,)),
 }
-
-# Milliseconds of one call on the main thread at most, where it does not notice Ctrl-C.
-SLICE = 100
 
 
 class _Function32:
@@ -117,11 +112,9 @@ class _Query(_Function32):
 
 if PLATFORM == "win":
     CALLS.update(dict.fromkeys(_PROTOTYPES32, (None, _Function32)))
+    for _name in "OpenProcess", "CloseHandle", "TerminateProcess", "WaitForSingleObject":
+        CALLS[_name] = "_winapi", _Function32
     CALLS.update(
-        OpenProcess=("_winapi", _Function32),
-        CloseHandle=("_winapi", _Function32),
-        TerminateProcess=("_winapi", _Function32),
-        WaitForSingleObject=("_winapi", _Function32),
         WaitForMultipleObjects=("_winapi", _Wait),
         GetExitCodeProcess=("_winapi", _ExitCode),
         GetProcessTimes=(None, _Times),
