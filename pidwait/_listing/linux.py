@@ -22,17 +22,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 _COMM_MAX = 15  # bytes of a name that the kernel keeps
 # The names of psutil.
-_STATUS = {
-    b"R": "running",
-    b"S": "sleeping",
-    b"D": "disk-sleep",
-    b"T": "stopped",
-    b"t": "tracing-stop",
-    b"Z": "zombie",
-    b"X": "dead",
-    b"I": "idle",
-    b"P": "parked",
-}
+_STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
+_STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
 _STATE, _PPID, _TTY, _TIMES, _STARTED = 0, 1, 4, 11, 19
 _boot = [0.0]
 
@@ -114,8 +105,8 @@ class Facts:
         return int(self._stat()[_PPID])
 
     def status(self) -> str:
-        state = self._stat()[_STATE]
-        return _STATUS.get(state, state.decode("ascii", "replace"))
+        letter = self._stat()[_STATE].decode("ascii", "replace")
+        return _STATUS.get(letter, letter)
 
     def create_time(self) -> float:
         return self.started() / _TICKS + _boot_time()

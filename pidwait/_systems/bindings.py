@@ -73,8 +73,9 @@ class _Adapter:
     null: "Any"
     _libraries: "dict[str | None, Any]"
     _load: "Callable[[str | None], Any]"
-    _find: "Callable[..., Any]"
-    _refusal: "Callable[[], Failed]"
+    _find: "Callable[[Any, str, tuple[str, ...]], Any]"
+    pointer: "Callable[[bytearray], Any]"
+    refusal: "Callable[[], Failed]"
 
     def function(
         self,
@@ -82,33 +83,37 @@ class _Adapter:
         prototype: "tuple[str, ...]",
         failure: "int | None" = -1,
         library: "str | None" = None,
-        converts: bool = True,
     ) -> "Callable[..., int]":
         """A function of the system's library; it raises Failed instead of returning ``failure``.
 
-        With None as ``failure`` it returns every result. ``library`` names another library. It
-        need not convert its arguments if all of them are bytes, or made by this adapter.
-        LookupError if there is no such function.
+        It takes a bytearray for memory, and None for NULL. With None as ``failure`` it is the
+        binding's own, and returns every result. ``library`` names another library. LookupError
+        if there is no such function.
         """
         if library not in self._libraries:
             self._libraries[library] = self._load(library)
         try:
-            found: "Any" = self._find(self._libraries[library], name, prototype, converts)
+            found: "Any" = self._find(self._libraries[library], name, prototype)
         except AttributeError:
             raise LookupError("the system's library has no %s" % name) from None
-        return found if failure is None else _Checked(found, failure, self._refusal)
+        return found if failure is None else _Checked(self, found, failure)
+
+    def convert(self, argument: "Any") -> "Any":
+        if argument is None:
+            return self.null
+        return self.pointer(argument) if type(argument) is bytearray else argument
 
 
 class _Checked:
     """A function that raises Failed. It is no plain function of Python's: see call()."""
 
-    def __init__(self, function: "Any", failure: int, refusal: "Callable[[], Failed]") -> None:
-        self._function, self._failure, self._refusal = function, failure, refusal
+    def __init__(self, adapter: _Adapter, function: "Any", failure: int) -> None:
+        self._adapter, self._function, self._failure = adapter, function, failure
 
     def __call__(self, *arguments: "Any") -> int:
-        result: int = self._function(*arguments)
+        result: int = self._function(*map(self._adapter.convert, arguments))
         if result == self._failure:
-            raise self._refusal()
+            raise self._adapter.refusal()
         return result
 
 
@@ -142,14 +147,12 @@ class CtypesAdapter(_Adapter):
             return self._ctypes.WinDLL(name or "kernel32", use_last_error=True)
         return self._ctypes.CDLL(name, use_errno=True)
 
-    def _find(self, library: "Any", name: str, prototype: "Any", converts: bool) -> "Any":
+    def _find(self, library: "Any", name: str, prototype: "tuple[str, ...]") -> "Any":
         function = library[name]
-        function.restype = self._types[prototype[0]]
-        if converts:  # which takes as long as the rest of a call
-            function.argtypes = [self._types[type_] for type_ in prototype[1:]]
+        function.restype, *function.argtypes = (self._types[type_] for type_ in prototype)
         return function
 
-    def _refusal(self) -> Failed:
+    def refusal(self) -> Failed:
         if _WINDOWS:
             return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
         return failed(self._ctypes.get_errno())
@@ -185,12 +188,12 @@ class CffiAdapter(_Adapter):
     def _load(self, name: "str | None") -> "Any":
         return self._backend.load_library(name, 0)
 
-    def _find(self, library: "Any", name: str, prototype: "Any", converts: bool) -> "Any":
+    def _find(self, library: "Any", name: str, prototype: "tuple[str, ...]") -> "Any":
         kind = "(__stdcall *)" if _WINDOWS else "(*)"
         kind = "%s%s(%s)" % (prototype[0], kind, ", ".join(prototype[1:]))
         return library.load_function(self._ffi.typeof(kind), name)
 
-    def _refusal(self) -> Failed:
+    def refusal(self) -> Failed:
         if _WINDOWS:
             code, text = self._ffi.getwinerror()
             return Failed(OSError(0, text, None, code))

@@ -89,12 +89,11 @@ class WaitId:
         self, binding: "Any", prototype: "tuple[str, ...]", offsets: "tuple[int, int, int]"
     ) -> None:
         self._function = binding.function("waitid", prototype)
-        self._pointer = binding.pointer
         self._offsets = offsets
 
     def __call__(self, idtype: int, id_: int, options: int) -> "SimpleNamespace | None":
         info = bytearray(256)  # the largest siginfo_t has 136 bytes
-        self._function(idtype, id_, self._pointer(info), options)
+        self._function(idtype, id_, info, options)
         code, pid, status = (
             int.from_bytes(info[at : at + 4], sys.byteorder, signed=True) for at in self._offsets
         )

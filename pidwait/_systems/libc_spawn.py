@@ -65,10 +65,6 @@ CALLS.update(
         SPAWN_PROTOTYPES,
         (None, lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None)),
     ),
-    posix_spawn=(
-        None,
-        lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None, converts=False),
-    ),
     # Functions that make an int * where posix_spawn puts the pid; a zeroed structure, as a void *
     # that keeps it alive; and of a list of bytes a char *const [] that ends with NULL.
     spawn_cell=(None, lambda binding, name: binding.cell),

@@ -95,7 +95,6 @@ class _Bound:
     """A function of the C library."""
 
     def __init__(self, binding: "Any", name: str) -> None:
-        self._binding = binding
         self._function = binding.function(name, PROTOTYPES[name])
 
 
@@ -125,7 +124,7 @@ class _TimerfdSettime(_Bound):
         seconds = int(initial)
         # Interval and value, each in seconds and nanoseconds: longs, on 32 bits, too.
         new = bytearray(pack("@4l", 0, 0, seconds, int((initial - seconds) * 1e9)))
-        self._function(fd, 0, self._binding.pointer(new), self._binding.null)
+        self._function(fd, 0, new, None)
 
 
 if PLATFORM in ("linux", "android"):

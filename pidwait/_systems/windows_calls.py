@@ -21,6 +21,7 @@ SLICE = 100
 _HANDLE = _SIZE_T = "uintptr_t"
 _DWORD = _NTSTATUS = "unsigned int"
 _BOOL = _ENUM = "int"
+_NONE = -1  # no DWORD has this value
 _BUFFER = "void *"
 _SIZED = _BUFFER, _DWORD
 
@@ -41,8 +42,8 @@ _PROTOTYPES32 = {
     # handle, address, buffer, size, bytes read
     "ReadProcessMemory": (None, 0, _BOOL, _HANDLE, _SIZE_T, _BUFFER, _SIZE_T, _BUFFER),
     # handle, class, buffer, size, size needed
-    "NtQueryInformationProcess": ("ntdll", None, _NTSTATUS, _HANDLE, _ENUM, *_SIZED, _BUFFER),
-    "RtlNtStatusToDosError": ("ntdll", None, _DWORD, _NTSTATUS),
+    "NtQueryInformationProcess": ("ntdll", _NONE, _NTSTATUS, _HANDLE, _ENUM, *_SIZED, _BUFFER),
+    "RtlNtStatusToDosError": ("ntdll", _NONE, _DWORD, _NTSTATUS),
     # process, rights, token
     "OpenProcessToken": ("advapi32", 0, _BOOL, _HANDLE, _DWORD, _BUFFER),
     # token, class, buffer, size, size needed
@@ -52,24 +53,17 @@ _PROTOTYPES32 = {
 }
 
 
-class _Function32:
-    """A function of a binding: it takes a bytearray for memory, and None for NULL."""
+def _bind32(binding: "Any", name: str) -> "Any":
+    library, failure, *prototype = _PROTOTYPES32[name]
+    return binding.function(name, prototype, failure, library)
 
+
+class _Bound32:
     def __init__(self, binding: "Any", name: str) -> None:
-        library, failure, *prototype = _PROTOTYPES32[name]
-        self._binding = binding
-        self._function: "Callable[..., int]" = binding.function(name, prototype, failure, library)
-
-    def __call__(self, *arguments: "Any") -> "Any":
-        return self._function(*map(self._convert, arguments))
-
-    def _convert(self, argument: "Any") -> "Any":
-        if argument is None:
-            return self._binding.null
-        return self._binding.pointer(argument) if type(argument) is bytearray else argument
+        self._function: "Callable[..., int]" = _bind32(binding, name)
 
 
-class _Wait(_Function32):
+class _Wait(_Bound32):
     """WaitForMultipleObjects(handles, wait_all, milliseconds), for one HANDLE.
 
     _winapi's ends when Ctrl-C comes. This one does not: so no call is long.
@@ -77,33 +71,33 @@ class _Wait(_Function32):
 
     def __call__(self, handles: "tuple[int]", wait_all: bool, milliseconds: int) -> "Any":
         array = bytearray(handles[0].to_bytes(POINTER_SIZE, "little"))
-        return super().__call__(1, array, wait_all, min(milliseconds, SLICE))
+        return self._function(1, array, wait_all, min(milliseconds, SLICE))
 
 
-class _ExitCode(_Function32):
+class _ExitCode(_Bound32):
     """GetExitCodeProcess(handle) -> code"""
 
     def __call__(self, handle: int) -> int:
         code = bytearray(4)
-        super().__call__(handle, code)
+        self._function(handle, code)
         return int.from_bytes(code, "little")
 
 
-class _Times(_Function32):
+class _Times(_Bound32):
     """GetProcessTimes(handle) -> created, exited, kernel, user, in units of 100 ns"""
 
     def __call__(self, handle: int) -> "list[int]":
         times = [bytearray(8) for _ in range(4)]
-        super().__call__(handle, *times)
+        self._function(handle, *times)
         return [int.from_bytes(time, "little") for time in times]
 
 
-class _Query(_Function32):
+class _Query(_Bound32):
     """NtQueryInformationProcess(handle, class, size) -> the bytes"""
 
     def __call__(self, handle: int, class_: int, size: int) -> bytearray:
         memory = bytearray(size)
-        status = super().__call__(handle, class_, memory, size, None)
+        status = self._function(handle, class_, memory, size, None)
         if status:
             error = ask("RtlNtStatusToDosError", status)
             raise Failed(OSError(0, "NTSTATUS 0x%X" % status, None, error))
@@ -111,9 +105,9 @@ class _Query(_Function32):
 
 
 if PLATFORM == "win":
-    CALLS.update(dict.fromkeys(_PROTOTYPES32, (None, _Function32)))
+    CALLS.update(dict.fromkeys(_PROTOTYPES32, (None, _bind32)))
     for _name in "OpenProcess", "CloseHandle", "TerminateProcess", "WaitForSingleObject":
-        CALLS[_name] = "_winapi", _Function32
+        CALLS[_name] = "_winapi", _bind32
     CALLS.update(
         WaitForMultipleObjects=("_winapi", _Wait),
         GetExitCodeProcess=("_winapi", _ExitCode),

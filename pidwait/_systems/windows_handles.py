@@ -282,12 +282,6 @@ def _ask_of_own(name: str) -> "Check":
     return check_call
 
 
-def check_snapshot() -> None:
-    """Find our own process."""
-    if find_entry(getpid()) is None:
-        raise failed(ENOSYS, "the snapshot lacks this process")
-
-
 checks["win32"] += [
     ("OpenProcess", "OpenProcess", check_win32),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check_win32),
@@ -295,4 +289,3 @@ checks["win32"] += [
     ("GetProcessId", "GetProcessId", _ask_of_own("GetProcessId")),
     ("GetProcessTimes", "GetProcessTimes", _ask_of_own("GetProcessTimes")),
 ]
-checks["polling"].append(("process snapshot", "CreateToolhelp32Snapshot", check_snapshot))
