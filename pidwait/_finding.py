@@ -270,17 +270,10 @@ def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
         if by_pid.get(parent.pid) != parent:
             continue  # it is gone, and another process may have its pid
         for child in children.get(parent.pid, ()):
-            if child not in family and _is_child(child, parent, began):
+            since, born = parent._started, child._started
+            # Another process may have had the parent's pid before, or have got it since we looked
+            # at the parent; then the child is younger than our look.
+            if since is None or born is None or born < since or child in family:
+                continue
+            if born < began or parent.is_running():
                 family.append(child)
-
-
-def _is_child(child: ProcessInfo, parent: ProcessInfo, began: int) -> bool:
-    """Whether it is the child of this very process, and not of one with the same pid.
-
-    Both have been looked at since ``began``, the parent perhaps before the child.
-    """
-    if child._started is None or parent._started is None or child._started < parent._started:
-        return False
-    # The parent may have exited after we looked at it, and its pid been given to another
-    # process, which has started the child. Then the child is younger than our look.
-    return child._started < began or parent.is_running()

@@ -3,7 +3,7 @@
 
 import os
 import time
-from errno import EACCES, ENOENT, EPERM, ESRCH
+from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
 from .._base.errors import Failed, call, failed, log
@@ -25,14 +25,16 @@ _COMM_MAX = 15  # bytes of a name that the kernel keeps
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
 _STATE, _PPID, _TTY, _TIMES, _STARTED = 0, 1, 4, 11, 19
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _boot = [0.0]
 
 
 class Facts:
-    __slots__ = ("_cmdline", "_directory", "_fields", "_name", "_uids", "_usernames", "pid")
+    __slots__ = tuple("_cmdline _directory _fields _full _name _uids _usernames pid".split())
 
     def __init__(self, pid: int, full: bool, usernames: UserNames) -> None:
         self.pid = pid
+        self._full = full
         self._usernames = usernames
         self._fields: "list[bytes] | None" = None
         self._cmdline: "list[str] | None" = None
@@ -40,31 +42,23 @@ class Facts:
         # What is opened below a directory of a process that has been reaped is ESRCH, whoever
         # has the pid then.
         self._directory: "Any" = None
-        if full:
-            try:
-                self._directory = opened(os.open, "/proc/%d" % pid, os.O_RDONLY | os.O_CLOEXEC)
-            except Failed as error:
-                why = self._explained(error)
-                if why.errno not in (EACCES, EPERM):  # else each file in it is hidden, too
-                    raise why from None
-
-    def _explained(self, why: Failed) -> Failed:
-        if why.errno not in (ENOENT, ESRCH):  # hidepid=1 refuses it
-            return why
-        # hidepid=2 shows nothing of it. Or the pid has been given to another process since.
-        if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):
-            return failed(EACCES, "the process is hidden")
-        return failed(ESRCH)
 
     def _read(self, name: str) -> bytes:
         is_long = name == "cmdline"
         try:
-            if self._directory is None:
+            if not self._full:
                 return read_file("/proc/%d/%s" % (self.pid, name), None, is_long)
+            if self._directory is None:
+                self._directory = opened(os.open, "/proc/%d" % self.pid, _FLAGS)
             open_ = partial(os.open, dir_fd=self._directory.fileno())
             return read_file(name, open_, is_long)
         except Failed as why:
-            raise self._explained(why) from None
+            if why.errno not in (ENOENT, ESRCH):  # hidepid=1 refuses it
+                raise
+            # hidepid=2 shows nothing of it. Or the pid has been given to another process since.
+            if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):
+                raise failed(EACCES, "the process is hidden") from None
+            raise failed(ESRCH) from None
 
     def _stat(self) -> "list[bytes]":
         if self._fields is None:
@@ -96,7 +90,7 @@ class Facts:
                 # What was read by the pid may be another process's, whose name begins alike, as
                 # those of workers do. If the start is the old one now, it was so before, too.
                 again = Facts(self.pid, False, self._usernames)
-                if self._directory is None and again.started() != self.started():
+                if not self._full and again.started() != self.started():
                     raise failed(ESRCH)
                 return longer
         return name
@@ -184,13 +178,7 @@ def read_all(full: bool) -> "Iterator[Facts]":
     _check()
     usernames = UserNames()
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
-        try:
-            facts = Facts(pid, full, usernames)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise
-            continue
-        yield facts
+        yield Facts(pid, full, usernames)
 
 
 def _check() -> None:

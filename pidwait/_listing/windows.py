@@ -53,28 +53,19 @@ _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a dom
 
 
 class Facts:
-    __slots__ = ("_entry", "_owned", "_times", "pid")
+    __slots__ = ("_entry", "_latest", "_owned", "_times", "pid")
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
         """``latest``: when the entry was read, or later."""
         self.pid = pid
         self._entry = entry
+        self._latest = latest
         self._times: "list[int] | None" = None
         self._owned: "Owned | None" = None
-        try:
-            self._owned = open_process(RIGHTS_TO_LOOK, pid)
-        except Failed as why:
-            if why.errno != EACCES:
-                raise
-            log("OpenProcess, pid %d: %s", pid, why)  # the snapshot still has its name and parent
-        # The process of the entry may have exited since, and its pid been given to this one. If
-        # the clock was set back instead, a new snapshot tells the same.
-        if self._owned is not None and entry is not None and self.started() > latest:
-            self._entry = None
 
     def _handle(self) -> int:
         if self._owned is None:
-            raise failed(EACCES)
+            self._owned = open_process(RIGHTS_TO_LOOK, self.pid)
         return self._owned.number
 
     def _ask(self, name: str, *arguments: object) -> "Any":
@@ -99,6 +90,10 @@ class Facts:
     def _clock(self) -> "list[int]":
         if self._times is None:
             self._times = self._ask("GetProcessTimes", self._handle())
+            # The process of the entry may have exited since, and its pid been given to this one.
+            # If the clock was set back instead, a new snapshot tells the same.
+            if self._times[0] > self._latest:
+                self._entry = None
         return self._times
 
     def started(self) -> int:
@@ -111,7 +106,12 @@ class Facts:
         return self._shown().parent  # type: ignore[no-any-return]
 
     def status(self) -> str:
-        exited = not self._shown().threads if self._owned is None else self._has_exited()
+        try:
+            exited = self._has_exited()
+        except Failed as why:
+            if why.errno != EACCES:
+                raise
+            exited = not self._shown().threads  # this we may see
         return "zombie" if exited else "running"
 
     def create_time(self) -> float:
@@ -232,12 +232,5 @@ def read_all(full: bool) -> "Iterator[Facts]":
         raise why.error from None
     latest = now() + 2 * _TICK
     for entry in found:
-        if entry.pid == 0:  # the System Idle Process: nobody can wait for it
-            continue
-        try:
-            facts = Facts(entry.pid, entry, latest)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise
-            continue
-        yield facts
+        if entry.pid:  # 0 is the System Idle Process: nobody can wait for it
+            yield Facts(entry.pid, entry, latest)

@@ -69,16 +69,8 @@ def _why_not(name: str) -> "str | None":
 class _Adapter:
     """What makes functions of one binding: what both have in common."""
 
-    name: str
-    null: "Any"
-    _libraries: "dict[str | None, Any]"
-    _load: "Callable[[str | None], Any]"
-    _find: "Callable[[Any, str, tuple[str, ...]], Any]"
-    pointer: "Callable[[bytearray], Any]"
-    refusal: "Callable[[], Failed]"
-
     def function(
-        self,
+        self: "Any",
         name: str,
         prototype: "tuple[str, ...]",
         failure: "int | None" = -1,
@@ -98,7 +90,7 @@ class _Adapter:
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
 
-    def convert(self, argument: "Any") -> "Any":
+    def convert(self: "Any", argument: "Any") -> "Any":
         if argument is None:
             return self.null
         return self.pointer(argument) if type(argument) is bytearray else argument
@@ -107,7 +99,7 @@ class _Adapter:
 class _Checked:
     """A function that raises Failed. It is no plain function of Python's: see call()."""
 
-    def __init__(self, adapter: _Adapter, function: "Any", failure: int) -> None:
+    def __init__(self, adapter: "Any", function: "Any", failure: int) -> None:
         self._adapter, self._function, self._failure = adapter, function, failure
 
     def __call__(self, *arguments: "Any") -> int:
