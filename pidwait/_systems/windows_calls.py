@@ -29,7 +29,6 @@ _SIZED = _BUFFER, _DWORD
 _PROTOTYPES32 = {
     "OpenProcess": (None, 0, _HANDLE, _DWORD, _BOOL, _DWORD),
     "CloseHandle": (None, 0, _BOOL, _HANDLE),
-    "GetProcessId": (None, 0, _DWORD, _HANDLE),
     "WaitForSingleObject": (None, 0xFFFFFFFF, _DWORD, _HANDLE, _DWORD),
     "WaitForMultipleObjects": (None, 0xFFFFFFFF, _DWORD, _DWORD, _BUFFER, _BOOL, _DWORD),
     "GetExitCodeProcess": (None, 0, _BOOL, _HANDLE, _BUFFER),

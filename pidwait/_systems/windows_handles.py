@@ -24,7 +24,7 @@ from .windows_calls import Owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Check, Identity, Outcome
+    from .._types import Any, Identity, Outcome
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
 # came right before it: it resets the event without looking at pending signals. And while the
@@ -45,31 +45,15 @@ _PROCESSENTRY32W = Struct("IIIPIIIiI520s0P")
 
 def open_process(rights: int, pid: int) -> Owned:
     """A HANDLE with these rights; Failed (ESRCH) if no process has the pid."""
+    # Pids are multiples of 4, and OpenProcess ignores the last two bits: 4713 opens 4712.
+    if pid % 4:
+        raise failed(ESRCH)
     try:
         return Owned(ask("OpenProcess", rights, False, pid))
     except Failed as why:
         if why.winerror == _ERROR_INVALID_PARAMETER:
             raise failed(ESRCH) from None
         raise
-
-
-def _open_to_wait(pid: int) -> Owned:
-    try:
-        owned = open_process(RIGHTS_TO_LOOK, pid)
-    except Failed as why:
-        if why.errno != EACCES:
-            raise
-        owned = open_process(_SYNCHRONIZE, pid)
-    # Pids are multiples of 4, and OpenProcess ignores the last two bits: 4713 opens 4712.
-    try:
-        is_other = ask("GetProcessId", owned.number) != pid
-    except Failed as why:  # no right to query, or no binding
-        log("GetProcessId, pid %d: %s", pid, why)
-        is_other = pid % 4 != 0
-    if is_other:
-        owned.close()
-        raise failed(ESRCH)
-    return owned
 
 
 def is_signalled(handle: int) -> bool:
@@ -104,7 +88,12 @@ class Win32Handle(Handle):
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.owned = _open_to_wait(pid)
+        try:
+            self.owned = open_process(RIGHTS_TO_LOOK, pid)
+        except Failed as why:
+            if why.errno != EACCES:
+                raise
+            self.owned = open_process(_SYNCHRONIZE, pid)
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a process has no fileno")
@@ -268,24 +257,19 @@ def entries() -> "list[Entry]":
 
 def check_win32() -> None:
     """Open our own process, and wait for it."""
-    with _open_to_wait(getpid()) as owned:
+    with Win32Handle(getpid()).owned as owned:
         if wait_for_handle(owned.number, 0) or is_signalled(owned.number):
             raise failed(ENOSYS, "a wait takes a running process for an exited one")
 
 
-def _ask_of_own(name: str) -> "Check":
-    def check_call() -> None:
-        """Ask about our own process."""
-        with _open_to_wait(getpid()) as owned:
-            ask(name, owned.number)
-
-    return check_call
+def check_times() -> None:
+    """Ask when our own process was started."""
+    with Win32Handle(getpid()).owned as owned:
+        ask("GetProcessTimes", owned.number)
 
 
 checks["win32"] += [
     ("OpenProcess", "OpenProcess", check_win32),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check_win32),
-    ("GetExitCodeProcess", "GetExitCodeProcess", _ask_of_own("GetExitCodeProcess")),
-    ("GetProcessId", "GetProcessId", _ask_of_own("GetProcessId")),
-    ("GetProcessTimes", "GetProcessTimes", _ask_of_own("GetProcessTimes")),
+    ("GetProcessTimes", "GetProcessTimes", check_times),
 ]

@@ -185,7 +185,7 @@ def test_prototypes_stay_our_own(use_variant, suspended):
     use_variant("win32-ctypes")
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(suspended.pid, 0)
-    for name in "GetProcessId", "OpenProcess":
+    for name in "WaitForSingleObject", "OpenProcess":
         assert getattr(ctypes.windll.kernel32, name).argtypes is None
 
 
@@ -205,7 +205,7 @@ BROKEN = """if True:
     with pidwait.Process(child.pid) as process:
         process.terminate()
         answer = pidwait.probe()
-        print(process.wait(30), answer["backend"], answer["calls"]["GetProcessId"]["via"])
+        print(process.wait(30), answer["backend"], answer["calls"]["GetProcessTimes"]["via"])
 """
 
 
