@@ -26,8 +26,7 @@ PROTOTYPES = {
 SYSCALLS = {"pidfd_open": 434, "pidfd_send_signal": 424}  # Linux 5.3, 5.1
 
 # What an architecture adds to the common numbers, by the first part of a triplet or uname(2)'s
-# machine. From 424 on most have the same ones. Those of an architecture that is not listed are
-# not known.
+# machine. From 424 on most have the same ones. Those of others are not known: never a guess.
 _COMMON = (
     "aarch64 aarch64_be arc arceb arm armv5l armv5tel armv6l armv7l armv8l csky hexagon i386 i486 "
     "i586 i686 loongarch32 loongarch64 m68k microblaze microblazeel nios2 or1k parisc parisc64 "
@@ -66,19 +65,16 @@ _MACHINE = os.uname().machine if os.name == "posix" else ""
 RLIMIT_NOFILE = {"mips": 5, "alpha": 6, "sparc": 6}.get(_MACHINE.rstrip("64"), 7)
 
 WORD = 8 if sys.maxsize > 2**32 else 4
-# si_pid, si_uid and si_status stand in a union that is aligned to a word.
-SIGINFO_PID = 16 if WORD == 8 else 12
-SIGINFO_STATUS = SIGINFO_PID + 8
-# On MIPS si_code stands before si_errno.
-SIGINFO_CODE = 4 if _MACHINE.startswith("mips") else 8
+# Where siginfo_t has si_code, si_pid and si_status. On MIPS the first stands before si_errno; the
+# others, with si_uid between them, stand in a union that is aligned to a word.
+SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 
 
 def offset(machine: str, abi: str, word: int) -> int:
-    """What the architecture adds to the common system call numbers.
+    """What the architecture adds to the common numbers; LookupError if that is not known.
 
-    ``machine`` is uname's, ``abi`` the interpreter's triplet or "", ``word`` the
-    size of a pointer: a 32-bit interpreter can run on a 64-bit kernel. LookupError
-    for an architecture that is not in the table: never a guess.
+    ``machine`` is uname's, ``abi`` the interpreter's triplet or "", ``word`` the size of a
+    pointer: a 32-bit interpreter can run on a 64-bit kernel.
     """
     if abi.endswith("gnux32"):
         return 0x40000000
@@ -129,13 +125,12 @@ class _TimerfdSettime(_Bound):
 
 if PLATFORM in ("linux", "android"):
     WAITID.update(P_PID=P_PID, LOOK=LOOK & ~WALL, WALL=WALL)
-    _SIGINFO = (SIGINFO_CODE, SIGINFO_PID, SIGINFO_STATUS)
     # _signal is signal without its enums: it is always loaded, so that no file has to be opened
     # for it when no file descriptor is left.
     CALLS.update(
         pidfd_open=("os", _Syscall),
         pidfd_send_signal=("_signal", _Syscall),
-        waitid=("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], _SIGINFO)),
+        waitid=("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], SIGINFO)),
         timerfd_create=("os", _TimerfdCreate),
         timerfd_settime=("os", _TimerfdSettime),
         prctl=(None, lambda binding, name: binding.function(name, PROTOTYPES[name])),

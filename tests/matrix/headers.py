@@ -162,7 +162,7 @@ class Target:
             yield name, getattr(linux, name)
         yield "CLD_EXITED", CLD_EXITED
         yield "sizeof(siginfo_t) <= 256", 1
-        yield from siginfo(linux.SIGINFO_CODE, linux.SIGINFO_PID, linux.SIGINFO_STATUS)
+        yield from siginfo(*linux.SIGINFO)
         yield "_IOC(_IOC_READ | _IOC_WRITE, 0xFF, 11, 64)", linux.PIDFD_GET_INFO
         yield "_IOC_NR(PIDFD_GET_INFO)", 11
         yield "_IOC_TYPE(PIDFD_GET_INFO)", 0xFF

@@ -289,5 +289,5 @@ def test_the_layout_of_siginfo(monkeypatch, maxsize, machine, layout):
     spec = linux.__spec__
     there = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(there)
-    assert layout == tuple(getattr(there, "SIGINFO_" + name) for name in ("CODE", "PID", "STATUS"))
+    assert layout == there.SIGINFO
     assert maxsize.bit_length() + 1 == 8 * there.WORD
