@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
     from .._types import Any, Facts, Iterable, Source
 
-    class Uids(NamedTuple):  # novm
-        real: int
-        effective: int
-        saved: int
-
-    class CpuTimes(NamedTuple):  # novm
-        user: float
-        system: float
-        children_user: float
-        children_system: float
+    Uids = NamedTuple("Uids", [("real", int), ("effective", int), ("saved", int)])
+    CpuTimes = NamedTuple(
+        "CpuTimes",
+        [("user", float), ("system", float), ("children_user", float), ("children_system", float)],
+    )
 
 
 ATTRIBUTES = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
