@@ -63,9 +63,9 @@ class System:
 
 def _find() -> System:
     if os.name == "nt":
-        from .windows_handles import SnapshotHandle, Win32Handle
+        from .windows_handles import Win32Handle, polled_handle
 
-        return System("win32", Win32Handle, SnapshotHandle, cpu_clock())
+        return System("win32", Win32Handle, polled_handle, cpu_clock())
     if PLATFORM in ("linux", "android"):
         from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle

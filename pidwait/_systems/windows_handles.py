@@ -166,61 +166,6 @@ class Win32Handle(Handle):
             raise why.as_error(name, self.pid) from None
 
 
-class SnapshotHandle(Handle):
-    """Polled: a HANDLE for each look, or the snapshot of all processes."""
-
-    pid: int
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        found = _look_by_pid(pid)
-        if found is None:
-            raise failed(ESRCH)
-        self._identity, code = found
-        # Kept, as a later look, or another thread's, may find the process gone.
-        self._code: "Outcome" = None if code is RUNNING else code
-
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
-        found = _look_by_pid(self.pid)
-        if found is not None and not self._is_other(found[0]):
-            if found[1] is RUNNING:
-                return RUNNING
-            if found[1] is not None:
-                self._code = found[1]
-        return self._code
-
-    def _is_other(self, identity: "Identity | None") -> bool:
-        # If it could be opened before and not now, or the reverse, there is nothing to compare.
-        if identity is None or self._identity is None or identity[0] != self._identity[0]:
-            return False
-        return identity != self._identity
-
-    def send_signal(self, sig: int) -> None:
-        handle = Win32Handle(self.pid)
-        with handle.owned:
-            if self._is_other(handle.identify()):
-                raise failed(ESRCH)
-            handle.send_signal(sig)
-
-    def identify(self) -> "Identity | None":
-        return self._identity
-
-
-def _look_by_pid(pid: int) -> "tuple[Identity | None, Outcome] | None":
-    """Its identity, and RUNNING or the exit code; None if there is no process."""
-    try:
-        handle = Win32Handle(pid)
-        with handle.owned:
-            return handle.identify(), handle.look()
-    except Failed as why:
-        if why.errno == ESRCH:
-            return None
-    entry = find_entry(pid)
-    if entry is None:
-        return None
-    return ("entry", pid, entry.parent, entry.name), RUNNING if entry.threads else None
-
-
 class Entry:
     """The fields of a PROCESSENTRY32W that tell one process from another."""
 
@@ -230,6 +175,48 @@ class Entry:
         fields: "Any" = _PROCESSENTRY32W.unpack(entry)
         _, _, self.pid, _, _, self.threads, self.parent, _, _, name = fields
         self.name: str = name.decode("utf-16-le", "replace").partition("\0")[0]
+
+    def identify(self) -> "Identity":
+        return "entry", self.pid, self.parent, self.name
+
+
+class SnapshotHandle(Handle):
+    """Polled: a process that we may not open, as the snapshot shows it."""
+
+    pid: int
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        entry = find_entry(pid)
+        if entry is None:
+            raise failed(ESRCH)
+        self._identity = entry.identify()
+
+    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+        entry = find_entry(self.pid)
+        if entry is None or not entry.threads or entry.identify() != self._identity:
+            return None
+        return RUNNING
+
+    def send_signal(self, sig: int) -> None:
+        handle = Win32Handle(self.pid)
+        with handle.owned:
+            handle.send_signal(sig)
+
+    def identify(self) -> "Identity | None":
+        return self._identity
+
+
+def polled_handle(pid: int) -> Handle:
+    """A HANDLE that is polled, if the process can be opened."""
+    try:
+        handle = Win32Handle(pid)
+    except Failed as why:
+        if why.errno == ESRCH:
+            raise
+        return SnapshotHandle(pid)
+    handle.backend = "polling"
+    return handle
 
 
 def find_entry(pid: int) -> "Entry | None":

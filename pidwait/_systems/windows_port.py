@@ -67,7 +67,6 @@ class PortSleeper:
         self._asleep: "dict[int, float]" = {}
 
     def open(self, target: "Any") -> None:
-        """Open ``target.handle``, by ``target.pid``; Failed if that can't be."""
         if not self._opens:
             raise failed(ENOSYS, "HANDLEs are not used")
         handle = target.handle = Win32Handle(target.pid)
@@ -84,13 +83,11 @@ class PortSleeper:
         """A HANDLE stays signalled, so there are no false alarms: its packet is still to come."""
 
     def discard(self, handle: "Any") -> None:
-        """Close the handle."""
         if isinstance(handle, Win32Handle):  # else it is polled
             self._handles.pop(handle.packet, None)
         handle.close()
 
     def sleep(self, seconds: "float | None") -> None:
-        """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
         milliseconds, me = call_milliseconds(Deadline(seconds)), get_ident()
         self._asleep[me] = Deadline.now() + milliseconds / 1000
         try:
@@ -115,7 +112,6 @@ class PortSleeper:
             packet = ask("GetQueuedCompletionStatus", self._port.number, 0)
 
     def worth_a_look(self) -> "Iterator[Handle]":
-        """The handles whose processes have exited since."""
         while self.events:
             try:
                 handle = self._handles.get(self.events.pop(0))

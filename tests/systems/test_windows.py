@@ -62,15 +62,12 @@ def test_an_exit_code_has_32_bits(variant, suspended, code):
     assert suspended.returncode == code
 
 
-def test_a_handle_keeps_the_pid_and_the_code(variant, backend, suspended):
+def test_a_handle_keeps_the_pid_and_the_code(variant, suspended):
     with pidwait.Process(suspended.pid) as process:
         end(suspended, 5)
         suspended.wait()
         suspended._handle.Close()
-        if backend == "win32":
-            assert pidwait.pid_exists(suspended.pid) and process.wait() == 5
-        else:
-            assert process.wait() in (5, None)
+        assert pidwait.pid_exists(suspended.pid) and process.wait() == 5
 
 
 def test_a_process_that_may_only_be_waited_for_has_no_code(start_told):
@@ -107,20 +104,21 @@ def test_a_process_that_may_not_be_opened_is_polled(seam, start_told):
     assert pidwait.wait(child) == 7
 
 
-def test_a_polled_pid_with_another_start_time_has_exited(use_variant, seam, suspended):
-    use_variant("polling")
-    get_times = calls.get("GetProcessTimes")
+def test_a_pid_that_the_snapshot_shows_with_another_parent_has_exited(seam, suspended):
+    def changed(real):
+        def call(snapshot, entry):
+            found = real(snapshot, entry)
+            entry[32:36] = bytes(4)  # th32ParentProcessID, in 64 bits
+            return found
 
-    def later(handle):
-        started, *rest = get_times(handle)
-        return [started + 1] + rest
+        return call
 
+    seam.put("OpenProcess", refusing(ERROR_ACCESS_DENIED))
     with pidwait.Process(suspended.pid) as process:
-        assert not process.has_exited()
-        seam.put("GetProcessTimes", later)
+        assert process.backend == "polling" and not process.has_exited()
+        for name in "Process32FirstW", "Process32NextW":
+            seam.put(name, changed(calls.get(name)))
         assert process.wait() is None
-        with pytest.raises(ProcessLookupError):
-            process.terminate()
     assert suspended.poll() is None
 
 
