@@ -85,9 +85,7 @@ def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
 class WaitId:
     """os.waitid(), for an interpreter that lacks it: of its prototype, and offsets in siginfo_t."""
 
-    def __init__(
-        self, binding: "Any", prototype: "tuple[str, ...]", offsets: "tuple[int, int, int]"
-    ) -> None:
+    def __init__(self, binding: "Any", prototype: "Any", offsets: "tuple[int, int, int]") -> None:
         self._function = binding.function("waitid", prototype)
         self._offsets = offsets
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _WAKE = 1  # the number of wake()'s packets; 0 would be an error
 _SLACK = 0.01  # seconds that wake() may be late
-_INFINITE = 0xFFFFFFFF
 _numbers = count(_WAKE + 1)
 
 
@@ -41,7 +40,7 @@ def _open_port() -> Owned:
 
 def _register(owned: Owned, port: Owned, number: int) -> None:
     """Have a packet with this number posted when the process has exited."""
-    wait = ask("RegisterWaitWithQueue", owned.number, port.number, number, _INFINITE)
+    wait = ask("RegisterWaitWithQueue", owned.number, port.number, number, 0xFFFFFFFF)  # INFINITE
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE, or whose port, is closed before.
     owned.closing.append(("UnregisterWaitEx", wait, INVALID_HANDLE))
