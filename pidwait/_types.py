@@ -134,7 +134,7 @@ class Source(Protocol):
     READS_LATER: bool  # whether facts cost more than the list of the pids
 
     def read(self, pid: int, full: bool) -> Facts:
-        """Failed (ESRCH) if no process has the pid."""
+        """Failed (ESRCH), here or with the first fact, if no process has the pid."""
 
     def read_all(self, full: bool) -> "Iterator[Facts]":
         """In the order of the pids. OSError if processes can't be listed."""
