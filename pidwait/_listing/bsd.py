@@ -8,6 +8,7 @@ line may have been parted where it contains a space, and an empty one is missing
 import os
 import re
 import time
+from collections import namedtuple
 from errno import EACCES, ENOSYS, ESRCH
 
 from .._base.errors import Failed, failed, log
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Match
 
-    from .._types import Any, Iterator
+    from .._types import Iterator
 
 WHERE = PS
 READS_LATER = False
@@ -42,95 +43,52 @@ _STATUS_LETTERS = {
     "L": "locked",
     "W": "waiting",
 }
-_NO_TERMINAL = ("-", "?", "??")
 
-
-class _System:
-    """What is peculiar to the ps of a system: from its bin/ps/keyword.c, print.c and fmt.c."""
-
-    def __init__(
-        self,
-        times: "tuple[str, ...]",
-        longest: int = 16,
-        escapes_command: bool = True,
-        escapes_name: bool = False,
-        adds_name: bool = True,
-        uninterruptible: str = "suspended",
-    ) -> None:
-        self.times = times  # keywords of the user's and the system's time, or of their sum
-        self.longest = longest  # bytes of a name
-        # By vis(3) with VIS_CSTYLE, which can be undone. The others escape by VIS_NOSLASH: what
-        # they show as "^J" may also have been just that.
-        self.escapes_command = escapes_command
-        self.escapes_name = escapes_name
-        # " (name)" to a command line that begins with another one.
-        self.adds_name = adds_name
-        self.status = dict(_STATUS_LETTERS, U=uninterruptible)
-        # A terminal is not digits alone: no name can pass for some of the numbers.
-        columns = [rb"(-?\d+)"] * 5 + [rb"(\S*[^\s\d]\S*)", rb"(\S+)"]
-        columns += [rb"([\d:.d]+|-)"] * len(times)
-        columns.append(rb"(-|\w+ +\w+ +\d+ +[\d:]+ +\d+)")
-        self.row = re.compile(b" +" + b" +".join(columns) + rb"(?: +(.*))?\n")
-
-    def arguments(self) -> "list[str]":
-        keywords = ["ppid", "uid", "ruid", "svuid", "tty", "state", *self.times]
-        keywords += ["lstart", "command"]
-        found = ["-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
-        for keyword in keywords:
-            found += ["-o", keyword + "="]
-        return found
-
-
-_SYSTEMS: "dict[str, dict[str, Any]]" = {
-    "darwin": {
-        "times": ("utime", "stime"),
-        "escapes_command": False,
-        "adds_name": False,
-        "uninterruptible": "disk-sleep",
-    },
-    "freebsd": {"times": ("usertime", "systime"), "longest": 19},
-    "netbsd": {"times": ("utime", "stime")},
-    "openbsd": {"times": ("time",), "escapes_name": True},
-    "dragonfly": {"times": ("time",)},
+# What is peculiar to the ps of a system, from its bin/ps/keyword.c, print.c and fmt.c:
+#   times             keywords of the user's and the system's time, or of their sum
+#   longest           bytes of a name
+#   escapes_command,  by vis(3) with VIS_CSTYLE, which can be undone. The others escape by
+#   escapes_name      VIS_NOSLASH: what they show as "^J" may also have been just that.
+#   adds_name         " (name)" to a command line that begins with another one
+#   letter_u          the status for U
+_System = namedtuple("_System", "times longest escapes_command escapes_name adds_name letter_u")
+_SYSTEMS = {
+    "darwin": _System(("utime", "stime"), 16, False, False, False, "disk-sleep"),
+    "freebsd": _System(("usertime", "systime"), 19, True, False, True, "suspended"),
+    "netbsd": _System(("utime", "stime"), 16, True, False, True, "suspended"),
+    "openbsd": _System(("time",), 16, True, True, True, "suspended"),
+    "dragonfly": _System(("time",), 16, True, False, True, "suspended"),
 }
-_made: "dict[str, _System]" = {}
 
 
-def _this_system() -> _System:
-    name = PLATFORM if PLATFORM in _SYSTEMS else "freebsd"
-    system = _made.get(name)
-    if system is None:
-        system = _made[name] = _System(**_SYSTEMS[name])
-    return system
+def _columns(system: _System) -> "dict[str, str]":
+    """The keywords between the pid and the command, and what ps shows for each."""
+    columns = dict.fromkeys(("ppid", "uid", "ruid", "svuid"), r"-?\d+")
+    # A terminal is not digits alone: no name can pass for some of the numbers.
+    columns.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
+    columns.update(dict.fromkeys(system.times, r"[\d:.d]+|-"))
+    columns.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
+    return columns
 
 
 class Facts:
-    __slots__ = (
-        "_command",
-        "_fields",
-        "_name",
-        "_started",
-        "_system",
-        "_usernames",
-        "pid",
-    )
-
     def __init__(
         self, system: _System, name: bytes, row: "Match[bytes]", usernames: UserNames
     ) -> None:
-        fields = [field.decode("ascii", "replace") for field in row.groups()[:-1]]
-        self.pid = int(fields[0])
+        self.pid = int(row.group("pid"))
         self._system = system
-        self._fields = fields
         self._name = name
+        self._row = row
         self._usernames = usernames
-        self._command: bytes = row.groups()[-1]
-        self._started = seconds_of_date(fields[-1].split())
+
+    def _text(self, keyword: str) -> str:
+        return str(self._row.group(keyword), "ascii", "replace")
 
     def started(self) -> int:
-        if self._started is None:  # NetBSD and OpenBSD print "-" for a zombie
+        started = seconds_of_date(self._text("lstart").split())
+        if started is None:  # NetBSD and OpenBSD print "-" for a zombie
             raise failed(EACCES, "its start time is not shown")
-        return self._started
+        return started
 
     def name(self) -> str:
         name = os.fsdecode(_plain(self._name) if self._system.escapes_name else self._name)
@@ -144,35 +102,33 @@ class Facts:
         return name
 
     def ppid(self) -> int:
-        return int(self._fields[1])
+        return int(self._text("ppid"))
 
     def status(self) -> str:
-        letters = self._state()
-        return self._system.status.get(letters[0], letters)
-
-    def _state(self) -> str:
-        return self._fields[-2 - len(self._system.times)]
+        state = self._text("state")
+        letters: "dict[str, str]" = dict(_STATUS_LETTERS, U=self._system.letter_u)
+        return letters.get(state[0], state)
 
     def create_time(self) -> float:
         return float(self.started())
 
     def cpu_times(self) -> "tuple[float, float, float, float]":
         """Those of the children are not shown; nor is which part of a sum is the user's."""
-        texts = self._fields[-1 - len(self._system.times) : -1]
+        texts = [self._text(keyword) for keyword in self._system.times]
         if "-" in texts:  # NetBSD's zombies
             raise failed(ENOSYS, "its processor time is not shown")
-        times = [_duration(text) for text in texts]
-        return times[0], times[1] if len(times) > 1 else 0.0, 0.0, 0.0
+        user, system = [_duration(text) for text in [*texts, "0"][:2]]
+        return user, system, 0.0, 0.0
 
     def terminal(self) -> "str | None":
-        name = self._fields[-3 - len(self._system.times)]
+        name = self._text("tty")
         # FreeBSD shows the number of a terminal without a name as "#C:0x5e".
-        return None if name in _NO_TERMINAL or name.startswith("#") else "/dev/" + name
+        return None if name in ("-", "?", "??") or name.startswith("#") else "/dev/" + name
 
     def cmdline(self) -> "list[str]":
-        if self._state().startswith("Z"):
+        if self.status() == "zombie":
             return []
-        command, name = (self._command or b"").strip(), _pattern(self._name)
+        command, name = self._row.group("command").strip(), _pattern(self._name)
         # Without arguments ps shows "[name]" or "(name)", also "(name/thread)".
         if re.match(rb"[\[(]%s(/.*)?[\])]\Z" % name, command):
             return []
@@ -185,14 +141,14 @@ class Facts:
 
     def uids(self) -> "tuple[int, int, int]":
         # macOS shows the user nobody as -2.
-        effective, real, saved = (int(uid) & 0xFFFFFFFF for uid in self._fields[2:5])
-        return real, effective, saved
+        uids = (int(self._text(keyword)) & 0xFFFFFFFF for keyword in ("ruid", "uid", "svuid"))
+        return tuple(uids)  # type: ignore[return-value]
 
     def username(self) -> str:
         return self._usernames[self.uids()[0]]
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 def _pattern(name: bytes) -> bytes:
@@ -206,10 +162,8 @@ def _pattern(name: bytes) -> bytes:
 def _duration(text: str) -> float:
     """The seconds of "0:01.50", "1.500000", "100:01", "1:40:01" or DragonFly's "3d04:05"."""
     days, _, rest = text.rpartition("d")
-    if days:
-        rest += ":00"
     total = 0.0
-    for part in rest.split(":"):
+    for part in (rest + ":00" if days else rest).split(":"):
         total = total * 60 + float(part)
     return total + int(days or 0) * 86400
 
@@ -243,8 +197,7 @@ def read(pid: int, full: bool) -> Facts:
     # Twice: the pid may have been given to another process since.
     for _ in range(2):
         for facts in _list("-p", str(pid)):
-            if facts.pid == pid:
-                return facts
+            return facts
         if not is_there(pid):
             raise failed(ESRCH)
     raise failed(EACCES, "the process is hidden")
@@ -255,51 +208,46 @@ def read_all(full: bool) -> "Iterator[Facts]":
 
 
 def _list(*which: str) -> "list[Facts]":
-    system = _this_system()
+    system = _SYSTEMS[PLATFORM]
+    columns = _columns(system)
+    arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
+    for keyword in [*columns, "command"]:
+        arguments += ["-o", keyword + "="]
     try:
-        arguments = (*which, *system.arguments())
         ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT)
+        headline, _, rows = printed.partition(b"\n")
+        # A ps that finds no process exits with 1, but prints the headline. One that has been
+        # killed may have printed a part of the processes.
+        if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
+            text = errors.decode("utf-8", "replace").partition("\n")[0]
+            raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
+        found = list(_parse(system, columns, rows))
+        if rows and not found:
+            raise failed(ENOSYS, "%s prints something else" % PS)
     except Failed as why:
-        raise _not_listed(why.errno, why.error.strerror) from why.error
-    headline, _, rows = printed.partition(b"\n")
-    # A ps that finds no process exits with 1, but prints the headline. One that has been killed
-    # may have printed a part of the processes.
-    if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
-        text = errors.decode("utf-8", "replace").partition("\n")[0]
-        raise _not_listed(ENOSYS, text or "%s exited with %d" % (PS, code))
-    found = _parse(system, rows)
-    if rows and not found:
-        raise _not_listed(ENOSYS, "%s prints something else" % PS)
+        text = "processes can't be listed: %s" % why.error.strerror
+        raise OSError(why.errno or ENOSYS, text) from why.error
     # FreeBSD's kernel has pid 0, and DragonFly's threads of the kernel -1.
     return [facts for facts in found if facts.pid > 0 and facts.pid != ps]
 
 
-def _not_listed(code: "int | None", text: "str | None") -> OSError:
-    return OSError(code or ENOSYS, "processes can't be listed: %s" % text)
-
-
-def _parse(system: _System, rows: bytes) -> "list[Facts]":
-    found = []
+def _parse(system: _System, columns: "dict[str, str]", rows: bytes) -> "Iterator[Facts]":
+    named = "".join(" +(?P<%s>%s)" % column for column in columns.items())
+    match = re.compile((r" +(?P<pid>-?\d+)%s *(?P<command>.*)\n" % named).encode()).match
     usernames = UserNames()
     at = 0
     while at < len(rows):
-        name = rows[at : at + _NAME_WIDTH]
+        end = rows.find(b"\n", at) + 1 or len(rows)
         # FreeBSD's ps prints with libxo, which fills up a column by what a terminal shows: of
         # control characters nothing.
-        for extra in range(1 + sum(byte < 32 or byte > 126 for byte in name)):
-            start = at + _NAME_WIDTH + extra
-            row = system.row.match(rows, start)
-            if row is not None and row.end(1) == start + 1 + _PID_WIDTH:
+        first = at + _NAME_WIDTH
+        extra = sum(byte < 32 or byte > 126 for byte in rows[at:first])
+        for start in range(first, first + extra + 1):
+            row = match(rows, start)
+            if row is not None and row.end("pid") == start + 1 + _PID_WIDTH:
+                yield Facts(system, rows[at:start].rstrip(b" "), row, usernames)
+                end = row.end()
                 break
         else:
-            row = None
-        end = rows.find(b"\n", at) + 1 or len(rows)
-        try:
-            if row is None:
-                raise ValueError("not a process")
-            found.append(Facts(system, rows[at : row.start()].rstrip(b" "), row, usernames))
-            end = row.end()
-        except (ValueError, LookupError) as error:
-            log("%s: %s: %r", PS, error, rows[at:end])
+            log("%s: not a process: %r", PS, rows[at:end])
         at = end
-    return found

@@ -18,7 +18,7 @@ from .posix import code_of_status, is_found, is_our_child, kill, look_at_child, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Identity, Outcome
+    from .._types import Identity, Iterable, Outcome
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
@@ -81,7 +81,7 @@ def read_ps(pid: int) -> "PsStat | None":
         return None
 
 
-def run_ps(arguments: "tuple[str, ...]", limit: float) -> "tuple[int, int, bytes, bytes]":
+def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, bytes]":
     """Run ps: its pid, its exit code, what it printed, and its messages.
 
     Failed if that can't be done, or takes longer than so many seconds.
