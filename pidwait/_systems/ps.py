@@ -44,7 +44,6 @@ class PsStat:
         words = line.split()
         self.exited = words[0].startswith("Z")
         self.status = int(words[1], 16)
-        # NetBSD and OpenBSD print "-" for a zombie.
         self.started = seconds_of_date(words[2:])
         self._offset = time.monotonic() - time.time()
 
@@ -59,23 +58,26 @@ class PsStat:
 
 
 def seconds_of_date(words: "list[str]") -> "int | None":
-    """The seconds from the epoch to a date in the format of ctime(3)."""
-    if len(words) != 5 or words[1] not in _MONTHS:
-        return None
+    """The seconds from the epoch to a date in the format of ctime(3); None if it is none.
+
+    NetBSD and OpenBSD print "-" for a zombie.
+    """
     from datetime import datetime
 
-    hours, minutes, seconds = map(int, words[3].split(":"))
-    month = _MONTHS.index(words[1]) // 3 + 1
-    when = datetime(int(words[4]), month, int(words[2]), hours, minutes, seconds)
+    try:
+        month = _MONTHS.index(words[1]) // 3 + 1
+        hours, minutes, seconds = map(int, words[3].split(":"))
+        when = datetime(int(words[4]), month, int(words[2]), hours, minutes, seconds)
+    except (ValueError, LookupError):
+        return None
     return int((when - datetime(1970, 1, 1)).total_seconds())
 
 
 def read_ps(pid: int) -> "PsStat | None":
     """What ps tells; None if it can't be run, or tells nothing."""
     try:
-        text = run_ps((*_ARGUMENTS, str(pid)), _TIME_LIMIT)[2]
-        line = text.decode("ascii", "replace").partition("\n")[0]
-        return PsStat(line) if line.strip() else None
+        text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
+        return PsStat(text.partition("\n")[0]) if text.strip() else None
     except (Failed, ValueError, LookupError) as why:  # no file descriptor left, a sandbox
         log("%s of pid %d: %s", PS, pid, why)
         return None
@@ -96,25 +98,20 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
     locale = {"LC_CTYPE": "UTF-8"} if PLATFORM == "darwin" else {"LC_ALL": "C"}
     _asking.add(thread)
     try:
-        import subprocess
+        from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-        with subprocess.Popen(
-            (PS, *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(ENVIRONMENT, **locale),
-        ) as process:
+        environment = dict(ENVIRONMENT, **locale)
+        command = [PS, *arguments]
+        with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment) as process:
             try:
                 printed, errors = process.communicate(timeout=limit)
-            except BaseException:
-                process.kill()
-                raise
+            finally:
+                process.kill()  # if it has not ended
         return process.pid, process.returncode, printed, errors
     except (OSError, ImportError) as error:  # no file descriptor left
         raise_of_handler(error)
         raise Failed(OSError(getattr(error, "errno", ENOSYS), str(error))) from None
-    except subprocess.TimeoutExpired:
+    except TimeoutExpired:
         raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
     finally:
         _asking.discard(thread)
@@ -134,7 +131,7 @@ class PsHandle(Handle):
     """A pid, and the start time of the process that had it when ps was asked first."""
 
     pid: int
-    # The first answer of ps that has a start time; until then, the latest answer.
+    # The first answer of ps.
     _stat: "PsStat | None" = None
     _ask_again = 0.0
 
@@ -146,21 +143,17 @@ class PsHandle(Handle):
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
         outcome = super().wait(deadline, reap)
-        is_unsure = outcome is RUNNING and self.backend == "polling"
-        return self.look(reap, True) if is_unsure else outcome
+        return self.look(reap, True) if outcome is RUNNING else outcome
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         try:
             exited = look_at_child(self.pid) is not RUNNING
-            is_ours = True
+            asks = self._stat is not None  # the pid may belong to another child by now
         except Failed:  # somebody else's, or there is no waitid
             exited = not is_found(self.pid)
-            is_ours = False
-        # Only ps can tell that somebody else's is a zombie, or whether the pid of our child
-        # belongs to another one by now.
-        if not exited and (not is_ours or self._stat is not None):
-            is_due = (last and not is_ours) or Deadline.now() >= self._ask_again
-            exited = is_due and self._ps_tells_exit()
+            asks = True  # it may be a zombie
+        if asks and not exited and (last or Deadline.now() >= self._ask_again):
+            exited = self._ps_tells_exit()
         return self._code(reap, last) if exited else RUNNING
 
     def _ps_tells_exit(self) -> bool:
@@ -170,8 +163,7 @@ class PsHandle(Handle):
         self._ask_again = now + _PER_RUN * (now - began)
         if stat is None:
             return not is_found(self.pid)
-        if self._stat is None or self._stat.started is None:
-            self._stat = stat
+        self._stat = self._stat or stat
         return stat.exited or stat.is_other(self._stat)
 
     def _code(self, reap: bool, last: bool) -> "Outcome":
@@ -180,15 +172,14 @@ class PsHandle(Handle):
         if stat is not None and stat.is_other(self._stat):
             return None
         code = self._code_of_child(reap)
-        if code is RUNNING:
-            if reap:
-                return RUNNING if last else PENDING
-            code = None
-        if code is None:
+        if code is RUNNING and reap:
+            return RUNNING if last else PENDING
+        if code is None or code is RUNNING:
             stat = stat or read_ps(self.pid)
-            # 0 may also mean that the status is not shown.
-            if stat is not None and stat.exited and stat.status:
-                return code_of_status(stat.status)
+            # A status of 0 may also mean that it is not shown.
+            if stat is None or not stat.exited or not stat.status:
+                return None
+            return code_of_status(stat.status)
         return code
 
     def _code_of_child(self, reap: bool) -> "Outcome":
@@ -201,7 +192,7 @@ class PsHandle(Handle):
             return None
 
     def send_signal(self, sig: int) -> None:
-        if self.look() is not RUNNING or (self.backend == "polling" and self._ps_tells_exit()):
+        if self.look(False, True) is not RUNNING:
             raise failed(ESRCH)
         kill(self.pid, sig)
 
