@@ -19,15 +19,15 @@ child does not use the number, and does not even close it.
 import os
 import select
 from _thread import RLock
-from errno import ECHILD, ENOSYS
+from errno import EACCES, EAGAIN, ECHILD, ENOSYS, ESRCH
 from itertools import count
 from weakref import WeakValueDictionary
 
 from .._base.deadline import NOW, Deadline
-from .._base.errors import Failed, failed, log
+from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import checks, works
-from .kqueue_calls import Queue, Registration, table
+from .kqueue_calls import EV_ADD_ONCE, EV_DELETE, EV_ENABLE, NOTE_EXIT, PROC, TIMER, Queue, table
 from .posix import code_of_status, look_at_child, may_block, poll
 from .ps import PsHandle, check_ps
 
@@ -39,6 +39,7 @@ _BATCH_OF_EVENTS = 256
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
 # older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
 _LONGEST_NAP = 60.0
+_TIMER = 1  # its ident
 
 
 def told_code(event: "Any") -> "int | None":
@@ -57,8 +58,19 @@ def told_code(event: "Any") -> "int | None":
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
 
+class Registration:
+    """A process in a kqueue, and the number in its event, by which it is told from another one."""
+
+    def __init__(self, pid: int, number: int) -> None:
+        self.pid = pid
+        self.number = number
+        self.fflags = NOTE_EXIT
+        self.event: "Any" = None
+        self.members: "dict[Any, None]" = {}  # the handles that share it
+
+
 class KqueueHandle(PsHandle):
-    """A process in a kqueue, which is readable once it has exited.
+    """A process in a kqueue of its own, which is readable once it has exited; or in a sleeper's.
 
     It is polled if there is no kqueue any more: in a forked child, or as somebody has closed it.
     """
@@ -67,39 +79,43 @@ class KqueueHandle(PsHandle):
     _exited = False  # once True, it stays so
     _identity: "object | None" = None
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.registration = Registration(pid, 1)
-        self._queue = Queue()
+    def __init__(
+        self, pid: int, sleeper: "KqueueSleeper | None" = None, target: "Any" = None
+    ) -> None:
+        self.pid, self.target = pid, target
+        self.registration = Registration(pid, 0)
+        self._is_alone = sleeper is None
+        self.queue = sleeper or KqueueSleeper(True, False)
         try:
-            self._queue.watch(self.registration)
+            self.queue.register(self)
         except Failed:
-            self._queue.close()
+            self.close()
             raise
 
     def fileno(self) -> int:
-        if self.backend == "polling" or self._queue.is_copy():
+        if self.backend == "polling" or self.queue.is_copy():
             return super().fileno()
-        return self._queue.fileno()
+        return self.queue.fileno()
 
     def close(self) -> None:
-        self._queue.close()
+        if self._is_alone:
+            self.queue.close()
+        else:
+            self.queue.forget(self)
 
     def _has_event(self, deadline: Deadline) -> bool:
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        if not poll(self._queue.fileno(), select.POLLIN, deadline):
-            return False
-        if self.registration.event is None:
+        if self._is_alone:
+            if not poll(self.queue.fileno(), select.POLLIN, deadline):
+                return False
             try:
                 # First keep the kqueue readable: other threads may be in poll(2), and a program
                 # may poll fileno(). If that fails, the event is left in the kqueue.
-                self._queue.ring(True)
-                for event in self._queue.take(2, 0):
-                    if event.udata == self.registration.number:
-                        self.registration.event = event
+                self.queue.ring(True)
             except Failed as why:
                 log("pid %d, kevent: %s", self.pid, why)
-        return True
+                return True
+        return not self.queue.is_watched(self.registration)
 
     def _tells_exit(self, deadline: Deadline) -> bool:
         """Whether the kqueue tells by the deadline that it has exited."""
@@ -142,10 +158,9 @@ class KqueueHandle(PsHandle):
             other = KqueueHandle(self.pid)
         except Failed:
             return False
-        try:
-            return other._is_running()
-        finally:
-            other.close()
+        is_running = other._is_running()
+        other.close()
+        return is_running
 
     def identify(self) -> "Identity | None":
         if self._identity is None:
@@ -156,23 +171,6 @@ class KqueueHandle(PsHandle):
                 self._identity = latest._identity
             _latest[self.pid] = self
         return "kqueue", self._identity
-
-
-class MemberHandle(KqueueHandle):
-    """A process in a sleeper's kqueue, for one target."""
-
-    def __init__(self, sleeper: "KqueueSleeper", one: Registration, target: "Any") -> None:
-        self.pid = one.pid
-        self.registration = one
-        self.target = target
-        self._queue: "KqueueSleeper" = sleeper
-
-    def _has_event(self, deadline: Deadline) -> bool:
-        one = self.registration
-        return one.event is not None or not self._queue.is_watched(one)
-
-    def close(self) -> None:
-        self._queue.forget(self)
 
 
 class KqueueSleeper(Queue):
@@ -200,23 +198,36 @@ class KqueueSleeper(Queue):
     def open(self, target: "Any") -> None:
         if not self._opens or target.pid is None:
             raise failed(ENOSYS, "kqueue is not used, or there is no pid")
-        try:
-            with self._lock:
-                one = self._by_pid.get(target.pid)
-                # That process may have been reaped, and another one may have the pid now. EV_ADD
-                # would give its registration another number: the old exit would be the new one's.
-                is_new = one is None or not self.is_watched(one)
-                if one is None or is_new:
-                    one = Registration(target.pid, next(self._numbers))
-                target.handle = MemberHandle(self, one, target)
-                one.members[target.handle] = None
-                if is_new:
-                    self._by_pid[one.pid] = self._by_number[one.number] = one
-                    self.watch(one)
-        except Failed:
-            if target.handle is not None:
-                target.handle.close()
-            raise
+        KqueueHandle(target.pid, self, target)
+
+    def register(self, handle: KqueueHandle) -> None:
+        """Have the exit reported; Failed (EAGAIN) if there may be no process to watch."""
+        with self._lock:
+            one = self._by_pid.get(handle.pid)
+            # That process may have been reaped, and another one may have the pid now. EV_ADD
+            # would give its registration another number: the old exit would be the new one's.
+            if one is None or not self.is_watched(one):
+                one = Registration(handle.pid, next(self._numbers))
+            handle.registration = one
+            if handle.target is not None:
+                handle.target.handle = handle
+                one.members[handle] = None
+            if self._by_pid.get(one.pid) is one:
+                return
+            self._by_pid[one.pid] = self._by_number[one.number] = one
+            for one.fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
+                try:
+                    self._change(one, EV_ADD_ONCE)
+                    return
+                except Failed as why:
+                    if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
+                        raise failed(EAGAIN, "gone, exiting, or a zombie") from None
+                    # NOTE_EXITSTATUS is not allowed for every process.
+                    if why.errno != EACCES or one.fflags == NOTE_EXIT:
+                        raise
+
+    def _change(self, one: Registration, flags: int) -> bool:
+        return self.change(one.pid, PROC, flags, one.fflags, 0, one.number)
 
     def is_watched(self, one: Registration) -> bool:
         """Whether there has been no event yet, not even one that is lost, or on its way."""
@@ -224,7 +235,8 @@ class KqueueSleeper(Queue):
         with self._lock:
             self._take(0)
             is_known = one.event is None and self._by_pid.get(one.pid) is one
-            return is_known and self.is_registered(one)
+            # Without EV_ADD this finds the registration, and leaves it as it is.
+            return is_known and self._change(one, EV_ENABLE)
 
     def watch_again(self, handle: "Any") -> None:
         """A kqueue gives no false alarms."""
@@ -232,11 +244,10 @@ class KqueueSleeper(Queue):
     def discard(self, handle: "Any") -> None:
         handle.close()
 
-    def forget(self, handle: MemberHandle) -> None:
-        if self.is_copy():
-            return
+    def forget(self, handle: KqueueHandle) -> None:
         one = handle.registration
         try:
+            self.fileno()  # before the lock, as above
             with self._lock:
                 one.members.pop(handle, None)
                 if one.members:
@@ -244,9 +255,8 @@ class KqueueSleeper(Queue):
                 self._by_number.pop(one.number, None)  # an event on its way finds nobody
                 if self._by_pid.get(one.pid) is one:
                     del self._by_pid[one.pid]
-                    if one.event is None:
-                        self.unwatch(one)
-        except Failed as why:  # the kqueue is closed, perhaps by somebody else
+                    self._change(one, EV_DELETE)
+        except Failed as why:  # the kqueue is closed, perhaps by somebody else; or the parent's
             log("kevent, pid %d: %s", one.pid, why)
 
     def sleep(self, seconds: "float | None") -> None:
@@ -260,7 +270,7 @@ class KqueueSleeper(Queue):
 
     def _take(self, seconds: float) -> None:
         """Note all events that there are within ``seconds``."""
-        taken = self.take(_BATCH_OF_EVENTS, seconds)
+        taken = call(self.kqueue().control, None, _BATCH_OF_EVENTS, seconds)
         for event in taken:
             one = self._by_number.get(event.udata)
             if one is not None:
@@ -279,21 +289,23 @@ class KqueueSleeper(Queue):
 
         After ``seconds``, end one sleep; fileno() stays readable until an event is taken.
         """
-        if self.is_copy():
-            return
+        self.fileno()  # before the lock, as above
         if self.events:  # taken in between, by a look: others may be asleep
             seconds = 0.0
         refused = None
         with self._lock:
             if self._rings and seconds != 0:
                 self.ring(False)
-            self._rings = seconds == 0
-            if self._timed or seconds:
+            if self._timed:
+                # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
+                self.change(_TIMER, TIMER, EV_DELETE)
+            self._rings, self._timed = seconds == 0, bool(seconds)
+            if seconds:
+                milliseconds = max(1, -int(-min(seconds, _LONGEST_NAP) * 1000 // 1))
                 try:
-                    self.set_timer(min(seconds, _LONGEST_NAP) if seconds else None)
+                    self.change(_TIMER, TIMER, EV_ADD_ONCE, 0, milliseconds)
                 except Failed as why:  # ENOMEM: they are few
                     refused, self._rings = why, True
-                self._timed = bool(seconds)
             if self._rings:
                 self.ring(True)
         if refused is not None:
@@ -307,19 +319,16 @@ class KqueueSleeper(Queue):
 
 def check_kqueue() -> None:
     """Watch our own process."""
-    names = "KQ_FILTER_PROC", "KQ_FILTER_TIMER", "KQ_FILTER_READ"
-    for name, number in zip(names, table().filters):
-        theirs = getattr(select, name, number)
+    for name, number in zip(("PROC", "TIMER", "READ"), table().filters):
+        theirs = getattr(select, "KQ_FILTER_" + name, number)
         if theirs != number:
-            raise failed(ENOSYS, "select.%s is %d, not %d" % (name, theirs, number))
+            raise failed(ENOSYS, "select.KQ_FILTER_%s is %d, not %d" % (name, theirs, number))
     works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
-    queue = Queue()
+    queue = KqueueHandle(os.getpid()).queue
     try:
-        queue.watch(Registration(os.getpid(), 1))
-        events = [poll(queue.fileno(), select.POLLIN, NOW)]
+        is_early = poll(queue.fileno(), select.POLLIN, NOW)
         queue.ring(True)
-        events.append(poll(queue.fileno(), select.POLLIN, Deadline(1)))
-        if events[0] or not events[1]:
+        if is_early or not poll(queue.fileno(), select.POLLIN, Deadline(1)):
             raise failed(ENOSYS, "poll does not tell whether a kqueue has an event")
     finally:
         queue.close()

@@ -8,7 +8,7 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 
 import os
 from collections import namedtuple
-from errno import EACCES, EAGAIN, EBADF, EINTR, ENOENT, ESRCH
+from errno import EBADF, EINTR, ENOENT
 from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
@@ -26,69 +26,60 @@ EV_ADD = 0x0001
 EV_DELETE = 0x0002
 EV_ENABLE = 0x0004
 EV_ONESHOT = 0x0010
+EV_ADD_ONCE = EV_ADD | EV_ONESHOT
 
 # fflags of struct kevent, for EVFILT_PROC
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
 
 _NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
-_UNTOUCHED = b"\xa5"
-_TIMER = 1  # its ident
+# places in filters
+PROC, TIMER, READ = 0, 1, 2
 
+_UNTOUCHED = b"\xa5"
+_LARGEST = 128  # no struct kevent has that many bytes
+
+
+# What is peculiar to one system:
+#   kevents      the versions of kevent(), newest first: its symbol, and the layout of struct
+#                kevent, first of ident, filter, flags, fflags, data, udata, then of what follows
+#   filters      the numbers of EVFILT_PROC, EVFILT_TIMER, EVFILT_READ
+#   counts       the type of kevent()'s nchanges and nevents
+#   status_flag  in fflags; without it data is not the wait status
+KqueueTable = namedtuple("KqueueTable", "kevents waitid filters counts timespec status_flag")
+_USUAL = KqueueTable((), None, (-5, -7, -1), "int", "@ql0q", 0)
 
 # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
 # P_PID; WEXITED | WNOHANG | WNOWAIT; the type that id_t is; and where siginfo_t has si_code, si_pid
 # and si_status.
 WaitIdTable = namedtuple("WaitIdTable", "p_pid look id_type offsets")
 
-
-class KqueueTable:
-    """What is peculiar to one system.
-
-    ``kevents`` are the versions of kevent(), newest first: its symbol, and the layout of struct
-    kevent, first of ident, filter, flags, fflags, data, udata, then of what follows.
-    """
-
-    filters = -5, -7, -1
-    counts = "int"  # the type of kevent()'s nchanges and nevents
-    timespec = "@ql0q"
-    status_flag = 0  # in fflags; without it data is not the wait status
-
-    def __init__(
-        self, kevents: "tuple[tuple[str, str, str], ...]", waitid: WaitIdTable, **more: "Any"
-    ) -> None:
-        self.kevents = kevents
-        self.waitid = waitid
-        self.__dict__.update(more)
-        self.filter_proc, self.filter_timer, self.filter_read = self.filters
-
-
 _I386 = calcsize("P") == 4 and calcsize("@iq") == 12
 _UNION = calcsize("@iii0q")  # the offset of the union in siginfo_t
 _FREEBSD_WAITID = WaitIdTable(0, 16 | 1 | 8, "int64_t", (8, 12, 20))
 
 TABLES = {
-    "freebsd": KqueueTable(
+    "freebsd": _USUAL._replace(
         # FreeBSD 12 and later, then older: this depends on the C library, not on the kernel
-        (("kevent", "@PhHIqP", "4Q0q"), ("kevent", "@PhHInP", "")),
-        _FREEBSD_WAITID,
+        kevents=(("kevent", "@PhHIqP", "4Q0q"), ("kevent", "@PhHInP", "")),
+        waitid=_FREEBSD_WAITID,
         timespec="@ll" if _I386 else "@ql0q",
     ),
-    "netbsd": KqueueTable(
+    "netbsd": _USUAL._replace(
         # NetBSD 11 and later, then older; the symbol kevent takes the timespec of NetBSD 5
-        (("__kevent100", "@PIIIqP", "4Q0q"), ("__kevent50", "@PIIIqP", "0q")),
-        WaitIdTable(1, 32 | 1 | 0x10000, "unsigned int", (4, _UNION, _UNION + 8)),
+        kevents=(("__kevent100", "@PIIIqP", "4Q0q"), ("__kevent50", "@PIIIqP", "0q")),
+        waitid=WaitIdTable(1, 32 | 1 | 0x10000, "unsigned int", (4, _UNION, _UNION + 8)),
         filters=(4, 6, 0),  # unsigned
         counts="uintptr_t",
     ),
-    "openbsd": KqueueTable(
-        (("kevent", "@PhHIqP", "0q"),),
-        WaitIdTable(2, 4 | 1 | 16, "unsigned int", (4, _UNION, calcsize("@iii0qii0qqq"))),
+    "openbsd": _USUAL._replace(
+        kevents=(("kevent", "@PhHIqP", "0q"),),
+        waitid=WaitIdTable(2, 4 | 1 | 16, "unsigned int", (4, _UNION, calcsize("@iii0qii0qqq"))),
     ),
-    "dragonfly": KqueueTable((("kevent", "@PhHInP", ""),), _FREEBSD_WAITID),
-    "darwin": KqueueTable(
-        (("kevent", "=QhHIqQ", ""),),  # #pragma pack(4)
-        WaitIdTable(1, 4 | 1 | 32, "unsigned int", (8, 12, 20)),
+    "dragonfly": _USUAL._replace(kevents=(("kevent", "@PhHInP", ""),), waitid=_FREEBSD_WAITID),
+    "darwin": _USUAL._replace(
+        kevents=(("kevent", "=QhHIqQ", ""),),  # #pragma pack(4)
+        waitid=WaitIdTable(1, 4 | 1 | 32, "unsigned int", (8, 12, 20)),
         status_flag=NOTE_EXITSTATUS,
     ),
 }
@@ -108,19 +99,18 @@ class BoundKqueue:
     def __init__(self, binding: "Any", name: str) -> None:
         self._pointer, self._null = binding.pointer, binding.null
         self._kqueue = binding.function("kqueue", ("int",))
-        self._table = table()
         # int kevent(int kq, const struct kevent *changelist, int nchanges,
         #            struct kevent *eventlist, int nevents, const struct timespec *timeout);
-        counts = self._table.counts
+        counts = table().counts
         prototype = ("int", "int", "void *", counts, "void *", counts, "void *")
         found = []
-        for symbol, layout, rest in self._table.kevents:
+        for symbol, layout, rest in table().kevents:
+            self._struct, self._size = Struct(layout), calcsize(layout + rest)
             try:
                 self._kevent: "Any" = binding.function(symbol, prototype)
             except LookupError as error:
                 found.append(str(error))
                 continue
-            self._struct, self._size = Struct(layout), calcsize(layout + rest)
             size = self._size_in_use()
             if size == self._size:
                 return
@@ -130,47 +120,45 @@ class BoundKqueue:
     def __call__(self) -> SimpleNamespace:
         fd = self._kqueue()
         call(os.set_inheritable, fd, False)
-        control = partial(self._control, fd)  # no function of Python's: see call()
-        return SimpleNamespace(fileno=lambda: fd, control=control, close=lambda: os.close(fd))
+        control, close_ = partial(self._control, fd), partial(os.close, fd)
+        return SimpleNamespace(fileno=lambda: fd, control=control, close=close_)
 
     def _size_in_use(self) -> int:
         """How many bytes kevent() writes for one event; here the event is an error, ESRCH."""
         # FreeBSD's C library has one of two kevents as its default, and the kernel's version
         # does not tell which. The change written here looks the same in both.
-        change = Kevent(_NOBODY, self._table.filter_proc, EV_ADD, NOTE_EXIT, 0, 0)
-        answer = bytearray(_UNTOUCHED * 128)
+        change = Kevent(_NOBODY, table().filters[PROC], EV_ADD, NOTE_EXIT, 0, 0)
         kqueue = self()
         try:
-            self._call(kqueue.fileno(), [change], answer, 1, 0)
+            return len(self._call(kqueue.fileno(), [change], 1, 0)[1].rstrip(_UNTOUCHED))
         finally:
             kqueue.close()
-        return len(answer.rstrip(_UNTOUCHED))
 
     def _call(
-        self, fd: int, changes: "list[Any]", events: bytearray, room: int, seconds: float
-    ) -> int:
+        self, fd: int, changes: "list[Any]", room: int, seconds: float
+    ) -> "tuple[int, bytearray]":
+        """The number of events, and the array of them."""
         written = [self._struct.pack(*change).ljust(self._size, b"\0") for change in changes]
-        given = bytearray(b"".join(written).ljust(128, b"\0"))  # the wrong struct may be longer
+        given = bytearray(b"".join(written).ljust(_LARGEST, b"\0"))  # in case of the wrong struct
+        events = bytearray(_UNTOUCHED * _LARGEST * room)
         nanoseconds = -int(-seconds * 1e9 // 1)  # rounded up
-        wait = bytearray(pack(self._table.timespec, *divmod(nanoseconds, 10**9)))
+        wait = bytearray(pack(table().timespec, *divmod(nanoseconds, 10**9)))
         pointer = self._pointer
         # When a change fails, DragonFly writes one event even if nevents is 0, unless eventlist
         # is NULL: sys/kern/kern_event.c, kern_kevent().
         place = pointer(events) if room else self._null
         try:
-            return self._kevent(  # type: ignore[no-any-return]
-                fd, pointer(given), len(changes), place, room, pointer(wait)
-            )
+            count = self._kevent(fd, pointer(given), len(changes), place, room, pointer(wait))
         except Failed as why:
             if why.errno != EINTR:
                 raise
-            return 0  # the signal's handler runs now; a sleep may end early
+            count = 0  # the signal's handler runs now; a sleep may end early
+        return count, events
 
     def _control(
         self, fd: int, changes: "list[Any] | None", room: int, seconds: float
     ) -> "list[Kevent]":
-        events = bytearray(self._size * room)
-        count = self._call(fd, changes or [], events, room, seconds)
+        count, events = self._call(fd, changes or [], room, seconds)
         places = range(0, self._size * count, self._size)
         return [Kevent(*self._struct.unpack_from(events, place)) for place in places]
 
@@ -195,17 +183,6 @@ if PLATFORM in TABLES:
 _kept: "list[Any]" = []
 
 
-class Registration:
-    """A process in a kqueue, and the number in its event, by which it is told from another one."""
-
-    def __init__(self, pid: int, number: int) -> None:
-        self.pid = pid
-        self.number = number
-        self.fflags = NOTE_EXIT
-        self.event: "Any" = None
-        self.members: "dict[Any, None]" = {}  # the handles that share it
-
-
 class Queue:
     """A kqueue, and a bell that makes it readable."""
 
@@ -222,13 +199,13 @@ class Queue:
         """Whether this is the copy in a forked child, which has no kqueue."""
         return self._pid != os.getpid()
 
-    def _open_kqueue(self) -> "Any":
+    def kqueue(self) -> "Any":
         if self._kqueue is None or self.is_copy():
             raise failed(EBADF, "the kqueue is closed, or the parent's")
         return self._kqueue
 
     def fileno(self) -> int:
-        fd: int = self._open_kqueue().fileno()
+        fd: int = self.kqueue().fileno()
         return fd
 
     def close(self) -> None:
@@ -245,46 +222,20 @@ class Queue:
     def __del__(self) -> None:
         self.close()
 
-    def take(self, room: int, seconds: float) -> "list[Any]":
-        """The events that happen within ``seconds``, at most ``room`` of them."""
-        return call(self._open_kqueue().control, None, room, seconds)  # type: ignore[no-any-return]
-
-    def _change(
+    def change(
         self, ident: int, filter_: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
     ) -> bool:
         """Return whether there was something to change; with EV_ADD there always is."""
-        event = native("kevent")(ident, filter_, flags, fflags, data, udata)
+        event = native("kevent")(ident, table().filters[filter_], flags, fflags, data, udata)
         try:
             # With no room for events, an error is raised by the call, and no event is taken from
             # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
-            call(self._open_kqueue().control, [event], 0, 0)
+            call(self.kqueue().control, [event], 0, 0)
         except Failed as why:
             if why.errno != ENOENT or flags & EV_ADD:
                 raise
             return False
         return True
-
-    def watch(self, one: Registration) -> None:
-        """Have an exit reported; Failed (EAGAIN) if there may be no process to watch."""
-        filter_, flags = table().filter_proc, EV_ADD | EV_ONESHOT
-        for one.fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
-            try:
-                self._change(one.pid, filter_, flags, one.fflags, 0, one.number)
-                return
-            except Failed as why:
-                if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
-                    raise failed(EAGAIN, "gone, exiting, or a zombie") from None
-                # NOTE_EXITSTATUS is not allowed for every process.
-                if why.errno != EACCES or one.fflags == NOTE_EXIT:
-                    raise
-
-    def is_registered(self, one: Registration) -> bool:
-        """Whether nobody has taken its event."""
-        # Without EV_ADD this finds the registration, and leaves it as it is.
-        return self._change(one.pid, table().filter_proc, EV_ENABLE, one.fflags, 0, one.number)
-
-    def unwatch(self, one: Registration) -> None:
-        self._change(one.pid, table().filter_proc, EV_DELETE)
 
     def ring(self, on: bool) -> None:
         """Wake all threads, and be readable, whatever is taken; or no more."""
@@ -293,12 +244,4 @@ class Queue:
             writer.close()
             self._bell = reader
         flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
-        self._change(self._bell.fileno(), table().filter_read, flags)
-
-    def set_timer(self, seconds: "float | None") -> None:
-        """Wake one thread after ``seconds``, and be readable until it takes that event."""
-        # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-        self._change(_TIMER, table().filter_timer, EV_DELETE)
-        if seconds is not None:
-            milliseconds = max(1, -int(-seconds * 1000 // 1))
-            self._change(_TIMER, table().filter_timer, EV_ADD | EV_ONESHOT, 0, milliseconds)
+        self.change(self._bell.fileno(), READ, flags)

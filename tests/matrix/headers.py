@@ -186,9 +186,7 @@ class Target:
         yield declared(system.counts.replace("uintptr_t", "size_t")), 1
         yield int(symbol == kevents[0][0]), 1
         yield from layout("struct timespec", TIME, *self.abi.lay_out(system.timespec))
-        yield "EVFILT_PROC", system.filter_proc
-        yield "EVFILT_TIMER", system.filter_timer
-        yield "EVFILT_READ", system.filter_read
+        yield from zip(("EVFILT_PROC", "EVFILT_TIMER", "EVFILT_READ"), system.filters)
         for constant in "EV_ADD EV_DELETE EV_ENABLE EV_ONESHOT NOTE_EXIT".split():
             yield constant, getattr(bsd, constant)
         yield "CLD_EXITED", CLD_EXITED
