@@ -289,7 +289,8 @@ class KqueueSleeper(Queue):
 
         After ``seconds``, end one sleep; fileno() stays readable until an event is taken.
         """
-        self.fileno()  # before the lock, as above
+        if self.is_copy():
+            return
         if self.events:  # taken in between, by a look: others may be asleep
             seconds = 0.0
         refused = None

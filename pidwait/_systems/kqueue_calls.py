@@ -32,17 +32,14 @@ EV_ADD_ONCE = EV_ADD | EV_ONESHOT
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
 
+PROC, TIMER, READ = 0, 1, 2  # places in filters
+
 _NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
-# places in filters
-PROC, TIMER, READ = 0, 1, 2
-
 _UNTOUCHED = b"\xa5"
-_LARGEST = 128  # no struct kevent has that many bytes
-
 
 # What is peculiar to one system:
 #   kevents      the versions of kevent(), newest first: its symbol, and the layout of struct
-#                kevent, first of ident, filter, flags, fflags, data, udata, then of what follows
+#                kevent: ident, filter, flags, fflags, data, udata, and what is not used
 #   filters      the numbers of EVFILT_PROC, EVFILT_TIMER, EVFILT_READ
 #   counts       the type of kevent()'s nchanges and nevents
 #   status_flag  in fflags; without it data is not the wait status
@@ -50,36 +47,39 @@ KqueueTable = namedtuple("KqueueTable", "kevents waitid filters counts timespec 
 _USUAL = KqueueTable((), None, (-5, -7, -1), "int", "@ql0q", 0)
 
 # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
-# P_PID; WEXITED | WNOHANG | WNOWAIT; the type that id_t is; and where siginfo_t has si_code, si_pid
-# and si_status.
-WaitIdTable = namedtuple("WaitIdTable", "p_pid look id_type offsets")
+# P_PID; WEXITED | WNOHANG | WNOWAIT; the prototype; and where siginfo_t has si_code, si_pid and
+# si_status.
+WaitIdTable = namedtuple("WaitIdTable", "p_pid look prototype offsets")
+_WAITID = ("int", "unsigned int", "unsigned int", "void *", "int")
 
 _I386 = calcsize("P") == 4 and calcsize("@iq") == 12
 _UNION = calcsize("@iii0q")  # the offset of the union in siginfo_t
-_FREEBSD_WAITID = WaitIdTable(0, 16 | 1 | 8, "int64_t", (8, 12, 20))
+_FREEBSD_WAITID = WaitIdTable(
+    0, 16 | 1 | 8, ("int", "unsigned int", "int64_t", "void *", "int"), (8, 12, 20)
+)
 
 TABLES = {
     "freebsd": _USUAL._replace(
         # FreeBSD 12 and later, then older: this depends on the C library, not on the kernel
-        kevents=(("kevent", "@PhHIqP", "4Q0q"), ("kevent", "@PhHInP", "")),
+        kevents=(("kevent", "@PhHIqP32x0q"), ("kevent", "@PhHInP")),
         waitid=_FREEBSD_WAITID,
         timespec="@ll" if _I386 else "@ql0q",
     ),
     "netbsd": _USUAL._replace(
         # NetBSD 11 and later, then older; the symbol kevent takes the timespec of NetBSD 5
-        kevents=(("__kevent100", "@PIIIqP", "4Q0q"), ("__kevent50", "@PIIIqP", "0q")),
-        waitid=WaitIdTable(1, 32 | 1 | 0x10000, "unsigned int", (4, _UNION, _UNION + 8)),
+        kevents=(("__kevent100", "@PIIIqP32x0q"), ("__kevent50", "@PIIIqP0q")),
+        waitid=WaitIdTable(1, 32 | 1 | 0x10000, _WAITID, (4, _UNION, _UNION + 8)),
         filters=(4, 6, 0),  # unsigned
         counts="uintptr_t",
     ),
     "openbsd": _USUAL._replace(
-        kevents=(("kevent", "@PhHIqP", "0q"),),
-        waitid=WaitIdTable(2, 4 | 1 | 16, "unsigned int", (4, _UNION, calcsize("@iii0qii0qqq"))),
+        kevents=(("kevent", "@PhHIqP0q"),),
+        waitid=WaitIdTable(2, 4 | 1 | 16, _WAITID, (4, _UNION, calcsize("@iii0qii0qqq"))),
     ),
-    "dragonfly": _USUAL._replace(kevents=(("kevent", "@PhHInP", ""),), waitid=_FREEBSD_WAITID),
+    "dragonfly": _USUAL._replace(kevents=(("kevent", "@PhHInP"),), waitid=_FREEBSD_WAITID),
     "darwin": _USUAL._replace(
-        kevents=(("kevent", "=QhHIqQ", ""),),  # #pragma pack(4)
-        waitid=WaitIdTable(1, 4 | 1 | 32, "unsigned int", (8, 12, 20)),
+        kevents=(("kevent", "=QhHIqQ"),),  # #pragma pack(4)
+        waitid=WaitIdTable(1, 4 | 1 | 32, _WAITID, (8, 12, 20)),
         status_flag=NOTE_EXITSTATUS,
     ),
 }
@@ -104,17 +104,17 @@ class BoundKqueue:
         counts = table().counts
         prototype = ("int", "int", "void *", counts, "void *", counts, "void *")
         found = []
-        for symbol, layout, rest in table().kevents:
-            self._struct, self._size = Struct(layout), calcsize(layout + rest)
+        for symbol, layout in table().kevents:
+            self._struct = Struct(layout)
             try:
                 self._kevent: "Any" = binding.function(symbol, prototype)
             except LookupError as error:
                 found.append(str(error))
                 continue
             size = self._size_in_use()
-            if size == self._size:
+            if size == self._struct.size:
                 return
-            found.append("%s: a struct of %d bytes, not %d" % (symbol, size, self._size))
+            found.append("%s: a struct of %d bytes, not %d" % (symbol, size, self._struct.size))
         raise LookupError("no known version of kevent: " + "; ".join(found))
 
     def __call__(self) -> SimpleNamespace:
@@ -128,19 +128,26 @@ class BoundKqueue:
         # FreeBSD's C library has one of two kevents as its default, and the kernel's version
         # does not tell which. The change written here looks the same in both.
         change = Kevent(_NOBODY, table().filters[PROC], EV_ADD, NOTE_EXIT, 0, 0)
+        events = bytearray(_UNTOUCHED * 128)
         kqueue = self()
         try:
-            return len(self._call(kqueue.fileno(), [change], 1, 0)[1].rstrip(_UNTOUCHED))
+            kqueue.control([change], 1, 0, events)
         finally:
             kqueue.close()
+        return len(events.rstrip(_UNTOUCHED))
 
-    def _call(
-        self, fd: int, changes: "list[Any]", room: int, seconds: float
-    ) -> "tuple[int, bytearray]":
-        """The number of events, and the array of them."""
-        written = [self._struct.pack(*change).ljust(self._size, b"\0") for change in changes]
-        given = bytearray(b"".join(written).ljust(_LARGEST, b"\0"))  # in case of the wrong struct
-        events = bytearray(_UNTOUCHED * _LARGEST * room)
+    def _control(
+        self,
+        fd: int,
+        changes: "list[Any] | None",
+        room: int,
+        seconds: float,
+        events: "bytearray | None" = None,
+    ) -> "list[Kevent]":
+        """``events``: where kevent() is to write them."""
+        written = [self._struct.pack(*change) for change in changes or ()]
+        given = bytearray(b"".join(written).ljust(128, b"\0"))  # the wrong struct may be longer
+        events = events or bytearray(self._struct.size * room)
         nanoseconds = -int(-seconds * 1e9 // 1)  # rounded up
         wait = bytearray(pack(table().timespec, *divmod(nanoseconds, 10**9)))
         pointer = self._pointer
@@ -148,31 +155,19 @@ class BoundKqueue:
         # is NULL: sys/kern/kern_event.c, kern_kevent().
         place = pointer(events) if room else self._null
         try:
-            count = self._kevent(fd, pointer(given), len(changes), place, room, pointer(wait))
+            count = self._kevent(fd, pointer(given), len(written), place, room, pointer(wait))
         except Failed as why:
             if why.errno != EINTR:
                 raise
-            count = 0  # the signal's handler runs now; a sleep may end early
-        return count, events
-
-    def _control(
-        self, fd: int, changes: "list[Any] | None", room: int, seconds: float
-    ) -> "list[Kevent]":
-        count, events = self._call(fd, changes or [], room, seconds)
-        places = range(0, self._size * count, self._size)
-        return [Kevent(*self._struct.unpack_from(events, place)) for place in places]
-
-
-def _bind_waitid(binding: "Any", name: str) -> WaitId:
-    waitid = table().waitid
-    prototype = ("int", "unsigned int", waitid.id_type, "void *", "int")
-    return WaitId(binding, prototype, waitid.offsets)
+            return []  # the signal's handler runs now; a sleep may end early
+        size = self._struct.size * count
+        return [Kevent(*fields) for fields in self._struct.iter_unpack(events[:size])]
 
 
 ROWS: "dict[str, tuple[str | None, Any]]" = {
     "kqueue": ("select", BoundKqueue),
     "kevent": ("select", lambda binding, name: Kevent),
-    "waitid": ("os", _bind_waitid),
+    "waitid": ("os", lambda binding, name: WaitId(binding, *table().waitid[2:])),
 }
 if PLATFORM in TABLES:
     CALLS.update(ROWS)

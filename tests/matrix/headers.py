@@ -181,8 +181,8 @@ class Target:
             structs.append("freebsd11_kevent")
         if name == "netbsd":
             kevents = [kevent for kevent in kevents if kevent[0] == symbol]
-        for struct, (_, fields, rest) in zip(structs, kevents):
-            yield from layout("struct " + struct, EVENT, *self.abi.lay_out(fields + rest))
+        for struct, (_, fields) in zip(structs, kevents):
+            yield from layout("struct " + struct, EVENT, *self.abi.lay_out(fields))
         yield declared(system.counts.replace("uintptr_t", "size_t")), 1
         yield int(symbol == kevents[0][0]), 1
         yield from layout("struct timespec", TIME, *self.abi.lay_out(system.timespec))
@@ -197,7 +197,7 @@ class Target:
         yield "WEXITED | WNOHANG | WNOWAIT", waitid.look
         yield "sizeof(siginfo_t) <= 256", 1
         yield from siginfo(*waitid.offsets)
-        yield "sizeof(id_t)", 8 if waitid.id_type == "int64_t" else 4
+        yield "sizeof(id_t)", 8 if waitid.prototype[2] == "int64_t" else 4
         yield "sizeof(idtype_t)", 4
         yield from self.spawn(name)
 
@@ -221,18 +221,7 @@ class Target:
         return name[1:] if self.system == "macos" else name
 
 
-EVENT = (
-    "ident",
-    "filter",
-    "flags",
-    "fflags",
-    "data",
-    "udata",
-    "ext[0]",
-    "ext[1]",
-    "ext[2]",
-    "ext[3]",
-)
+EVENT = ("ident", "filter", "flags", "fflags", "data", "udata")
 PIDFD_INFO = ("mask", "pid", "tgid", "ppid", "exit_code")
 TIME = ("tv_sec", "tv_nsec")
 
