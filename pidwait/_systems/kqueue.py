@@ -19,7 +19,7 @@ child does not use the number, and does not even close it.
 import os
 import select
 from _thread import RLock
-from errno import EACCES, EAGAIN, ECHILD, ENOSYS, ESRCH
+from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
 from itertools import count
 from weakref import WeakValueDictionary
 
@@ -27,8 +27,22 @@ from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import checks, works
-from .kqueue_calls import EV_ADD_ONCE, EV_DELETE, EV_ENABLE, NOTE_EXIT, PROC, TIMER, Queue, table
-from .posix import code_of_status, look_at_child, may_block, poll
+from .calls import ask
+from .kqueue_calls import (
+    EV_ADD,
+    EV_ADD_ONCE,
+    EV_DELETE,
+    EV_ENABLE,
+    NOTE_EXIT,
+    PROC,
+    READ,
+    TIMER,
+    change,
+    check_bsd_waitid,
+    table,
+    told_code,
+)
+from .posix import close, may_block, own, poll
 from .ps import PsHandle, check_ps
 
 TYPE_CHECKING = False
@@ -39,21 +53,10 @@ _BATCH_OF_EVENTS = 256
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
 # older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
 _LONGEST_NAP = 60.0
-_TIMER = 1  # its ident
 
-
-def told_code(event: "Any") -> "int | None":
-    """The exit code that an event carries; None if it carries none."""
-    flag = table().status_flag
-    if event is None or (flag and not event.fflags & flag):
-        return None
-    # NetBSD and OpenBSD have told the status since they got waitid(2) (NetBSD 8, OpenBSD 6.9);
-    # in older versions 0 may mean nothing.
-    if event.data == 0 and not flag and not works(check_bsd_waitid):
-        return None
-    return code_of_status(event.data)
-
-
+# select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
+# is freed, it would close the file that has the number now. So they are never freed.
+_kept: "list[Any]" = []
 # The latest handle for each pid, to tell whether a new one is for the same process.
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
@@ -70,7 +73,7 @@ class Registration:
 
 
 class KqueueHandle(PsHandle):
-    """A process in a kqueue of its own, which is readable once it has exited; or in a sleeper's.
+    """A process in a kqueue of its own, which is readable once it has exited, or in a sleeper's.
 
     It is polled if there is no kqueue any more: in a forked child, or as somebody has closed it.
     """
@@ -79,13 +82,10 @@ class KqueueHandle(PsHandle):
     _exited = False  # once True, it stays so
     _identity: "object | None" = None
 
-    def __init__(
-        self, pid: int, sleeper: "KqueueSleeper | None" = None, target: "Any" = None
-    ) -> None:
+    def __init__(self, pid: int, sleeper: "Any" = None, target: "Any" = None) -> None:
         self.pid, self.target = pid, target
         self.registration = Registration(pid, 0)
-        self._is_alone = sleeper is None
-        self.queue = sleeper or KqueueSleeper(True, False)
+        self.queue: "KqueueSleeper" = sleeper or KqueueSleeper(True, False)
         try:
             self.queue.register(self)
         except Failed:
@@ -98,14 +98,14 @@ class KqueueHandle(PsHandle):
         return self.queue.fileno()
 
     def close(self) -> None:
-        if self._is_alone:
+        if self.target is None:
             self.queue.close()
         else:
             self.queue.forget(self)
 
     def _has_event(self, deadline: Deadline) -> bool:
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        if self._is_alone:
+        if self.target is None:
             if not poll(self.queue.fileno(), select.POLLIN, deadline):
                 return False
             try:
@@ -173,12 +173,25 @@ class KqueueHandle(PsHandle):
         return "kqueue", self._identity
 
 
-class KqueueSleeper(Queue):
+def opened_bell() -> "Any":
+    """What is readable for ever, and for every thread: a pipe whose writer is closed.
+
+    A timer would be late, and timers are few.
+    """
+    reader, writer = map(own, call(os.pipe))
+    writer.close()
+    return reader
+
+
+class KqueueSleeper:
     """Sleeps for many processes in one kqueue. Any number of threads may be in sleep() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether processes can be watched; ``shared``: whether wake() is needed."""
-        super().__init__()
+        self._pid = os.getpid()
+        self._kqueue: "Any" = None
+        self._bell: "Any" = opened_bell() if shared else None  # while there is a fd for it
+        self._kqueue = ask("kqueue")
         self._opens = opens
         self._lock = RLock()  # not held in sleep(), nor while a message is logged
         self._numbers = count(1)  # 0 is that of the bell's events, and the timer's
@@ -188,12 +201,38 @@ class KqueueSleeper(Queue):
         # Those whose event has been taken, and that nobody has looked at.
         self.events: "dict[Registration, None]" = {}
         self._rings = self._timed = False  # True: perhaps
-        try:
-            if shared:
-                self.ring(False)  # make the bell while there is a file descriptor for it
-        except Failed:
-            self.close()
-            raise
+
+    def is_copy(self) -> bool:
+        """Whether this is the copy in a forked child, which has no kqueue."""
+        return self._pid != os.getpid()
+
+    def _opened(self) -> "Any":
+        if self._kqueue is None or self.is_copy():
+            raise failed(EBADF, "the kqueue is closed, or the parent's")
+        return self._kqueue
+
+    def fileno(self) -> int:
+        return self._opened().fileno()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        kqueue, self._kqueue = self._kqueue, None
+        if kqueue is None:
+            return
+        if self._bell is not None:
+            close(self._bell)
+        if self.is_copy():
+            _kept.append(kqueue)
+        else:
+            close(kqueue)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def ring(self, on: bool) -> None:
+        """Wake all threads, and be readable, whatever is taken; or no more."""
+        self._bell = self._bell or opened_bell()
+        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
+        change(self._opened(), READ, self._bell.fileno(), flags)
 
     def open(self, target: "Any") -> None:
         if not self._opens or target.pid is None:
@@ -227,7 +266,7 @@ class KqueueSleeper(Queue):
                         raise
 
     def _change(self, one: Registration, flags: int) -> bool:
-        return self.change(one.pid, PROC, flags, one.fflags, 0, one.number)
+        return change(self._opened(), PROC, one.pid, flags, one.fflags, 0, one.number)
 
     def is_watched(self, one: Registration) -> bool:
         """Whether there has been no event yet, not even one that is lost, or on its way."""
@@ -270,7 +309,7 @@ class KqueueSleeper(Queue):
 
     def _take(self, seconds: float) -> None:
         """Note all events that there are within ``seconds``."""
-        taken = call(self.kqueue().control, None, _BATCH_OF_EVENTS, seconds)
+        taken = call(self._opened().control, None, _BATCH_OF_EVENTS, seconds)
         for event in taken:
             one = self._by_number.get(event.udata)
             if one is not None:
@@ -299,12 +338,12 @@ class KqueueSleeper(Queue):
                 self.ring(False)
             if self._timed:
                 # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-                self.change(_TIMER, TIMER, EV_DELETE)
+                change(self._opened(), TIMER, 1, EV_DELETE)
             self._rings, self._timed = seconds == 0, bool(seconds)
             if seconds:
                 milliseconds = max(1, -int(-min(seconds, _LONGEST_NAP) * 1000 // 1))
                 try:
-                    self.change(_TIMER, TIMER, EV_ADD_ONCE, 0, milliseconds)
+                    change(self._opened(), TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
                 except Failed as why:  # ENOMEM: they are few
                     refused, self._rings = why, True
             if self._rings:
@@ -333,15 +372,6 @@ def check_kqueue() -> None:
             raise failed(ENOSYS, "poll does not tell whether a kqueue has an event")
     finally:
         queue.close()
-
-
-def check_bsd_waitid() -> None:
-    """Look for a child that can't exist: our own process."""
-    try:
-        look_at_child(os.getpid())
-    except Failed as why:
-        if why.errno != ECHILD:
-            raise
 
 
 checks["kqueue"].append(("kqueue", "kqueue", check_kqueue))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""macOS and the BSDs: kqueue(2) and waitid(2), their prototypes, layouts, constants; a kqueue.
+"""macOS and the BSDs: kqueue(2) and waitid(2), their prototypes, layouts and constants.
 
 A layout is a format string of the struct module. With "@" it has the C compiler's sizes and
 alignment, so that one format serves 32 and 64 bits, however the processor aligns a 64-bit
@@ -8,14 +8,15 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 
 import os
 from collections import namedtuple
-from errno import EBADF, EINTR, ENOENT
+from errno import ECHILD, EINTR, ENOENT
 from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from .._base.errors import Failed, call, failed
-from .calls import CALLS, PLATFORM, WAITID, WaitId, ask, native
-from .posix import close, own
+from .._base.errors import Failed, call
+from .._base.probe import works
+from .calls import CALLS, PLATFORM, WAITID, WaitId, native
+from .posix import code_of_status, look_at_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ EV_ADD_ONCE = EV_ADD | EV_ONESHOT
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
 
-PROC, TIMER, READ = 0, 1, 2  # places in filters
+PROC, TIMER, READ = 0, 1, 2  # kinds of filters
 
 _NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
 _UNTOUCHED = b"\xa5"
@@ -137,12 +138,7 @@ class BoundKqueue:
         return len(events.rstrip(_UNTOUCHED))
 
     def _control(
-        self,
-        fd: int,
-        changes: "list[Any] | None",
-        room: int,
-        seconds: float,
-        events: "bytearray | None" = None,
+        self, fd: int, changes: "Any", room: int, seconds: float, events: "bytearray | None" = None
     ) -> "list[Kevent]":
         """``events``: where kevent() is to write them."""
         written = [self._struct.pack(*change) for change in changes or ()]
@@ -173,70 +169,39 @@ if PLATFORM in TABLES:
     CALLS.update(ROWS)
     WAITID.update(P_PID=table().waitid.p_pid, LOOK=table().waitid.look)
 
-# select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
-# is freed, it would close the file that has the number now. So they are never freed.
-_kept: "list[Any]" = []
+
+def change(
+    kqueue: "Any", kind: int, ident: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
+) -> bool:
+    """Return whether there was something to change; with EV_ADD there always is."""
+    event = native("kevent")(ident, table().filters[kind], flags, fflags, data, udata)
+    try:
+        # With no room for events, an error is raised by the call, and no event is taken from the
+        # kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
+        call(kqueue.control, [event], 0, 0)
+    except Failed as why:
+        if why.errno != ENOENT or flags & EV_ADD:
+            raise
+        return False
+    return True
 
 
-class Queue:
-    """A kqueue, and a bell that makes it readable."""
+def check_bsd_waitid() -> None:
+    """Look for a child that can't exist: our own process."""
+    try:
+        look_at_child(os.getpid())
+    except Failed as why:
+        if why.errno != ECHILD:
+            raise
 
-    _kqueue: "Any" = None
-    # What is readable for ever, and for every thread: a pipe whose writer is closed. A timer
-    # would be late, and timers are few.
-    _bell: "Any" = None
 
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._kqueue = ask("kqueue")
-
-    def is_copy(self) -> bool:
-        """Whether this is the copy in a forked child, which has no kqueue."""
-        return self._pid != os.getpid()
-
-    def kqueue(self) -> "Any":
-        if self._kqueue is None or self.is_copy():
-            raise failed(EBADF, "the kqueue is closed, or the parent's")
-        return self._kqueue
-
-    def fileno(self) -> int:
-        fd: int = self.kqueue().fileno()
-        return fd
-
-    def close(self) -> None:
-        kqueue, self._kqueue = self._kqueue, None
-        if kqueue is None:
-            return
-        if self._bell is not None:
-            close(self._bell)
-        if self.is_copy():
-            _kept.append(kqueue)
-        else:
-            close(kqueue)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def change(
-        self, ident: int, filter_: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
-    ) -> bool:
-        """Return whether there was something to change; with EV_ADD there always is."""
-        event = native("kevent")(ident, table().filters[filter_], flags, fflags, data, udata)
-        try:
-            # With no room for events, an error is raised by the call, and no event is taken from
-            # the kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
-            call(self.kqueue().control, [event], 0, 0)
-        except Failed as why:
-            if why.errno != ENOENT or flags & EV_ADD:
-                raise
-            return False
-        return True
-
-    def ring(self, on: bool) -> None:
-        """Wake all threads, and be readable, whatever is taken; or no more."""
-        if self._bell is None:
-            reader, writer = map(own, call(os.pipe))
-            writer.close()
-            self._bell = reader
-        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
-        self.change(self._bell.fileno(), READ, flags)
+def told_code(event: "Any") -> "int | None":
+    """The exit code that an event carries; None if it carries none."""
+    flag = table().status_flag
+    if event is None or (flag and not event.fflags & flag):
+        return None
+    # NetBSD and OpenBSD have told the status since they got waitid(2) (NetBSD 8, OpenBSD 6.9);
+    # in older versions 0 may mean nothing.
+    if event.data == 0 and not flag and not works(check_bsd_waitid):
+        return None
+    return code_of_status(event.data)

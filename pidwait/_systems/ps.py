@@ -95,12 +95,12 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
         raise failed(EDEADLK, "%s is being run by this thread" % PS)
     # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
     # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
-    locale = {"LC_CTYPE": "UTF-8"} if PLATFORM == "darwin" else {"LC_ALL": "C"}
+    name, locale = ("LC_CTYPE", "UTF-8") if PLATFORM == "darwin" else ("LC_ALL", "C")
+    environment = dict(ENVIRONMENT, **{name: locale})
     _asking.add(thread)
     try:
         from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-        environment = dict(ENVIRONMENT, **locale)
         command = [PS, *arguments]
         with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment) as process:
             try:
@@ -199,9 +199,8 @@ class PsHandle(Handle):
     def identify(self) -> "Identity | None":
         if self._stat is None:
             self._ps_tells_exit()
-        if self._stat is None or self._stat.started is None:
-            return None
-        return "start", self.pid, self._stat.started
+        started = self._stat and self._stat.started
+        return None if started is None else ("start", self.pid, started)
 
 
 def check_ps() -> None:
