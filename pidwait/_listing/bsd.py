@@ -44,6 +44,12 @@ _STATUS_LETTERS = {
     "W": "waiting",
 }
 
+# The columns between the pid and the command, and what ps shows in each; times follow them.
+_COLUMNS = dict.fromkeys(("ppid", "uid", "ruid", "svuid"), r"-?\d+")
+# A terminal is not digits alone: no name can pass for some of the numbers.
+_COLUMNS.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
+_COLUMNS.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
+
 # What is peculiar to the ps of a system, from its bin/ps/keyword.c, print.c and fmt.c:
 #   times             keywords of the user's and the system's time, or of their sum
 #   longest           bytes of a name
@@ -61,24 +67,12 @@ _SYSTEMS = {
 }
 
 
-def _columns(system: _System) -> "dict[str, str]":
-    """The keywords between the pid and the command, and what ps shows for each."""
-    columns = dict.fromkeys(("ppid", "uid", "ruid", "svuid"), r"-?\d+")
-    # A terminal is not digits alone: no name can pass for some of the numbers.
-    columns.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
-    columns.update(dict.fromkeys(system.times, r"[\d:.d]+|-"))
-    columns.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
-    return columns
-
-
 class Facts:
     def __init__(
         self, system: _System, name: bytes, row: "Match[bytes]", usernames: UserNames
     ) -> None:
         self.pid = int(row.group("pid"))
-        self._system = system
-        self._name = name
-        self._row = row
+        self._system, self._name, self._row = system, name, row
         self._usernames = usernames
 
     def _text(self, keyword: str) -> str:
@@ -209,7 +203,7 @@ def read_all(full: bool) -> "Iterator[Facts]":
 
 def _list(*which: str) -> "list[Facts]":
     system = _SYSTEMS[PLATFORM]
-    columns = _columns(system)
+    columns = dict(_COLUMNS, **dict.fromkeys(system.times, r"[\d:.d]+|-"))
     arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
     for keyword in [*columns, "command"]:
         arguments += ["-o", keyword + "="]

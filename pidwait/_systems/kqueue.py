@@ -6,8 +6,8 @@ one thread. It carries the wait status:
 
     FreeBSD, DragonFly   always
     NetBSD, OpenBSD      from NetBSD 8 on, and OpenBSD since about 5.x
-    macOS                with NOTE_EXITSTATUS, which is allowed for our own children, and in
-                         newer versions for processes that we may send a signal to
+    macOS                for our own children (NOTE_EXITSTATUS), and in newer versions for
+                         processes that we may send a signal to
 
 The event may come before the process is a zombie: on macOS, older OpenBSDs, and on FreeBSD for a
 process that was exiting when it was registered. In each case it has exited once the event comes.
@@ -174,10 +174,8 @@ class KqueueHandle(PsHandle):
 
 
 def opened_bell() -> "Any":
-    """What is readable for ever, and for every thread: a pipe whose writer is closed.
-
-    A timer would be late, and timers are few.
-    """
+    """What is readable for ever, and for every thread: a pipe whose writer is closed."""
+    # A timer would be late, and timers are few.
     reader, writer = map(own, call(os.pipe))
     writer.close()
     return reader
@@ -324,10 +322,8 @@ class KqueueSleeper:
             yield from list(one.members)
 
     def wake(self, seconds: "float | None") -> None:
-        """End each sleep, and have fileno() readable, now (0); None: never.
-
-        After ``seconds``, end one sleep; fileno() stays readable until an event is taken.
-        """
+        """End each sleep, and have fileno() readable, now (0), or never (None); or after
+        ``seconds`` end one sleep, and have fileno() readable until an event is taken."""
         if self.is_copy():
             return
         if self.events:  # taken in between, by a look: others may be asleep
@@ -375,7 +371,4 @@ def check_kqueue() -> None:
 
 
 checks["kqueue"].append(("kqueue", "kqueue", check_kqueue))
-checks["polling"] += [
-    ("waitid", "waitid", check_bsd_waitid),
-    ("ps", None, check_ps),
-]
+checks["polling"] += [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""macOS and the BSDs: kqueue(2) and waitid(2), their prototypes, layouts and constants.
+"""macOS and the BSDs: the prototypes, layouts and constants of kqueue(2) and waitid(2).
 
 A layout is a format string of the struct module. With "@" it has the C compiler's sizes and
 alignment, so that one format serves 32 and 64 bits, however the processor aligns a 64-bit
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from .._types import Any
 
 # flags of struct kevent
-EV_ADD = 0x0001
-EV_DELETE = 0x0002
-EV_ENABLE = 0x0004
-EV_ONESHOT = 0x0010
+EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
 EV_ADD_ONCE = EV_ADD | EV_ONESHOT
-
-# fflags of struct kevent, for EVFILT_PROC
+# fflags, for EVFILT_PROC
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
-
 PROC, TIMER, READ = 0, 1, 2  # kinds of filters
 
 _NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
@@ -104,6 +99,7 @@ class BoundKqueue:
         #            struct kevent *eventlist, int nevents, const struct timespec *timeout);
         counts = table().counts
         prototype = ("int", "int", "void *", counts, "void *", counts, "void *")
+        nobody = Kevent(_NOBODY, table().filters[PROC], EV_ADD, NOTE_EXIT, 0, 0)
         found = []
         for symbol, layout in table().kevents:
             self._struct = Struct(layout)
@@ -112,7 +108,16 @@ class BoundKqueue:
             except LookupError as error:
                 found.append(str(error))
                 continue
-            size = self._size_in_use()
+            # FreeBSD's C library has one of two kevents as its default, and the kernel's version
+            # does not tell which. So see how long the event is that it writes, here the error
+            # ESRCH. The change looks the same in both.
+            events = bytearray(_UNTOUCHED * 128)
+            kqueue = self()
+            try:
+                kqueue.control([nobody], 1, 0, events)
+            finally:
+                kqueue.close()
+            size = len(events.rstrip(_UNTOUCHED))
             if size == self._struct.size:
                 return
             found.append("%s: a struct of %d bytes, not %d" % (symbol, size, self._struct.size))
@@ -123,19 +128,6 @@ class BoundKqueue:
         call(os.set_inheritable, fd, False)
         control, close_ = partial(self._control, fd), partial(os.close, fd)
         return SimpleNamespace(fileno=lambda: fd, control=control, close=close_)
-
-    def _size_in_use(self) -> int:
-        """How many bytes kevent() writes for one event; here the event is an error, ESRCH."""
-        # FreeBSD's C library has one of two kevents as its default, and the kernel's version
-        # does not tell which. The change written here looks the same in both.
-        change = Kevent(_NOBODY, table().filters[PROC], EV_ADD, NOTE_EXIT, 0, 0)
-        events = bytearray(_UNTOUCHED * 128)
-        kqueue = self()
-        try:
-            kqueue.control([change], 1, 0, events)
-        finally:
-            kqueue.close()
-        return len(events.rstrip(_UNTOUCHED))
 
     def _control(
         self, fd: int, changes: "Any", room: int, seconds: float, events: "bytearray | None" = None

@@ -58,10 +58,7 @@ class PsStat:
 
 
 def seconds_of_date(words: "list[str]") -> "int | None":
-    """The seconds from the epoch to a date in the format of ctime(3); None if it is none.
-
-    NetBSD and OpenBSD print "-" for a zombie.
-    """
+    """The seconds from the epoch to a date of ctime(3); None for "-", or whatever is no date."""
     from datetime import datetime
 
     try:
@@ -84,10 +81,7 @@ def read_ps(pid: int) -> "PsStat | None":
 
 
 def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, bytes]":
-    """Run ps: its pid, its exit code, what it printed, and its messages.
-
-    Failed if that can't be done, or takes longer than so many seconds.
-    """
+    """Its pid, exit code, output and messages; Failed if it takes more than ``limit`` seconds."""
     thread = os.getpid(), get_ident()
     if thread in _asking:
         # subprocess has been patched, and now waits for that ps by polling: it would run
@@ -131,8 +125,7 @@ class PsHandle(Handle):
     """A pid, and the start time of the process that had it when ps was asked first."""
 
     pid: int
-    # The first answer of ps.
-    _stat: "PsStat | None" = None
+    _stat: "PsStat | None" = None  # the first answer of ps
     _ask_again = 0.0
 
     def __init__(self, pid: int) -> None:

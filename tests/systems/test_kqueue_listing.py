@@ -191,8 +191,8 @@ def test_a_ps_that_fails_is_an_error_that_says_why(on, sleeper, how):
     )
 
 
-STRANGE = ["strange", "a" * 100 + "          1 1 1 1 1 1 1 - S 0:00.01 0:00.01"]
-STRANGE += [STRANGE[1] + " Sat Nov 21 03:1 2026 sh"]
+STRANGE = ["strange", "a" * 100 + "%11d 1 1 1 1 - S" % 1]
+STRANGE += [STRANGE[1] + " Sat Nov 21 03:1 2026 0:00.01 0:00.01 sh"]
 
 
 @pytest.mark.parametrize("line", STRANGE, ids=["word", "cut off", "date"])
