@@ -16,7 +16,7 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually
+from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, state
 
 pytestmark = pytest.mark.kqueue
 
@@ -37,6 +37,7 @@ def shell(start, tmp_path):
         child = start(*command, executable=path, stdin=subprocess.PIPE, **options)
         line = b"\0".join(map(os.fsencode, command)) + b"\0"
         eventually(lambda: read("/proc/%d/cmdline" % child.pid) == line)
+        eventually(lambda: state(child.pid) == "S")  # it reads
         return child.pid, path
 
     return shell
