@@ -235,7 +235,7 @@ class KqueueSleeper:
     def open(self, target: "Any") -> None:
         if not self._opens or target.pid is None:
             raise failed(ENOSYS, "kqueue is not used, or there is no pid")
-        KqueueHandle(target.pid, self, target)
+        KqueueHandle(target.pid, self, target)  # register() makes it the target's
 
     def register(self, handle: KqueueHandle) -> None:
         """Have the exit reported; Failed (EAGAIN) if there may be no process to watch."""
@@ -247,7 +247,7 @@ class KqueueSleeper:
                 one = Registration(handle.pid, next(self._numbers))
             handle.registration = one
             if handle.target is not None:
-                handle.target.handle = handle
+                handle.target.handle = handle  # first, so that no event comes too early
                 one.members[handle] = None
             if self._by_pid.get(one.pid) is one:
                 return
