@@ -16,7 +16,6 @@ import time
 from _thread import RLock
 from errno import EBADF, EINVAL, ENOENT, ENOSYS
 from io import UnsupportedOperation
-from itertools import chain
 
 from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, failed, log
@@ -143,11 +142,7 @@ class EpollSleeper:
         if not may_block() and seconds:
             poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
             seconds = 0
-        # No bytecode between the system call and the list: no event is lost.
-        call(
-            self.events.extend,
-            chain.from_iterable(map(self._epoll.poll, (seconds,), (_EVENTS,))),
-        )
+        self.events.extend(call(self._epoll.poll, seconds, _EVENTS))
 
     def worth_a_look(self) -> "Iterator[Handle]":
         """The handles that have had an event since."""
@@ -271,23 +266,20 @@ def _moved_up(file: "Any", lowest: int) -> "Any":
     return moved
 
 
-def _has_prlimit() -> bool:
-    """PyPy has no prlimit(2). There is a window between the two other calls."""
-    try:
-        native("prlimit")
-    except Failed:
-        return False
-    return True
-
-
 def _exchange(
     limits: "tuple[int, int] | None", refused: "list[object]"
 ) -> "tuple[int, int] | None":
     """Set the limits, if any; return the old ones, or None if that is refused."""
+    found: "tuple[int, int]"
     try:
-        if limits is not None and _has_prlimit():
-            return ask("prlimit", 0, RLIMIT_NOFILE, limits)  # type: ignore[no-any-return]
-        found: "tuple[int, int]" = ask("getrlimit", RLIMIT_NOFILE)
+        if limits is not None:
+            try:
+                found = ask("prlimit", 0, RLIMIT_NOFILE, limits)
+                return found
+            except Failed as why:
+                if why.errno != ENOSYS:  # PyPy has none; then there is a window between two calls
+                    raise
+        found = ask("getrlimit", RLIMIT_NOFILE)
         if limits is not None:
             ask("setrlimit", RLIMIT_NOFILE, limits)
         return found
