@@ -34,9 +34,10 @@ from .linux_calls import (
     PIDFD_INFO_EXIT,
     PIDFD_INFO_REQUEST,
     REAP,
+    WALL,
     WEXITED,
 )
-from .posix import CLD_EXITED, close, kill, opened, own, poll, reap_child
+from .posix import CLD_EXITED, close, kill, may_block, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
@@ -88,6 +89,15 @@ class PidfdHandle(Handle):
             self._fallback = fallback
             self.backend = fallback.backend
 
+    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
+        if reap and deadline.timeout is None and self._fallback is None and may_block():
+            try:
+                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
+            except Failed as why:  # look() finds out why
+                PidfdHandle._was_ours = why.errno != ECHILD
+        return super().wait(deadline, reap)
+
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if self._fallback is not None:
             return self._fallback.look(reap, last)
@@ -100,8 +110,7 @@ class PidfdHandle(Handle):
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
             if info is not None:
                 PidfdHandle._was_ours = True
-                status: int = info.si_status
-                return status if info.si_code == CLD_EXITED else -status
+                return _code_of(info)
         except Failed as why:
             refused = why
             PidfdHandle._was_ours = why.errno != ECHILD
@@ -217,6 +226,11 @@ class PidfdHandle(Handle):
         if stat is None or self._is_reaped() is not False:
             return None
         return "start", self.pid, stat.started
+
+
+def _code_of(info: "Any") -> int:
+    status: int = info.si_status
+    return status if info.si_code == CLD_EXITED else -status
 
 
 def is_forbidden(why: Failed) -> bool:
