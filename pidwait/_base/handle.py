@@ -101,7 +101,7 @@ class Shared:
     """A handle that several threads use, and that any of them may close.
 
     ``with`` lends it; it is closed after the last use. After close(), ``with`` raises ValueError.
-    ``ended``: whether it has been closed or replaced.
+    ``ended``: whether it has been closed, by close() or end().
     """
 
     # It needs no lock: a user enters itself before it checks whether the handle is closed, and
@@ -133,19 +133,20 @@ class Shared:
         if me in self._users:  # else the parent entered
             self._users.remove(me)
         if self.ended:
-            self._end()
+            self.end()
 
     def close(self) -> None:
         """Close it now, or after the last use."""
         self.closed = True
-        self._end()
+        self.end()
 
     def replace(self, handle: Handle) -> None:
         """Lend another handle, which need not be closed; close the first one as close() does."""
         self.handle = handle
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close the handle as close() does; but ``with`` lends what is left of it, its pid."""
         self.ended = True
         if not self._open or getpid() in self._users:
             return
