@@ -10,8 +10,9 @@ from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, TimeoutExpired, failed, log, public
+from ._base.errors import Failed, TimeoutExpired, log, public
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
+from ._base.probe import memories
 from ._process import Process
 from ._systems import backend, open_handle
 from ._waiting.owners import check_pid
@@ -86,10 +87,10 @@ def spawn(
     if os.name == "nt" and (passed or start_new_session):
         name = "pass_fds" if passed else "start_new_session"
         raise ValueError("%s can't be used on Windows" % name)
-    _reap_left()
+    if _left:
+        _reap_left()
     if not _is_prepared:
         _prepare_spawn()
-    backend()  # it may raise: do that before there is a child
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
@@ -136,10 +137,12 @@ def spawn(
 
 
 _is_prepared: "list[bool]" = []
+memories.append(_is_prepared.clear)
 
 
 def _prepare_spawn() -> None:
     """Load what a later start may need: the program may have changed its root by then."""
+    backend()  # it may raise: do that before there is a child
     if os.name == "nt" or not has_whole_posix_spawn():
         __import__("subprocess")
     _is_prepared.append(True)
@@ -234,36 +237,48 @@ class Child(Process):
 
         Raises TimeoutExpired if it is still running after ``timeout`` seconds.
         """
-        if self._was_reaped:
-            Deadline(timeout)
-            return self._exitcode
-        return super().wait(timeout, not self._shared.is_copy())
+        deadline = Deadline(timeout)
+        shared = self._shared
+        if not self._was_reaped:
+            if shared.is_copy():
+                return super().wait(timeout)
+            with shared as handle:
+                # One call tells the code and reaps, as in Popen.wait(). Others tell the code first:
+                # a signal handler may raise before it has been noted, and then it would be lost.
+                is_one_call = timeout is None and handle.backend == "pidfd"
+                has_exited = is_one_call or self._look(handle, deadline, False)
+                if has_exited and self._reap(handle, deadline) is PENDING:
+                    settled(lambda last: self._reap(handle, NOW), deadline)
+            if not self._was_reaped:
+                raise TimeoutExpired(self.pid, timeout)
+            shared.end()
+        return self._exitcode
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        if self._was_reaped:
-            return True
-        # The code first: a reaped child has none to look at.
-        if not super()._look(handle, deadline, False):
-            return False
-        if not reap or self._reap(handle) is not PENDING:
-            return True
-        return settled(lambda last: self._reap(handle), deadline) is not RUNNING
+        return self._was_reaped or super()._look(handle, deadline, False)
 
-    def _reap(self, handle: "Handle") -> "Outcome":
-        # Without a lock, as a look may write to the log. Of several threads one gets the code.
+    def _reap(self, handle: "Handle", deadline: Deadline) -> "Outcome":
+        # Without a lock, as a look may write to the log. Of several threads one gets the code; to
+        # another one the exit is PENDING until the code has been noted.
         me = get_ident()
         self._reaping[me] = None
         try:
-            outcome = handle.look(True)
-            if not self._was_reaped:
-                is_late = outcome is None and len(self._reaping) > 1
-                if outcome is RUNNING or outcome is PENDING or is_late:
-                    return PENDING
-                self._was_reaped = self._note(outcome)
+            outcome = handle.wait(deadline, True)
+            if outcome is None and len(self._reaping) > 1 and not self._was_reaped:
+                return PENDING
+            if outcome is not RUNNING and not self._was_reaped:
+                if outcome is not None:
+                    self._exitcode = outcome  # type: ignore[assignment]
+                self._exited = self._was_reaped = True
+            return outcome
         finally:
             self._reaping.pop(me, None)
-        self._shared.replace(GoneHandle(handle.pid, handle.backend))
-        return self._exitcode
+
+    def fileno(self) -> int:
+        with self._shared as handle:
+            if self._was_reaped:
+                raise UnsupportedOperation("a child that has been reaped has no fileno")
+            return handle.fileno()
 
     def _identify(self) -> "Identity | None":
         if self._identity is None and not self._shared.ended:
@@ -280,7 +295,9 @@ class Child(Process):
         shared = self._shared
         if not (self._was_reaped or shared.closed or shared.is_copy()):
             with shared as handle:
-                if not self._look(handle, NOW, True) and handle.pid is not None:
+                if self._look(handle, NOW, False):
+                    self._reap(handle, NOW)
+                if not self._was_reaped and handle.pid is not None:
                     _leave(handle.pid)
         shared.close()
 
@@ -296,62 +313,47 @@ class Child(Process):
             self.close()
 
 
-class GoneHandle(Handle):
-    """The handle on a child that has been reaped.
-
-    That may be before a real handle could be opened: where SIGCHLD is ignored, or other code
-    waits for all children.
-    """
-
-    def __init__(self, pid: "int | None", backend: str) -> None:
-        self.pid = pid
-        self.backend = backend
-
-    def look(self, reap: bool = False, last: bool = False) -> None:
-        return None
-
-    def fileno(self) -> int:
-        raise UnsupportedOperation("a child that has been reaped has no fileno")
-
-    def send_signal(self, sig: int) -> None:
-        raise failed(ESRCH)
-
-    def identify(self) -> "Identity | None":
-        return None
-
-
 def _own(pid: int, args: "Any") -> Child:
     """The Child for a process that has just been started."""
     child = Child.__new__(Child)
     child.args = args
     try:
-        handle = open_handle(pid)
+        child._start(open_handle(pid))
     except Failed as why:
         if why.errno != ESRCH:
             raise why.as_error("open", pid) from None
-        handle = GoneHandle(pid, "polling")
-    child._start(handle)
+        # It has been reaped: SIGCHLD is ignored, or other code waits for all children.
+        handle = Handle()
+        handle.pid = pid
+        child._start(handle)
+        child._exited = child._was_reaped = True
+        child._shared.end()
     return child
 
 
-# Children that were closed while running.
-_left: "dict[Shared, None]" = {}
+# Handles on children that were closed while running.
+_left: "list[Handle]" = []
 
 
 def _leave(pid: int) -> None:
     """Have a child reaped later; there is no Child object for it any more."""
     try:
-        _left[Shared(open_handle(pid))] = None
+        _left.append(open_handle(pid))
     except Failed as why:  # somebody else has reaped it
         log("pid %s: %s", pid, why)
 
 
 def _reap_left() -> None:
-    # Each stays among them until it has been reaped: a signal handler may raise here. Several
-    # threads may look at once.
-    for shared in list(_left):
-        with shared as handle:
+    for _ in _left[:]:
+        try:
+            handle = _left.pop(0)
+        except IndexError:  # another thread looks at it
+            return
+        outcome: "Outcome" = RUNNING
+        try:
             outcome = handle.look(True)
-        if outcome is not RUNNING and outcome is not PENDING:
-            shared.replace(GoneHandle(handle.pid, handle.backend))
-            _left.pop(shared, None)
+        finally:  # a signal handler may raise
+            if outcome is RUNNING or outcome is PENDING:
+                _left.append(handle)
+            else:
+                handle.close()

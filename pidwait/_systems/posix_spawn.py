@@ -67,7 +67,7 @@ class SpawnRequest:
         session: "Any",
         restore_signals: "Any" = True,
     ) -> None:
-        self.argv = [os.fsencode(each) for each in args]
+        self.argv = list(map(os.fsencode, args))
         self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
         self.cwd = None if cwd is None else os.fsencode(cwd)
         if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
@@ -86,21 +86,16 @@ class Environment:
     """The environment for execve(2)."""
 
     def __init__(self, snapshot: "dict[Any, Any]") -> None:
-        self._items = []
+        self.snapshot = snapshot
+        self.block: "Any" = None  # the items, for C
+        self.items = []
         for key, value in snapshot.items():
             key = os.fsencode(key)
             if b"=" in key:
                 raise ValueError("illegal environment variable name")
-            self._items.append(key + b"=" + os.fsencode(value))
-        if 0 in b"".join(self._items):
+            self.items.append(key + b"=" + os.fsencode(value))
+        if 0 in b"".join(self.items):
             raise ValueError("embedded null byte")
-        self.snapshot = snapshot
-        self._block: "Any" = None
-
-    def block(self) -> "Any":
-        if self._block is None:
-            self._block = native("spawn_strings")(self._items)
-        return self._block
 
 
 def _known_environment(env: "Mapping[Any, Any] | None") -> Environment:
@@ -126,7 +121,6 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     program or the working directory, as it was given.
     """
     try:
-        _check_for_hooks()
         return _start(request, event)
     except Failed as why:
         log("%r is started by the standard library: %s", request.named[0], why.error.strerror)
@@ -140,27 +134,27 @@ def is_start_taken_away() -> bool:
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
-def _check_for_hooks() -> None:
-    """Failed if somebody has replaced a start, as debuggers do to see each child."""
+def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
     for module, name in _OWN_STARTS:
         function = getattr(sys.modules.get(module), name, None)
+        # Debuggers replace it, to see each child.
         if type(function) not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
             raise failed(errno.ENOTSUP, "%s has been replaced" % name)
-
-
-def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
     posix_spawn = native("posix_spawn")
-    argv = native("spawn_strings")(request.argv)
-    block = request.environment.block()
-    limit = _closing_limit() if request.actions[2] else 0
-    actions, attributes = _structures(limit, request.actions, request.attributes)
+    strings = native("spawn_strings")
+    argv = strings(request.argv)
+    environment = request.environment
+    if environment.block is None:
+        environment.block = strings(environment.items)
+    block = environment.block
+    _, actions, attributes = _structures(request.actions, request.attributes)
     if hasattr(sys, "audit"):  # Python 3.8
         sys.audit(*event)  # novm
     request.started = cell = native("spawn_cell")()
     first = error = errno.ENOENT
     candidates = [request.executable]
     if b"/" not in request.executable:
-        folders = os.get_exec_path(request.environment.snapshot)
+        folders = os.get_exec_path(environment.snapshot)
         candidates = [os.path.join(os.fsencode(one), request.executable) for one in folders]
     for path in candidates:
         error = 0
@@ -216,19 +210,21 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
 
 # For later starts that are alike; an environment by whether it is our own.
 _environments: "dict[bool, Environment]" = {}
-_kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
+_kept_structures: "dict[Any, tuple[int | None, Structure, Structure]]" = {}
 # They go with the binding that made them.
 memories += [_environments.clear, _kept_structures.clear]
 
 
-def _structures(limit: "Any", actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
-    key = limit, actions, attributes
-    found = _kept_structures.get(key)
-    if found is None:
-        if len(_kept_structures) >= 16:
-            _kept_structures.clear()
-        found = _file_actions(limit, *actions), _attributes(limit is None, *attributes)
-        _kept_structures[key] = found
+def _structures(actions: "Any", attributes: "Any") -> "tuple[int | None, Structure, Structure]":
+    """The closing limit, the file actions and the attributes."""
+    found = _kept_structures.get((actions, attributes))
+    if found is None or found[0]:  # a limit may have changed
+        limit = _closing_limit() if actions[2] else 0
+        if found is None or found[0] != limit:
+            found = limit, _file_actions(limit, *actions), _attributes(limit is None, *attributes)
+            if len(_kept_structures) >= 16:
+                _kept_structures.clear()
+            _kept_structures[actions, attributes] = found
     return found
 
 
