@@ -140,11 +140,6 @@ class Shared:
         self.closed = True
         self.end()
 
-    def replace(self, handle: Handle) -> None:
-        """Lend another handle, which need not be closed; close the first one as close() does."""
-        self.handle = handle
-        self.end()
-
     def end(self) -> None:
         """Close the handle as close() does; but ``with`` lends what is left of it, its pid."""
         self.ended = True
