@@ -12,6 +12,7 @@ import functools
 import os
 import subprocess as _standard
 import sys
+from contextlib import ExitStack as _ExitStack
 from subprocess import *  # noqa: F403
 from types import FunctionType, MethodType
 
@@ -40,19 +41,16 @@ _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both f
 _close = os.close
 
 
-@functools.lru_cache(maxsize=None)
-def _has_vfork() -> bool:
-    # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
-    import sysconfig
-
-    is_cpython = sys.implementation.name == "cpython" and sys.platform == "linux"
-    return is_cpython and bool(sysconfig.get_config_var("HAVE_VFORK"))
+# CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
+_HAS_VFORK = (
+    sys.implementation.name == "cpython" and sys.platform == "linux" and sys.version_info >= (3, 10)
+)
 
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
     return (
-        not _has_vfork()
+        not _HAS_VFORK
         or getattr(_standard, "_USE_VFORK", True) is False
         or _posix_spawn.is_start_taken_away()
     )
@@ -95,52 +93,42 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         plan = dict(zip(names, values), **named)
         group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-        if getattr(preexec_fn, "func", None) is _enter_group:
+        is_group = getattr(preexec_fn, "func", None) is _enter_group
+        if is_group:
             group, preexec_fn = preexec_fn.args
-        if plan["preexec_fn"] is not preexec_fn or _would_fork():
-            if preexec_fn is None and _start(self, plan, group):
-                return
-            values, named = (), plan
+        if preexec_fn is None and (is_group or _would_fork()) and _start(self, plan, group):
+            return
+        values, named = (), plan
     beneath(*values, **named)
 
 
 def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     """Start by posix_spawn. False if the standard code has to start it, or to raise an error."""
-    # Iterators can be read only once, and the standard code may need their items later.
-    if not isinstance(plan["args"], (str, bytes)) and not hasattr(plan["args"], "__fspath__"):
-        plan["args"] = list(plan["args"])
-    try:
-        passed = iter(plan["pass_fds"])
-    except TypeError:  # the standard code raises it, or does not need pass_fds
-        return False
-    plan["pass_fds"] = tuple(passed)
-    if not _is_plain(plan, group):
-        return False
     args, executable = plan["args"], plan["executable"]
-    args = [args] if isinstance(args, (str, bytes)) else list(args)
+    # The standard code raises an error of pass_fds, or does not need it.
+    if hasattr(args, "__fspath__") or not hasattr(plan["pass_fds"], "__iter__"):
+        return False
+    # Iterators can be read only once, and the standard code may need their items later.
+    args = plan["args"] = [args] if isinstance(args, (str, bytes)) else list(args)
+    plan["pass_fds"] = tuple(plan["pass_fds"])
+    pairs = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
+    files = tuple(plan[child] for child, _ in pairs)
+    ends = [(plan[child], plan[parent]) for child, parent in pairs if plan[parent] != -1]
+    if not _is_plain(plan, files + plan["pass_fds"], [end for _, end in ends], group):
+        return False
     if plan["shell"]:
         android = hasattr(sys, "getandroidapilevel")
-        args = ["/system/bin/sh" if android else "/bin/sh", "-c"] + args
-        if executable:
-            args[0] = executable
-    if executable is None:
-        executable = args[0]
+        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
+    executable = args[0] if executable is None else executable
+    cwd, env, close_fds, passed = (plan[name] for name in ("cwd", "env", "close_fds", "pass_fds"))
+    session, signals = plan["start_new_session"], plan["restore_signals"]
     try:
         request = _posix_spawn.SpawnRequest(
-            args=args,
-            executable=executable,
-            env=plan["env"],
-            cwd=plan["cwd"],
-            stdio=(plan["p2cread"], plan["c2pwrite"], plan["errwrite"]),
-            close_fds=plan["close_fds"],
-            pass_fds=plan["pass_fds"],
-            group=group,
-            session=plan["start_new_session"],
-            restore_signals=plan["restore_signals"],
+            args, executable, env, cwd, files, close_fds, passed, group, session, signals
         )
     except Exception:  # anything: an object with __fspath__ may raise what it likes
         return False
-    event = "subprocess.Popen", executable, args, plan["cwd"], plan["env"]
+    event = "subprocess.Popen", executable, args, cwd, env
     try:
         if _posix_spawn.start_by_posix_spawn(request, *event) is None:
             return False
@@ -150,32 +138,25 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
             # its child reaped when it is freed.
             self.pid, self._child_created = request.started[0], True
     # The ends that only the child needs.
-    devnull = getattr(self, "_devnull", None)
-    for child, parent in ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread"):
-        if plan[child] != -1 and plan[parent] != -1 and plan[child] != devnull:
-            _close(plan[child])
-    if devnull is not None:
-        _close(devnull)
+    for fd in {child for child, _ in ends} | {getattr(self, "_devnull", -1)}:
+        if fd != -1:
+            _close(fd)
     self._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
     return True
 
 
-def _is_plain(plan: "dict[str, Any]", group: int) -> bool:
+def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int) -> bool:
     """Whether all values are usual ones; others are left to the standard code."""
-    files = plan["p2cread"], plan["c2pwrite"], plan["errwrite"]
-    fds = files + plan["pass_fds"]
-    ends = [end for end in (plan["p2cwrite"], plan["c2pread"], plan["errread"]) if end != -1]
     return (
         # What posix_spawn can't do.
         all(plan.get(name) is None for name in ("gid", "gids", "uid"))
         and plan.get("umask", -1) == -1
         and plan["args"]
-        and not hasattr(plan["args"], "__fspath__")
         # How other mappings are read is up to the standard code.
         and (plan["env"] is None or type(plan["env"]) in (dict, type(os.environ)))
         and all(isinstance(plan[name], bool) for name in ("restore_signals", "start_new_session"))
         # fileno() can return anything.
-        and all(isinstance(number, int) and -1 <= number <= _INT_MAX for number in fds + (group,))
+        and all(isinstance(number, int) and -1 <= number <= _INT_MAX for number in (*fds, group))
         and min(plan["pass_fds"], default=0) >= 0
         # A pipe may have got the number of a closed fd: our end of it must not be passed on.
         and not any(end in fds for end in ends)
@@ -193,10 +174,9 @@ def _wait(
         return code
     if self.returncode is None:
         try:
-            # With None it would be a blocking waitid(2).
-            known = _process.wait(self, float("inf") if timeout is None else timeout)
             # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
             # is known replaces that. gevent reaps all children once one of them is its own.
+            known = _process.wait(self, timeout)
             self.returncode = self.returncode if known is None else known
         except _TimeoutExpired as error:
             _raise_of_handler(error)
@@ -222,77 +202,54 @@ def _is_standard(function: "Any") -> bool:
     return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
 
 
-# Popen and the functions that use it
+def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
+    """Our method, for a subclass of Popen or in place of the standard one."""
 
-
-def _over(name: str) -> "Any":
-    """Our method, for a subclass of Popen."""
-
+    @functools.wraps(beneath)
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        return _METHODS[name](getattr(super(Popen, self), name), self, *args, **kwargs)
+        bound = beneath.__get__(self) if is_patch else getattr(super(Popen, self), name)
+        if is_patch and not _users:  # there is a hook over it, which still calls it after unpatch()
+            return bound(*args, **kwargs)
+        return _METHODS[name](bound, self, *args, **kwargs)
 
-    return functools.wraps(getattr(_popen, name))(method)
+    method._is_patch = is_patch  # type: ignore[attr-defined]
+    return method
 
 
-def _subclass() -> "Any":
-    methods = {name: _over(name) for name in _METHODS}
-    return type("Popen", (_popen,), dict(methods, __doc__=_popen.__doc__, __module__=__name__))
-
+# Popen and the functions that use it
 
 # None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
 _popen: "Any" = _standard.Popen
 if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
     _popen = None
-if not TYPE_CHECKING:  # type checkers see the standard one
-    Popen = _standard.Popen if _popen is None else _subclass()
-
-
-def _rebound(*names: str) -> "dict[str, Any]":
-    """The standard functions, with our Popen in place of theirs. A hook stays as it is."""
-    bound = dict(vars(_standard), Popen=Popen)
-    for name in names:
-        theirs = bound[name]
-        if _is_standard(theirs):
-            ours: "Any" = FunctionType(theirs.__code__, bound, name, theirs.__defaults__)
-            ours.__kwdefaults__ = theirs.__kwdefaults__
-            bound[name] = functools.update_wrapper(ours, theirs)
-    return {name: bound[name] for name in names}
+if TYPE_CHECKING:
+    pass  # type checkers see the standard one
+elif _popen is None:
+    Popen = _standard.Popen
+else:
+    _own = {name: _method(name, getattr(_popen, name), False) for name in _METHODS}
+    Popen = type("Popen", (_popen,), dict(_own, __doc__=_popen.__doc__, __module__=__name__))
+    # The standard functions, with our Popen in place of theirs. A hook stays as it is.
+    _bound = dict(vars(_standard), Popen=Popen)
+    for _name in "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput":
+        _theirs = _bound[_name]
+        if _is_standard(_theirs):
+            _ours = FunctionType(_theirs.__code__, _bound, _name, _theirs.__defaults__)
+            _ours.__kwdefaults__ = _theirs.__kwdefaults__
+            _bound[_name] = globals()[_name] = functools.update_wrapper(_ours, _theirs)
 
 
 # patch()
 
-_users: "list[_Patch]" = []
+_users: "list[_ExitStack]" = []
 # {name: (the standard method, ours in its place)}
 _replaced: "dict[str, tuple[Any, Any]]" = {}
 
 
-class _Patch:
-    def __enter__(self) -> None:
-        """Do nothing: patch() has already been called."""
-
-    def __exit__(self, *exc_info: object) -> None:
-        unpatch()
+# Neither has a lock: several threads that patch at the same time need one of their own.
 
 
-def _in_place_of(beneath: "Any", name: str) -> "Any":
-    """Our method, for the standard class."""
-
-    @functools.wraps(beneath)
-    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        bound = beneath.__get__(self)
-        if not _users:  # somebody has put a hook over it, which still calls it after unpatch()
-            return bound(*args, **kwargs)
-        return _METHODS[name](bound, self, *args, **kwargs)
-
-    method._is_patch = True  # type: ignore[attr-defined]
-    return method
-
-
-# Neither of the two has a lock: a program that patches in several threads at the same time needs
-# one of its own.
-
-
-def patch() -> _Patch:
+def patch() -> _ExitStack:
     """Change the standard library's Popen in place: it starts and waits as ours does.
 
     Each patch() needs its own unpatch(), or a ``with patch():`` block, which calls it at its
@@ -311,7 +268,6 @@ def patch() -> _Patch:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
-    _would_fork()
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
@@ -322,11 +278,12 @@ def patch() -> _Patch:
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
         if _is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
-            _replaced[name] = found, _in_place_of(found, name)
+            _replaced[name] = found, _method(name, found, True)
             setattr(_popen, name, _replaced[name][1])
         elif name not in _replaced:
             _log("patch() leaves Popen.%s alone: it is %r", name, found)
-    _users.append(_Patch())
+    _users.append(_ExitStack())
+    _users[-1].callback(unpatch)
     return _users[-1]
 
 
@@ -343,9 +300,3 @@ def unpatch() -> None:
             if vars(_popen)[name] is ours:  # else there is a hook over it
                 setattr(_popen, name, found)
                 del _replaced[name]
-
-
-if _popen is not None:
-    globals().update(
-        _rebound("call", "check_call", "run", "check_output", "getstatusoutput", "getoutput")
-    )
