@@ -58,8 +58,8 @@ FLAGS = {
 SPAWN_FLAGS = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
 SPAWN_FLAGS.update(FLAGS.get(PLATFORM, {}), SETPGROUP=SETPGROUP)
 
-# All return an error number, and do not set errno. The interpreter's own os.posix_spawn is not
-# used: it holds the GIL until the exec.
+# All return an error number, and do not set errno.
+# The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
 CALLS.update(
     dict.fromkeys(
         SPAWN_PROTOTYPES,

@@ -73,7 +73,7 @@ class SpawnRequest:
         if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
-        self.environment = _known_environment(env)
+        self.environment = _own_environment() if env is None else Environment(env)
         passed = tuple(sorted(set(pass_fds))) if pass_fds else ()
         # What the file actions depend on, and what the attributes depend on.
         self.actions = self.cwd, stdio, bool(close_fds), passed
@@ -83,13 +83,13 @@ class SpawnRequest:
 
 
 class Environment:
-    """The environment for execve(2)."""
+    """The environment for execve(2), of a mapping."""
 
-    def __init__(self, snapshot: "dict[Any, Any]") -> None:
-        self.snapshot = snapshot
+    def __init__(self, env: "Mapping[Any, Any]") -> None:
+        self.mapping = dict(env.items())
         self.block: "Any" = None  # the items, for C
         self.items = []
-        for key, value in snapshot.items():
+        for key, value in self.mapping.items():
             key = os.fsencode(key)
             if b"=" in key:
                 raise ValueError("illegal environment variable name")
@@ -98,20 +98,13 @@ class Environment:
             raise ValueError("embedded null byte")
 
 
-def _known_environment(env: "Mapping[Any, Any] | None") -> Environment:
-    own = env is None
-    mapping: "Mapping[Any, Any]" = os.environ if env is None else env
+def _own_environment() -> Environment:
     # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
-    data = getattr(os.environ, "_data", mapping) if own else mapping
-    known = _environments.get(own)
-    # With python -bb it is an error to compare mappings with str and with bytes as keys.
-    if known is not None and (own or not sys.flags.bytes_warning) and known.snapshot == data:
-        return known
-    built = Environment(dict(data.items()))
-    # Other objects, such as paths, may compare equal though they have changed.
-    if {type(value) for value in built.snapshot.values()} <= {str, bytes}:
-        _environments[own] = built
-    return built
+    data = getattr(os.environ, "_data", os.environ)
+    known = _environments.get(None)
+    if known is None or known.mapping != data:
+        known = _environments[None] = Environment(data)
+    return known
 
 
 def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
@@ -142,11 +135,8 @@ def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
             raise failed(errno.ENOTSUP, "%s has been replaced" % name)
     posix_spawn = native("posix_spawn")
     strings = native("spawn_strings")
-    argv = strings(request.argv)
-    environment = request.environment
-    if environment.block is None:
-        environment.block = strings(environment.items)
-    block = environment.block
+    argv, environment = strings(request.argv), request.environment
+    block = environment.block = environment.block or strings(environment.items)
     _, actions, attributes = _structures(request.actions, request.attributes)
     if hasattr(sys, "audit"):  # Python 3.8
         sys.audit(*event)  # novm
@@ -154,7 +144,7 @@ def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
     first = error = errno.ENOENT
     candidates = [request.executable]
     if b"/" not in request.executable:
-        folders = os.get_exec_path(environment.snapshot)
+        folders = os.get_exec_path(environment.mapping)
         candidates = [os.path.join(os.fsencode(one), request.executable) for one in folders]
     for path in candidates:
         error = 0
@@ -208,8 +198,8 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     return OSError(error, text, name)
 
 
-# For later starts that are alike; an environment by whether it is our own.
-_environments: "dict[bool, Environment]" = {}
+# For later starts that are alike: our own environment, and the structures by what they are made of.
+_environments: "dict[None, Environment]" = {}
 _kept_structures: "dict[Any, tuple[int | None, Structure, Structure]]" = {}
 # They go with the binding that made them.
 memories += [_environments.clear, _kept_structures.clear]
