@@ -6,7 +6,7 @@ The cost of a start grows neither with the heap nor with the threads.
 
 import os
 from _thread import get_ident
-from errno import ENOSYS, ESRCH
+from errno import ESRCH
 from io import UnsupportedOperation
 
 from ._base.deadline import NOW, Deadline
@@ -81,7 +81,7 @@ def spawn(
     stdio = _INHERIT, _INHERIT, _INHERIT
     if stdin is not None or stdout is not None or stderr is not None:
         stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
-    passed = sorted({_checked_fd("pass_fds", fd) for fd in pass_fds}) if pass_fds else []
+    passed = [_checked_fd("pass_fds", fd) for fd in pass_fds] if pass_fds else ()
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
@@ -94,9 +94,8 @@ def spawn(
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
-        request = SpawnRequest(
-            argv, argv[0], env, cwd, stdio, close_fds, passed, group, start_new_session
-        )
+        files = stdio, close_fds, passed
+        request = SpawnRequest(argv, argv[0], env, cwd, files, (group, start_new_session, True))
         event = argv[0], argv, os.environ if env is None else env
         try:
             pid = start_by_posix_spawn(request, "os.posix_spawn", *event)
@@ -108,21 +107,10 @@ def spawn(
             if request.started[0]:
                 _leave(request.started[0])
             raise
-    try:
-        import subprocess
-    except ImportError as error:
-        why = "posix_spawn can't do it, and subprocess can't be imported: %s"
-        raise OSError(ENOSYS, why % error) from error
-    options: "dict[str, Any]" = {
-        "env": env,
-        "cwd": cwd,
-        "stdin": stdin,
-        "stdout": stdout,
-        "stderr": stderr,
-        "start_new_session": start_new_session,
-        "close_fds": close_fds,
-        "pass_fds": passed,
-    }
+    import subprocess
+
+    options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
     if group >= 0:
         if os.name == "nt":
             options["creationflags"] = _CREATE_NEW_PROCESS_GROUP
@@ -130,7 +118,7 @@ def spawn(
             options["process_group"] = group
         else:
             options["preexec_fn"] = lambda: os.setpgid(0, group)
-    popen: "Any" = subprocess.Popen(argv, **options)
+    popen: "Any" = subprocess.Popen(argv, pass_fds=passed, **options)
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child
@@ -151,12 +139,9 @@ def _prepare_spawn() -> None:
 def _checked_argv(args: "Any") -> "list[Any]":
     if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
         return [args]
-    try:
-        argv = list(args)
-    except TypeError:
-        raise TypeError(
-            "args must be a program or a sequence, not %s" % type(args).__name__
-        ) from None
+    if not hasattr(args, "__iter__"):
+        raise TypeError("args must be a program or a sequence, not %s" % type(args).__name__)
+    argv = list(args)
     if not argv:
         raise ValueError("args must not be empty")
     return argv
@@ -165,7 +150,7 @@ def _checked_argv(args: "Any") -> "list[Any]":
 def _checked_group(process_group: "Any", start_new_session: bool) -> int:
     if start_new_session:
         raise ValueError("process_group can't be combined with start_new_session")
-    if process_group == 0 and isinstance(process_group, int) and process_group is not False:
+    if type(process_group) is int and process_group == 0:
         return 0
     group = check_pid(process_group, "process_group")
     if os.name == "nt":
@@ -217,7 +202,7 @@ class Child(Process):
     """
 
     args: "Path | Sequence[Path] | None" = None
-    _was_reaped = False
+    reaped = False
     if TYPE_CHECKING:
 
         @property
@@ -227,11 +212,6 @@ class Child(Process):
         self._reaping: "dict[int, None]" = {}  # the threads that do it
         self._shared = Shared(handle)
 
-    @property
-    def reaped(self) -> bool:
-        """Whether it has been reaped."""  # other copies of the package know a Child by this
-        return self._was_reaped
-
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
         """Wait until it has exited, and reap it; return the exit code. ``reap`` is ignored.
 
@@ -239,7 +219,7 @@ class Child(Process):
         """
         deadline = Deadline(timeout)
         shared = self._shared
-        if not self._was_reaped:
+        if not self.reaped:
             if shared.is_copy():
                 return super().wait(timeout)
             with shared as handle:
@@ -249,13 +229,13 @@ class Child(Process):
                 has_exited = is_one_call or self._look(handle, deadline, False)
                 if has_exited and self._reap(handle, deadline) is PENDING:
                     settled(lambda last: self._reap(handle, NOW), deadline)
-            if not self._was_reaped:
+            if not self.reaped:
                 raise TimeoutExpired(self.pid, timeout)
             shared.end()
         return self._exitcode
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        return self._was_reaped or super()._look(handle, deadline, False)
+        return self.reaped or super()._look(handle, deadline, False)
 
     def _reap(self, handle: "Handle", deadline: Deadline) -> "Outcome":
         # Without a lock, as a look may write to the log. Of several threads one gets the code; to
@@ -264,19 +244,17 @@ class Child(Process):
         self._reaping[me] = None
         try:
             outcome = handle.wait(deadline, True)
-            if outcome is None and len(self._reaping) > 1 and not self._was_reaped:
-                return PENDING
-            if outcome is not RUNNING and not self._was_reaped:
-                if outcome is not None:
-                    self._exitcode = outcome  # type: ignore[assignment]
-                self._exited = self._was_reaped = True
+            if outcome is not RUNNING and not self.reaped:
+                if outcome is None and len(self._reaping) > 1:
+                    return PENDING
+                self.reaped = self._note(outcome)
             return outcome
         finally:
             self._reaping.pop(me, None)
 
     def fileno(self) -> int:
         with self._shared as handle:
-            if self._was_reaped:
+            if self.reaped:
                 raise UnsupportedOperation("a child that has been reaped has no fileno")
             return handle.fileno()
 
@@ -293,11 +271,11 @@ class Child(Process):
         still answer if the exit has been seen.
         """
         shared = self._shared
-        if not (self._was_reaped or shared.closed or shared.is_copy()):
+        if not (self.reaped or shared.closed or shared.is_copy()):
             with shared as handle:
                 if self._look(handle, NOW, False):
                     self._reap(handle, NOW)
-                if not self._was_reaped and handle.pid is not None:
+                if not self.reaped and handle.pid is not None:
                     _leave(handle.pid)
         shared.close()
 
@@ -326,34 +304,31 @@ def _own(pid: int, args: "Any") -> Child:
         handle = Handle()
         handle.pid = pid
         child._start(handle)
-        child._exited = child._was_reaped = True
+        child._exited = child.reaped = True
         child._shared.end()
     return child
 
 
 # Handles on children that were closed while running.
-_left: "list[Handle]" = []
+_left: "dict[Handle, None]" = {}
 
 
 def _leave(pid: int) -> None:
     """Have a child reaped later; there is no Child object for it any more."""
     try:
-        _left.append(open_handle(pid))
+        _left[open_handle(pid)] = None
     except Failed as why:  # somebody else has reaped it
         log("pid %s: %s", pid, why)
 
 
 def _reap_left() -> None:
-    for _ in _left[:]:
-        try:
-            handle = _left.pop(0)
-        except IndexError:  # another thread looks at it
-            return
-        outcome: "Outcome" = RUNNING
-        try:
-            outcome = handle.look(True)
-        finally:  # a signal handler may raise
-            if outcome is RUNNING or outcome is PENDING:
-                _left.append(handle)
-            else:
-                handle.close()
+    for handle in list(_left):
+        if _left.pop(handle, 0) is None:  # else another thread looks at it
+            outcome: "Outcome" = RUNNING
+            try:
+                outcome = handle.look(True)
+            finally:  # a signal handler may raise
+                if outcome is RUNNING or outcome is PENDING:
+                    _left[handle] = None
+                else:
+                    handle.close()

@@ -112,20 +112,19 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     args = plan["args"] = [args] if isinstance(args, (str, bytes)) else list(args)
     plan["pass_fds"] = tuple(plan["pass_fds"])
     pairs = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
-    files = tuple(plan[child] for child, _ in pairs)
+    stdio = tuple(plan[child] for child, _ in pairs)
     ends = [(plan[child], plan[parent]) for child, parent in pairs if plan[parent] != -1]
-    if not _is_plain(plan, files + plan["pass_fds"], [end for _, end in ends], group):
+    if not _is_plain(plan, stdio + plan["pass_fds"], [end for _, end in ends], group):
         return False
     if plan["shell"]:
         android = hasattr(sys, "getandroidapilevel")
         args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
     executable = args[0] if executable is None else executable
-    cwd, env, close_fds, passed = (plan[name] for name in ("cwd", "env", "close_fds", "pass_fds"))
-    session, signals = plan["start_new_session"], plan["restore_signals"]
+    cwd, env = plan["cwd"], plan["env"]
+    files = stdio, plan["close_fds"], plan["pass_fds"]
+    attributes = group, plan["start_new_session"], plan["restore_signals"]
     try:
-        request = _posix_spawn.SpawnRequest(
-            args, executable, env, cwd, files, close_fds, passed, group, session, signals
-        )
+        request = _posix_spawn.SpawnRequest(args, executable, env, cwd, files, attributes)
     except Exception:  # anything: an object with __fspath__ may raise what it likes
         return False
     event = "subprocess.Popen", executable, args, cwd, env
@@ -152,8 +151,6 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
         all(plan.get(name) is None for name in ("gid", "gids", "uid"))
         and plan.get("umask", -1) == -1
         and plan["args"]
-        # How other mappings are read is up to the standard code.
-        and (plan["env"] is None or type(plan["env"]) in (dict, type(os.environ)))
         and all(isinstance(plan[name], bool) for name in ("restore_signals", "start_new_session"))
         # fileno() can return anything.
         and all(isinstance(number, int) and -1 <= number <= _INT_MAX for number in (*fds, group))

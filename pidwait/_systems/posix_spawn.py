@@ -50,8 +50,10 @@ _OWN_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), (
 class SpawnRequest:
     """What a start needs: arguments as Popen has them, encoded for execve(2).
 
-    ``stdio`` is what the child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
-    ``group`` is -1 for none. Raises TypeError or ValueError for what can't be encoded.
+    ``files`` are what the child gets as 0, 1 and 2 (file descriptors, INHERIT or DEVNULL), whether
+    to close the others, and which of them to pass. ``attributes`` are the group, -1 for none,
+    whether to start a session, and whether to restore signals. Raises TypeError or ValueError for
+    what can't be encoded.
     """
 
     def __init__(
@@ -60,12 +62,8 @@ class SpawnRequest:
         executable: "Any",
         env: "Mapping[Any, Any] | None",
         cwd: "Any",
-        stdio: "Stdio",
-        close_fds: "Any",
-        pass_fds: "Iterable[int]",
-        group: int,
-        session: "Any",
-        restore_signals: "Any" = True,
+        files: "tuple[Stdio, Any, Iterable[int]]",
+        attributes: "tuple[int, Any, Any]",
     ) -> None:
         self.argv = list(map(os.fsencode, args))
         self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
@@ -74,10 +72,10 @@ class SpawnRequest:
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
         self.environment = _own_environment() if env is None else Environment(env)
-        passed = tuple(sorted(set(pass_fds))) if pass_fds else ()
-        # What the file actions depend on, and what the attributes depend on.
-        self.actions = self.cwd, stdio, bool(close_fds), passed
-        self.attributes = group, bool(session), bool(restore_signals)
+        stdio, close_fds, passed = files
+        passed = tuple(sorted(set(passed))) if passed else ()
+        self.actions = self.cwd, stdio, bool(close_fds), passed  # what the file actions depend on
+        self.attributes = attributes
         # posix_spawn puts the pid there before any Python code runs.
         self.started: "Sequence[int]" = (0,)
 
