@@ -30,15 +30,8 @@ own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)
 
 
 def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
-    """``own(function(*arguments))``, without a bytecode between the two calls.
-
-    If a signal comes during the system call, its handler runs at the next bytecode; if the
-    handler raised there, a plain number would be lost, and the fd leaked.
-    """
-    try:
-        return next(map(own, map(function, *zip(arguments))))
-    except OSError as error:
-        raise refusal(function, error) from None
+    """The function's file descriptor, owned."""
+    return own(call(function, *arguments))
 
 
 def close(file: "Any") -> None:
