@@ -74,7 +74,9 @@ def spawn(
     ...     child.wait(timeout=60)
     3
     """
-    argv = _checked_argv(args)
+    argv = list(args) if isinstance(args, (list, tuple)) else _checked_argv(args)
+    if not argv:
+        raise ValueError("args must not be empty")
     if env is not None and not hasattr(env, "items"):
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
     group = -1 if process_group is None else _checked_group(process_group, start_new_session)
@@ -141,10 +143,7 @@ def _checked_argv(args: "Any") -> "list[Any]":
         return [args]
     if not hasattr(args, "__iter__"):
         raise TypeError("args must be a program or a sequence, not %s" % type(args).__name__)
-    argv = list(args)
-    if not argv:
-        raise ValueError("args must not be empty")
-    return argv
+    return list(args)
 
 
 def _checked_group(process_group: "Any", start_new_session: bool) -> int:

@@ -25,7 +25,7 @@ from .libc_spawn import SPAWN_FLAGS, Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping, Sequence, Tuple  # novm
+    from typing import Any, Callable, Iterable, Mapping, Sequence, Tuple  # novm
 
     # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
@@ -112,7 +112,27 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     program or the working directory, as it was given.
     """
     try:
-        return _start(request, event)
+        for module, name in _OWN_STARTS:  # which debuggers replace, to see each child
+            function = getattr(sys.modules.get(module), name, None)
+            is_own = type(function) in (BuiltinFunctionType, type(None))
+            if not is_own and not is_start_taken_away():
+                raise failed(errno.ENOTSUP, "%s has been replaced" % name)
+        posix_spawn, strings = native("posix_spawn"), native("spawn_strings")
+        argv, environment = strings(request.argv), request.environment
+        block = environment.block = environment.block or strings(environment.items)
+        _, actions, attributes = _structures(request.actions, request.attributes)
+        if hasattr(sys, "audit"):  # Python 3.8
+            sys.audit(*event)  # novm
+        request.started = cell = native("spawn_cell")()
+        rest = actions.pointer, attributes.pointer, argv, block
+        if b"/" in request.executable:
+            error = posix_spawn(cell, request.executable, *rest)
+        else:
+            error = _search(request, lambda path: posix_spawn(cell, path, *rest))
+        if not error:
+            return cell[0]  # type: ignore[no-any-return]
+        request.started = (0,)
+        raise _spawn_error(error, request)
     except Failed as why:
         log("%r is started by the standard library: %s", request.named[0], why.error.strerror)
         return None
@@ -125,40 +145,18 @@ def is_start_taken_away() -> bool:
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
-def _start(request: SpawnRequest, event: "tuple[Any, ...]") -> int:
-    for module, name in _OWN_STARTS:
-        function = getattr(sys.modules.get(module), name, None)
-        # Debuggers replace it, to see each child.
-        if type(function) not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
-            raise failed(errno.ENOTSUP, "%s has been replaced" % name)
-    posix_spawn = native("posix_spawn")
-    strings = native("spawn_strings")
-    argv, environment = strings(request.argv), request.environment
-    block = environment.block = environment.block or strings(environment.items)
-    _, actions, attributes = _structures(request.actions, request.attributes)
-    if hasattr(sys, "audit"):  # Python 3.8
-        sys.audit(*event)  # novm
-    request.started = cell = native("spawn_cell")()
-    first = error = errno.ENOENT
-    candidates = [request.executable]
-    if b"/" not in request.executable:
-        folders = os.get_exec_path(environment.mapping)
-        candidates = [os.path.join(os.fsencode(one), request.executable) for one in folders]
-    for path in candidates:
-        error = 0
-        if len(candidates) > 1:
-            error = _why_missing(os.path.join(request.cwd or b"", path))
-        if not error:
-            error = posix_spawn(cell, path, actions.pointer, attributes.pointer, argv, block)
-            if not error:
-                return cell[0]  # type: ignore[no-any-return]
-            if error not in _OF_THE_PROGRAM:
-                break
+def _search(request: SpawnRequest, start: "Callable[[bytes], int]") -> int:
+    """Start the program in the PATH of the child; return 0, or the errno."""
+    first = errno.ENOENT
+    for folder in os.get_exec_path(request.environment.mapping):
+        path = os.path.join(os.fsencode(folder), request.executable)
+        error = _why_missing(os.path.join(request.cwd or b"", path)) or start(path)
+        if error not in _OF_THE_PROGRAM:
+            return error
         # As in subprocess: the first error that is not just "not found" counts.
         if first in (errno.ENOENT, errno.ENOTDIR):
             first = error
-    request.started = (0,)
-    raise _spawn_error(first if error in _OF_THE_PROGRAM else error, request)
+    return first
 
 
 def _why_missing(path: bytes) -> int:
