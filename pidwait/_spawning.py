@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starting processes by posix_spawn, and Child: our own child, which is reaped once.
-
-The cost of a start grows neither with the heap nor with the threads.
-"""
+"""Starting processes by posix_spawn, and Child: our own child, which is reaped once."""
 
 import os
 from _thread import get_ident
@@ -37,8 +34,8 @@ if TYPE_CHECKING:
 _PIPE, _STDOUT, _DEVNULL = -1, -2, -3
 _INHERIT = -1
 _CREATE_NEW_PROCESS_GROUP = 0x200
-# How many seconds a `with` block that Ctrl-C ends waits for the child, which got Ctrl-C, too.
-_AFTER_CTRL_C = 0.25
+_is_prepared: "list[bool]" = []
+memories.append(_is_prepared.clear)
 
 
 def spawn(
@@ -74,12 +71,24 @@ def spawn(
     ...     child.wait(timeout=60)
     3
     """
-    argv = list(args) if isinstance(args, (list, tuple)) else _checked_argv(args)
+    if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
+        argv: "list[Any]" = [args]
+    elif hasattr(args, "__iter__"):
+        argv = list(args)
+    else:
+        raise TypeError("args must be a program or a sequence, not %s" % type(args).__name__)
     if not argv:
         raise ValueError("args must not be empty")
     if env is not None and not hasattr(env, "items"):
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
-    group = -1 if process_group is None else _checked_group(process_group, start_new_session)
+    group = -1
+    if process_group is not None:
+        if start_new_session:
+            raise ValueError("process_group can't be combined with start_new_session")
+        is_new = type(process_group) is int and process_group == 0
+        group = 0 if is_new else check_pid(process_group, "process_group")
+        if group and os.name == "nt":
+            raise ValueError("process_group can only be 0 on Windows")
     stdio = _INHERIT, _INHERIT, _INHERIT
     if stdin is not None or stdout is not None or stderr is not None:
         stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
@@ -87,12 +96,15 @@ def spawn(
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
-        name = "pass_fds" if passed else "start_new_session"
-        raise ValueError("%s can't be used on Windows" % name)
+        raise ValueError("pass_fds and start_new_session can't be used on Windows")
     if _left:
         _reap_left()
     if not _is_prepared:
-        _prepare_spawn()
+        # Load what a later start may need: the program may have changed its root by then.
+        backend()  # it may raise: do that before there is a child
+        if os.name == "nt" or not has_whole_posix_spawn():
+            __import__("subprocess")
+        _is_prepared.append(True)
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
@@ -124,37 +136,6 @@ def spawn(
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child
-
-
-_is_prepared: "list[bool]" = []
-memories.append(_is_prepared.clear)
-
-
-def _prepare_spawn() -> None:
-    """Load what a later start may need: the program may have changed its root by then."""
-    backend()  # it may raise: do that before there is a child
-    if os.name == "nt" or not has_whole_posix_spawn():
-        __import__("subprocess")
-    _is_prepared.append(True)
-
-
-def _checked_argv(args: "Any") -> "list[Any]":
-    if isinstance(args, (str, bytes)) or hasattr(args, "__fspath__"):
-        return [args]
-    if not hasattr(args, "__iter__"):
-        raise TypeError("args must be a program or a sequence, not %s" % type(args).__name__)
-    return list(args)
-
-
-def _checked_group(process_group: "Any", start_new_session: bool) -> int:
-    if start_new_session:
-        raise ValueError("process_group can't be combined with start_new_session")
-    if type(process_group) is int and process_group == 0:
-        return 0
-    group = check_pid(process_group, "process_group")
-    if os.name == "nt":
-        raise ValueError("process_group can only be 0 on Windows")
-    return group
 
 
 def _stream(name: str, value: "Any") -> int:
@@ -272,8 +253,7 @@ class Child(Process):
         shared = self._shared
         if not (self.reaped or shared.closed or shared.is_copy()):
             with shared as handle:
-                if self._look(handle, NOW, False):
-                    self._reap(handle, NOW)
+                self._reap(handle, NOW)
                 if not self.reaped and handle.pid is not None:
                     _leave(handle.pid)
         shared.close()
@@ -283,7 +263,8 @@ class Child(Process):
 
     def __exit__(self, *exc_info: object) -> None:
         try:
-            self.wait(_AFTER_CTRL_C if KeyboardInterrupt in exc_info else None)
+            # The child got Ctrl-C, too: it has a moment to end.
+            self.wait(0.25 if KeyboardInterrupt in exc_info else None)
         except TimeoutExpired:
             log("pid %s was left running by Ctrl-C", self.pid)
         finally:

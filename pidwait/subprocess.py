@@ -17,10 +17,8 @@ from subprocess import *  # noqa: F403
 from types import FunctionType, MethodType
 
 from . import _process, _systems
-from ._base.errors import TimeoutExpired as _TimeoutExpired
-from ._base.errors import log as _log
-from ._base.errors import raise_of_handler as _raise_of_handler
-from ._systems.posix import may_block as _may_block
+from ._base import errors as _errors
+from ._systems import posix as _posix
 
 if os.name != "nt":
     from ._systems import posix_spawn as _posix_spawn
@@ -34,13 +32,10 @@ __all__ += _standard.__all__
 
 _WINDOWS = os.name == "nt"
 _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
-_INT_MAX = 2**31 - 1
 # On Windows the standard parameter does nothing.
 _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
-
-
 # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = (
     sys.implementation.name == "cpython" and sys.platform == "linux" and sys.version_info >= (3, 10)
@@ -49,35 +44,25 @@ _HAS_VFORK = (
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    return (
-        not _HAS_VFORK
-        or getattr(_standard, "_USE_VFORK", True) is False
-        or _posix_spawn.is_start_taken_away()
-    )
+    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", True) is not False
+    return not uses_vfork or _posix_spawn.is_start_taken_away()
 
 
 # Our methods: ``beneath`` is the bound method that each one replaces.
 
 
 def _init(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
-    group = _checked(kwargs.pop("process_group", None))
-    if group >= 0 and _WINDOWS:
-        kwargs["creationflags"] = kwargs.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
-    elif group >= 0:
-        kwargs["preexec_fn"] = functools.partial(_enter_group, group, kwargs.get("preexec_fn"))
-    beneath(*args, **kwargs)
-
-
-def _checked(group: "Any") -> int:
-    if group is None:
-        return -1
-    if not isinstance(group, int):
+    group = kwargs.pop("process_group", None)
+    if group is not None and not isinstance(group, int):
         raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group > _INT_MAX:
-        raise OverflowError("process_group is too large: %d" % group)
-    if _WINDOWS and group > 0:
-        raise ValueError("process_group can only be 0 on Windows")
-    return group
+    if group is not None and group >= 0:
+        if not _WINDOWS:
+            kwargs["preexec_fn"] = functools.partial(_enter_group, group, kwargs.get("preexec_fn"))
+        elif group:
+            raise ValueError("process_group can only be 0 on Windows")
+        else:
+            kwargs["creationflags"] = kwargs.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
+    beneath(*args, **kwargs)
 
 
 def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
@@ -153,7 +138,7 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
         and plan["args"]
         and all(isinstance(plan[name], bool) for name in ("restore_signals", "start_new_session"))
         # fileno() can return anything.
-        and all(isinstance(number, int) and -1 <= number <= _INT_MAX for number in (*fds, group))
+        and all(isinstance(number, int) and -1 <= number < 2**31 for number in (*fds, group))
         and min(plan["pass_fds"], default=0) >= 0
         # A pipe may have got the number of a closed fd: our end of it must not be passed on.
         and not any(end in fds for end in ends)
@@ -161,25 +146,23 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
 
 
 def _wait(
-    beneath: "Any", self: "Any", timeout: "float | None" = None, *endtime: "Any", **named: "Any"
-) -> "int | None":
+    beneath: "Any", self: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
+) -> "Any":
     # A blocking waitpid(2) needs no events. But it would stop the hub of gevent or eventlet, and
     # on Windows Ctrl-C would not interrupt it. Before Python 3.7 there is an endtime.
-    blocks = timeout is None and _may_block()
+    blocks = timeout is None and _posix.may_block()
     if blocks or endtime or named or not _is_standard(beneath):
-        code: "int | None" = beneath(timeout, *endtime, **named)
-        return code
+        return beneath(timeout, *endtime, **named)
     if self.returncode is None:
         try:
             # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
             # is known replaces that. gevent reaps all children once one of them is its own.
             known = _process.wait(self, timeout)
             self.returncode = self.returncode if known is None else known
-        except _TimeoutExpired as error:
-            _raise_of_handler(error)
-            expired: "Any" = _standard.TimeoutExpired
-            raise expired(self.args, timeout) from None
-    return self.returncode  # type: ignore[no-any-return]
+        except _errors.TimeoutExpired as error:
+            _errors.raise_of_handler(error)
+            raise _standard.TimeoutExpired(self.args, timeout) from None
+    return self.returncode
 
 
 _METHODS: "dict[str, Callable[..., Any]]" = {}
@@ -213,17 +196,11 @@ def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
     return method
 
 
-# Popen and the functions that use it
-
 # None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
 _popen: "Any" = _standard.Popen
 if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
     _popen = None
-if TYPE_CHECKING:
-    pass  # type checkers see the standard one
-elif _popen is None:
-    Popen = _standard.Popen
-else:
+if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard one
     _own = {name: _method(name, getattr(_popen, name), False) for name in _METHODS}
     Popen = type("Popen", (_popen,), dict(_own, __doc__=_popen.__doc__, __module__=__name__))
     # The standard functions, with our Popen in place of theirs. A hook stays as it is.
@@ -235,8 +212,6 @@ else:
             _ours.__kwdefaults__ = _theirs.__kwdefaults__
             _bound[_name] = globals()[_name] = functools.update_wrapper(_ours, _theirs)
 
-
-# patch()
 
 _users: "list[_ExitStack]" = []
 # {name: (the standard method, ours in its place)}
@@ -268,7 +243,7 @@ def patch() -> _ExitStack:
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
-        _log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
+        _errors.log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
     for name in _METHODS if _popen is not None else ():
         found = vars(_popen)[name]
         if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
@@ -278,7 +253,7 @@ def patch() -> _ExitStack:
             _replaced[name] = found, _method(name, found, True)
             setattr(_popen, name, _replaced[name][1])
         elif name not in _replaced:
-            _log("patch() leaves Popen.%s alone: it is %r", name, found)
+            _errors.log("patch() leaves Popen.%s alone: it is %r", name, found)
     _users.append(_ExitStack())
     _users[-1].callback(unpatch)
     return _users[-1]

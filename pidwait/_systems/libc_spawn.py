@@ -36,12 +36,10 @@ SPAWN_PROTOTYPES = {
     "sigaddset": ("int", "void *", "int"),
 }
 
-# The structures are opaque: 336 and 80 bytes on glibc, a pointer on macOS and the
-# BSDs. A sigset_t is 128 bytes at most.
+# Enough for the structures, which are opaque, and for a sigset_t: at most 336 bytes on glibc.
 SIZE = 1024
 
 SETPGROUP = 0x02
-_BSD = {"SETSIGDEF": 0x10}
 # SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before
 # 2.24 forks without it; later ones, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all
 # file descriptors are closed except those that a file action has opened or inherited.
@@ -49,10 +47,10 @@ _BSD = {"SETSIGDEF": 0x10}
 FLAGS = {
     "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
     "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
-    "freebsd": _BSD,
+    "freebsd": {"SETSIGDEF": 0x10},
     "netbsd": {"SETSIGDEF": 0x10, "RETURNERROR": 0x40},
-    "openbsd": _BSD,
-    "dragonfly": _BSD,
+    "openbsd": {"SETSIGDEF": 0x10},
+    "dragonfly": {"SETSIGDEF": 0x10},
 }
 # The numbers of this system; 0: it has none.
 SPAWN_FLAGS = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)

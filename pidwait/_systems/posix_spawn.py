@@ -25,13 +25,14 @@ from .libc_spawn import SPAWN_FLAGS, Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Mapping, Sequence, Tuple  # novm
+    from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple  # novm
 
     # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
+    # The working directory, what the child gets, whether to close the others, which to pass.
+    Actions = Tuple[Optional[bytes], Stdio, bool, Tuple[int, ...]]
 
-INHERIT = -1
-DEVNULL = -3  # as in subprocess
+INHERIT, DEVNULL = -1, -3  # the second as in subprocess
 
 # The longest list of file descriptors to close: it takes 32 bytes for each.
 _LONGEST_LIST = 4096
@@ -71,10 +72,18 @@ class SpawnRequest:
         if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
-        self.environment = _own_environment() if env is None else Environment(env)
+        own = env is None
+        # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
+        mapping: "Any" = getattr(os.environ, "_data", os.environ) if own else env
+        kept = _environments.get(own)
+        if kept is None or kept.mapping != mapping:
+            kept = Environment(mapping)
+            if own:
+                _environments[own] = kept
+        self.environment = kept
         stdio, close_fds, passed = files
         passed = tuple(sorted(set(passed))) if passed else ()
-        self.actions = self.cwd, stdio, bool(close_fds), passed  # what the file actions depend on
+        self.actions = self.cwd, stdio, bool(close_fds), passed
         self.attributes = attributes
         # posix_spawn puts the pid there before any Python code runs.
         self.started: "Sequence[int]" = (0,)
@@ -96,15 +105,6 @@ class Environment:
             raise ValueError("embedded null byte")
 
 
-def _own_environment() -> Environment:
-    # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
-    data = getattr(os.environ, "_data", os.environ)
-    known = _environments.get(None)
-    if known is None or known.mapping != data:
-        known = _environments[None] = Environment(data)
-    return known
-
-
 def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     """Start a process; return its pid, or None where posix_spawn can't do it here.
 
@@ -113,9 +113,8 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     """
     try:
         for module, name in _OWN_STARTS:  # which debuggers replace, to see each child
-            function = getattr(sys.modules.get(module), name, None)
-            is_own = type(function) in (BuiltinFunctionType, type(None))
-            if not is_own and not is_start_taken_away():
+            kind = type(getattr(sys.modules.get(module), name, None))
+            if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
                 raise failed(errno.ENOTSUP, "%s has been replaced" % name)
         posix_spawn, strings = native("posix_spawn"), native("spawn_strings")
         argv, environment = strings(request.argv), request.environment
@@ -128,7 +127,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         if b"/" in request.executable:
             error = posix_spawn(cell, request.executable, *rest)
         else:
-            error = _search(request, lambda path: posix_spawn(cell, path, *rest))
+            error = _search(request, posix_spawn, cell, rest)
         if not error:
             return cell[0]  # type: ignore[no-any-return]
         request.started = (0,)
@@ -145,12 +144,12 @@ def is_start_taken_away() -> bool:
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
-def _search(request: SpawnRequest, start: "Callable[[bytes], int]") -> int:
+def _search(request: SpawnRequest, start: "Any", cell: "Any", rest: "Any") -> int:
     """Start the program in the PATH of the child; return 0, or the errno."""
     first = errno.ENOENT
     for folder in os.get_exec_path(request.environment.mapping):
         path = os.path.join(os.fsencode(folder), request.executable)
-        error = _why_missing(os.path.join(request.cwd or b"", path)) or start(path)
+        error = _why_missing(os.path.join(request.cwd or b"", path)) or start(cell, path, *rest)
         if error not in _OF_THE_PROGRAM:
             return error
         # As in subprocess: the first error that is not just "not found" counts.
@@ -195,7 +194,7 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
 
 
 # For later starts that are alike: our own environment, and the structures by what they are made of.
-_environments: "dict[None, Environment]" = {}
+_environments: "dict[bool, Environment]" = {}
 _kept_structures: "dict[Any, tuple[int | None, Structure, Structure]]" = {}
 # They go with the binding that made them.
 memories += [_environments.clear, _kept_structures.clear]
@@ -207,7 +206,7 @@ def _structures(actions: "Any", attributes: "Any") -> "tuple[int | None, Structu
     if found is None or found[0]:  # a limit may have changed
         limit = _closing_limit() if actions[2] else 0
         if found is None or found[0] != limit:
-            found = limit, _file_actions(limit, *actions), _attributes(limit is None, *attributes)
+            found = limit, _file_actions(limit, actions), _attributes(limit is None, *attributes)
             if len(_kept_structures) >= 16:
                 _kept_structures.clear()
             _kept_structures[actions, attributes] = found
@@ -228,13 +227,8 @@ def _closing_limit() -> "int | None":
     return limit
 
 
-def _file_actions(
-    limit: "int | None",
-    cwd: "bytes | None",
-    stdio: "Stdio",
-    close_fds: bool,
-    pass_fds: "tuple[int, ...]",
-) -> Structure:
+def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
+    cwd, stdio, close_fds, pass_fds = actions
     structure = Structure("posix_spawn_file_actions")
     add = structure.call
     if cwd is not None:
