@@ -132,6 +132,17 @@ def test_one_that_another_thread_reaps_around_a_look_has_its_code(variant, seam,
 
 
 @pytest.mark.parametrize("timeout", [None, 30])
+def test_one_that_other_code_reaps_has_its_code_where_the_kernel_tells(variant, timeout):
+    from ..trouble import kernel_tells
+
+    with pidwait.spawn(exiting(3)) as child:
+        is_told = child.backend == "pidfd" and kernel_tells()
+        os.waitpid(child.pid, 0)
+        assert child.wait(timeout) == child.exitcode == (3 if is_told else None)
+        assert child.reaped and child.has_exited()
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
 def test_signal_handler_may_wait_for_it_too(variant, timeout):
     """The wait that the handler interrupts can't reap before the handler returns."""
     codes = []
