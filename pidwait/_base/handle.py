@@ -143,7 +143,7 @@ class Shared:
     def end(self) -> None:
         """Close the handle as close() does; but ``with`` lends what is left of it, its pid."""
         self.ended = True
-        if not self._open or getpid() in self._users:
+        if not self._open or (self._users and getpid() in self._users):
             return
         try:
             self._open.pop().close()  # one thread gets it
