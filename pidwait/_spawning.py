@@ -3,7 +3,7 @@
 
 import os
 from _thread import get_ident
-from errno import ESRCH
+from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from ._base.deadline import NOW, Deadline
@@ -121,8 +121,10 @@ def spawn(
             if request.started[0]:
                 _leave(request.started[0])
             raise
-    import subprocess
-
+    try:
+        import subprocess
+    except ImportError as error:  # after a chroot, say
+        raise OSError(ENOSYS, "subprocess can't be imported: %s" % error) from error
     options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
     if group >= 0:

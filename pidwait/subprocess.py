@@ -78,10 +78,10 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         plan = dict(zip(names, values), **named)
         group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-        is_group = getattr(preexec_fn, "func", None) is _enter_group
-        if is_group:
+        if getattr(preexec_fn, "func", None) is _enter_group:
             group, preexec_fn = preexec_fn.args
-        if preexec_fn is None and (is_group or _would_fork()) and _start(self, plan, group):
+        is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
+        if is_ours and preexec_fn is None and _start(self, plan, group):
             return
         values, named = (), plan
     beneath(*values, **named)

@@ -27,8 +27,7 @@ SPAWN_PROTOTYPES = {
     "posix_spawn_file_actions_addclose": ("int", _ACTIONS, "int"),
     # (..., int fd, const char *path, int oflag, mode_t mode)
     "posix_spawn_file_actions_addopen": ("int", _ACTIONS, "int", "char *", "int", "unsigned int"),
-    # glibc 2.34, FreeBSD
-    "posix_spawn_file_actions_addclosefrom_np": ("int", _ACTIONS, "int"),
+    "posix_spawn_file_actions_addclosefrom_np": ("int", _ACTIONS, "int"),  # glibc 2.34, FreeBSD
     "posix_spawn_file_actions_addinherit_np": ("int", _ACTIONS, "int"),  # macOS
     # glibc 2.29, musl 1.1.24, macOS 10.15, FreeBSD 13.1
     "posix_spawn_file_actions_addchdir_np": ("int", _ACTIONS, "char *"),

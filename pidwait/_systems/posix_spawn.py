@@ -52,9 +52,8 @@ class SpawnRequest:
     """What a start needs: arguments as Popen has them, encoded for execve(2).
 
     ``files`` are what the child gets as 0, 1 and 2 (file descriptors, INHERIT or DEVNULL), whether
-    to close the others, and which of them to pass. ``attributes`` are the group, -1 for none,
-    whether to start a session, and whether to restore signals. Raises TypeError or ValueError for
-    what can't be encoded.
+    to close the others, and which of them to pass. ``attributes`` are the group or -1, whether to
+    start a session, and to restore signals. TypeError or ValueError for what can't be encoded.
     """
 
     def __init__(
