@@ -265,8 +265,7 @@ def unpatch() -> None:
     >>> patching = patch()
     >>> unpatch()
     """
-    if _users:
-        _users.pop()
+    del _users[-1:]
     if not _users:
         for name, (found, ours) in list(_replaced.items()):
             if vars(_popen)[name] is ours:  # else there is a hook over it

@@ -36,8 +36,7 @@ INHERIT, DEVNULL = -1, -3  # the second as in subprocess
 
 # The longest list of file descriptors to close: it takes 32 bytes for each.
 _LONGEST_LIST = 4096
-# Whether a file action may close an fd that is not open: glibc ignores EBADF below the limit,
-# musl ignores all errors.
+# Whether a file action may close an fd that is not open: glibc, below the limit, and musl.
 _CLOSES_ANYTHING = PLATFORM == "linux"
 # Errors of execve(2) that are about the program; nothing else in the child raises them.
 _OF_THE_PROGRAM = [
@@ -74,10 +73,12 @@ class SpawnRequest:
         own = env is None
         # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
         mapping: "Any" = getattr(os.environ, "_data", os.environ) if own else env
-        kept = _environments.get(own)
+        # With python -bb it is an error to compare str and bytes.
+        kept = _environments.get(own) if own or not sys.flags.bytes_warning else None
         if kept is None or kept.mapping != mapping:
             kept = Environment(mapping)
-            if own:
+            # Other objects, such as paths, may compare equal though they have changed.
+            if set(map(type, kept.mapping.values())) <= {str, bytes}:
                 _environments[own] = kept
         self.environment = kept
         stdio, close_fds, passed = files
@@ -192,7 +193,7 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     return OSError(error, text, name)
 
 
-# For later starts that are alike: our own environment, and the structures by what they are made of.
+# For later starts that are alike: an environment by whether it is our own, and structures.
 _environments: "dict[bool, Environment]" = {}
 _kept_structures: "dict[Any, tuple[int | None, Structure, Structure]]" = {}
 # They go with the binding that made them.
