@@ -36,15 +36,20 @@ _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
-# CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
-_HAS_VFORK = (
-    sys.implementation.name == "cpython" and sys.platform == "linux" and sys.version_info >= (3, 10)
-)
+
+
+@functools.lru_cache(maxsize=None)
+def _has_vfork() -> bool:
+    # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
+    import sysconfig
+
+    is_cpython = sys.implementation.name == "cpython" and sys.platform == "linux"
+    return is_cpython and bool(sysconfig.get_config_var("HAVE_VFORK"))
 
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", True) is not False
+    uses_vfork = _has_vfork() and getattr(_standard, "_USE_VFORK", True) is not False
     return not uses_vfork or _posix_spawn.is_start_taken_away()
 
 
