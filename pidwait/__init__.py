@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes to exit, without polling, on every Python from 3.6 on.
 
-Two more modules are imported by their names: ``aio`` waits in asyncio, and ``subprocess`` is the
-standard library's, but starts by posix_spawn and waits for events.
+Import two more modules by name: ``aio`` waits in asyncio; ``subprocess`` is the standard library's
+subprocess, but starts processes by posix_spawn and waits for them without polling.
 """
 
 from ._base.errors import TimeoutExpired

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 @public
 class ProcessInfo:
-    """What the system tells about one process, and about no later one with the same pid.
+    """Information about one process. It never describes a later process with the same pid.
 
     Each method asks the system. Within oneshot(), and in as_dict(), each file or table is read
-    at most once. Names and units are those of psutil. ``info`` has what process_iter() has
-    fetched. A method raises ProcessLookupError if the process is gone, PermissionError if we
-    may not see it, and an OSError with errno ENOSYS if the system does not tell it.
+    at most once. Names and units are those of psutil. ``info`` is a dict with the attributes
+    that process_iter() has read. A method raises ProcessLookupError if the process is gone,
+    PermissionError without the right to read, and an OSError with errno ENOSYS if the system
+    does not offer the information.
 
-    Everything that waits takes a ProcessInfo, and so does Process(). Two are equal if they are
-    for the same process.
+    All waits take a ProcessInfo, and so does Process(). Two ProcessInfos are equal if they
+    describe the same process.
 
     >>> import os
     >>> me = ProcessInfo(os.getpid())
@@ -69,49 +70,50 @@ class ProcessInfo:
             return fact(facts, name)
 
     def name(self) -> str:
-        """The name of its program; on Linux also what a thread has called itself by prctl(2).
+        """The name of the program. On Linux, the process can change it by prctl(2).
 
-        Linux keeps 15 bytes of it; the rest is taken from the command line, if it is there.
+        Linux keeps 15 bytes of the name. The rest comes from the command line, if it matches.
         """
         return self._ask("name")  # type: ignore[no-any-return]
 
     def ppid(self) -> int:
-        """The pid of its parent."""
+        """The parent's pid."""
         return self._ask("ppid")  # type: ignore[no-any-return]
 
     def cmdline(self) -> "list[str]":
-        """The arguments it was started with; empty for a zombie and for a kernel's thread."""
+        """The program and its arguments; empty for a zombie or a kernel thread."""
         return self._ask("cmdline")  # type: ignore[no-any-return]
 
     def status(self) -> str:
-        """A word such as "running", "sleeping", "stopped", "zombie"."""
+        """The state: "running", "sleeping", "stopped" or "zombie", for example."""
         return self._ask("status")  # type: ignore[no-any-return]
 
     def create_time(self) -> float:
-        """When it was started: seconds from the epoch, by the clock as it is set now."""
+        """The start time, in seconds since the epoch, by the current setting of the clock."""
         return self._ask("create_time")  # type: ignore[no-any-return]
 
     def username(self) -> str:
-        """The name of its real user; the number of one without a name."""
+        """The name of the real user, or the number if that user has no name."""
         return self._ask("username")  # type: ignore[no-any-return]
 
     def uids(self) -> "Uids":
-        """The numbers of its users: (real, effective, saved)."""
+        """The user IDs: (real, effective, saved)."""
         return self._ask("uids")  # type: ignore[no-any-return]
 
     def terminal(self) -> "str | None":
-        """The path of its controlling terminal; None if it has none."""
+        """The path of the controlling terminal; None without one."""
         return self._ask("terminal")  # type: ignore[no-any-return]
 
     def cpu_times(self) -> "CpuTimes":
-        """Seconds of processor time: (user, system, children_user, children_system).
+        """CPU time in seconds: (user, system, children_user, children_system).
 
-        The last two are of the children that it has waited for.
+        The last two count only children that the process has reaped.
         """
         return self._ask("cpu_times")  # type: ignore[no-any-return]
 
     def is_running(self) -> bool:
-        """Whether it is still there, running or a zombie; its pid may be another process's."""
+        """Whether the process still exists, running or a zombie. A process that reuses the pid
+        does not count."""
         try:
             self._checked(source().read(self.pid, False)).close()
         except Failed as why:
@@ -127,19 +129,19 @@ class ProcessInfo:
     def as_dict(
         self, attrs: "Iterable[str] | None" = None, ad_value: object = None
     ) -> "dict[str, Any]":
-        """What the methods of these names return, or all, as of one moment.
+        """A dict of the results of these methods (all by default), read at one moment.
 
-        ``ad_value`` stands for what we may not see, and for what the system does not tell.
+        A value that we may not read, or that the system does not offer, is ``ad_value``.
         """
         names = checked(attrs)
         with Oneshot(self, not source().NEED_FULL.isdisjoint(names)) as facts:
             return gather(facts, names, ad_value)
 
     def children(self, recursive: bool = False) -> "list[ProcessInfo]":
-        """Its children; with ``recursive`` also theirs, and so on.
+        """The children; with ``recursive``, all descendants.
 
-        The system is looked at again until there is nothing new. A process whose parent has
-        exited is another one's child, and is found only if it was seen before.
+        Lists the processes again and again, until nothing is new. If the parent of a
+        descendant exits, the system gives it another parent; then this may not find it.
         """
         if not self.is_running():
             raise no_such_process(self.pid)
@@ -152,11 +154,11 @@ class ProcessInfo:
         return family[1:]
 
     def wait(self, timeout: "float | None" = None) -> "int | None":
-        """As the function wait() does, for this very process."""
+        """Wait until this process has exited, as the function wait() does."""
         return wait(self, timeout)
 
     def send_signal(self, sig: int) -> None:
-        """Send this very process a signal: see Process.send_signal()."""
+        """Send a signal to this process, as Process.send_signal() does."""
         with Process(self) as process:
             process.send_signal(sig)
 
@@ -223,12 +225,12 @@ def as_error(why: Failed, pid: int) -> OSError:
 def process_iter(
     attrs: "Iterable[str] | None" = None, ad_value: object = None
 ) -> "Iterator[ProcessInfo]":
-    """A ProcessInfo for each process, in the order of their pids.
+    """Iterate over all processes, in the order of their pids: a ProcessInfo for each.
 
-    ``attrs`` are names of its methods, and "pid"; an empty list stands for all. What they
-    return is put into ``info``, and ``ad_value`` is put there for what we may not see, and for
-    what the system does not tell. A process that vanishes meanwhile is left out. Raises OSError
-    where processes can't be listed: on Linux without a /proc of our own PID namespace.
+    ``attrs`` lists names of methods, and "pid"; an empty list means all. Their results are
+    in the dict ``info`` of each ProcessInfo. A value that we may not read, or that the system
+    does not offer, is ``ad_value``. Processes that exit meanwhile are left out. Raises OSError
+    if processes can't be listed: on Linux without a /proc of our own PID namespace.
 
     >>> import os
     >>> names = {info.pid: info.info["name"] for info in process_iter(["pid", "name"])}

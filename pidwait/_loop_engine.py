@@ -115,7 +115,7 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
         try:
             engine = _engines[id(loop), getpid()] = LoopEngine(loop)
         except (Failed, OSError, NotImplementedError) as why:
-            log("the event loop can't watch, a thread waits: %r", why)
+            log("the event loop can't watch file descriptors, so a thread waits: %r", why)
             for target in targets:
                 tell: "Any" = target.key  # which becomes the Watch
                 watch_target(target, partial(call_soon, loop, tell))
@@ -143,7 +143,7 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
         loop.call_soon_threadsafe(function, *args)
     except Exception as error:  # if another thread is closing it, OSError or AttributeError, too
         raise_of_handler(error)
-        log("an event loop can't be woken: %r", error)
+        log("can't wake an event loop: %r", error)
 
 
 class ChildHandler(OwnerTarget):
@@ -187,7 +187,7 @@ class ChildHandler(OwnerTarget):
             return
         del self._handlers[pid]
         if code is None:
-            log("pid %d: somebody else has reaped it; its return code is told as 255", pid)
+            log("pid %d: reaped by other code, so the return code is reported as 255", pid)
         self._callback(255 if code is None else code)
 
     def leave(self) -> None:

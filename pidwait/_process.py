@@ -22,13 +22,13 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """Wait until a process has exited; return its exit code.
 
     ``proc`` is a pid, or an object with a ``pid``: a Popen, a multiprocessing.Process, a
-    psutil.Process, a Process. ``timeout`` is in seconds; None waits for ever, and 0 or less
-    looks once. An object that reaps its own child, as a Popen does, has reaped it when the
-    wait ends. A child given by its pid is reaped only with ``reap``: waitid(2), WNOWAIT.
+    psutil.Process, a Process. ``timeout`` is in seconds: None waits for ever, and 0 or less
+    checks once. A wait for a Popen, or another object that owns its child, reaps the child.
+    A wait for a pid leaves a zombie (waitid(2), WNOWAIT), unless ``reap`` is true.
 
-    The exit code is ``-n`` for a process killed by signal n; on Windows it is what
-    Popen.returncode would be. It is None where the system does not tell it: Linux tells that
-    of other processes' children from 6.15 on. If no process has the pid, None comes at once.
+    The exit code is ``-n`` for a process killed by signal n; on Windows it is the value of
+    Popen.returncode. It is None if the system does not tell it: for other processes'
+    children, Linux does from 6.15 on. If no process has the pid, wait() returns None at once.
 
     Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     ValueError or TypeError for invalid arguments.
@@ -74,15 +74,13 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
 class Process:
     """A handle on one process: it never refers to another process that gets the same pid.
 
-    ``backend`` tells how the process is waited for: "pidfd" (Linux 5.3), "kqueue" (macOS and
-    the BSDs), "win32" or "polling". Raises ProcessLookupError if no process has the pid, or
-    if it is a thread's ID. Given a ProcessInfo, or psutil's Process, it is for that very process,
-    or raises ProcessLookupError.
+    ``backend`` is "pidfd" (Linux 5.3), "kqueue" (macOS and the BSDs), "win32" or "polling".
+    ``pid`` can also be a ProcessInfo, or psutil's Process. Raises ProcessLookupError if that
+    process is gone, if no process has the pid, or if it is a thread's ID.
 
     Several threads may use it at once. close() releases the handle when the waits in
-    progress have ended; a ``with`` block calls it. Two handles are equal if they are for the
-    same process, as far as the system tells: by the pidfd's inode number from Linux 6.9 on,
-    before that by the start time.
+    progress have ended; a ``with`` block calls it. Two handles are equal if they refer to the
+    same process. They compare the pidfds' inode numbers (Linux 6.9), or else the start times.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -107,9 +105,9 @@ class Process:
 
     @classmethod
     def from_fd(cls, fd: int) -> "Self":
-        """Take over a pidfd, received over a socket or inherited: Linux.
+        """Make a Process of a pidfd that was received over a socket or inherited (Linux).
 
-        The Process closes it. ``pid`` is None if the process has been reaped, or is in another
+        close() closes the pidfd. ``pid`` is None if the process has been reaped, or is in another
         PID namespace. Raises ValueError if ``fd`` is not the pidfd of a process, OSError if
         pidfds can't be used.
         """
@@ -122,32 +120,32 @@ class Process:
 
     @property
     def pid(self) -> "int | None":
-        """The pid; None only after from_fd(), see there."""
+        """The pid. It can be None only after from_fd()."""
         pid: "int | None" = self._shared.handle.pid
         return pid
 
     @property
     def backend(self) -> str:
-        """How the process is waited for: "polling" after a fallback."""
+        """The way to wait that is in use; "polling" after a fallback."""
         backend: str = self._shared.handle.backend
         return backend
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code, after has_exited() or wait() has seen the exit; until then, None."""
+        """The exit code; None until has_exited() or wait() has seen the exit."""
         return self._exitcode
 
     def has_exited(self) -> bool:
-        """Whether it has exited: all its threads have ended, whether it is reaped or not."""
+        """Whether all threads of the process have ended. It may still be a zombie."""
         if self._shared.closed and self._exited:
             return True
         with self._shared as handle:
             return self._look(handle, NOW, False)
 
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
-        """Wait until it has exited; return the exit code, as the function wait() does.
+        """Wait until the process has exited; return its exit code, as the function wait() does.
 
-        A closed Process still answers if it has seen the exit, and ``reap`` is false.
+        This also works after close(), if the exit was seen before and ``reap`` is false.
         """
         deadline = Deadline(timeout)
         if self._shared.closed and self._exited and not reap:
@@ -173,14 +171,14 @@ class Process:
         return True
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal; ProcessLookupError if it has exited.
+        """Send a signal to the process; raise ProcessLookupError if it has exited.
 
         With a pidfd no other process can get the signal: pidfd_send_signal(2), Linux 5.1.
-        Without one there is a window between the last look and kill(2): if the process exits
-        and is reaped in it, another process may get its pid, and the signal.
+        Without a pidfd, the process can exit and be reaped just before kill(2). If another
+        process has got its pid by then, that process gets the signal.
 
-        Windows has SIGTERM, which terminates the process with exit code 1, and CTRL_C_EVENT
-        and CTRL_BREAK_EVENT, as in Popen.send_signal(). Signal 0 only looks.
+        On Windows, SIGTERM terminates the process with exit code 1. CTRL_C_EVENT and
+        CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 is not sent: it only checks.
         """
         if isinstance(sig, bool) or not isinstance(sig, int):
             raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
@@ -208,7 +206,7 @@ class Process:
         self.send_signal(getattr(_signal, "SIGKILL", _signal.SIGTERM))
 
     def fileno(self) -> int:
-        """A file descriptor that is readable once the process has exited.
+        """Return a file descriptor that is readable once the process has exited.
 
         Raises io.UnsupportedOperation (an OSError) if the process is polled, and on Windows.
         """
@@ -217,8 +215,8 @@ class Process:
             return fd
 
     def close(self) -> None:
-        """Release the handle. After it, methods raise ValueError; but the attributes stay, and
-        wait() and has_exited() still answer if the exit has been seen."""
+        """Release the handle. Later calls of methods raise ValueError. The attributes stay;
+        wait() and has_exited() still work if the exit was seen before."""
         self._shared.close()
 
     def __enter__(self) -> "Self":
@@ -285,8 +283,8 @@ def _opened(proc: "Any") -> "Handle":
 def pid_exists(pid: int) -> bool:
     """Whether a process, running or a zombie, has the pid.
 
-    A thread's ID is not a pid, though kill(2) takes one on Linux. Raises ValueError or
-    TypeError for what can't be a pid, such as 0.
+    A thread's ID does not count, although kill(2) on Linux accepts it. Raises ValueError or
+    TypeError if ``pid`` can't be a pid: 0, for example.
 
     >>> import os
     >>> pid_exists(os.getpid())

@@ -43,14 +43,14 @@ def wait_procs(
 ) -> "tuple[list[tuple[P, int | None]], list[P]]":
     """Wait until all of these processes have exited; return ``(exited, alive)``.
 
-    ``procs`` is an iterable of what wait() takes. ``exited`` is a list of ``(proc, exitcode)``
-    in the order in which they exited, with the exit codes that wait() would return; ``alive``
-    is a list of those that still run after ``timeout`` seconds, in the order given. A process
-    given twice is reported twice. A pid that no process has counts as exited.
+    ``procs`` is an iterable of pids, or of objects as for wait(). ``exited`` is a list of
+    ``(proc, exitcode)``, in the order of the exits, with the exit codes of wait(). ``alive``
+    lists the processes that still run after ``timeout`` seconds, in the order given. A
+    process given twice is reported twice. A pid that no process has counts as exited.
 
-    ``callback(proc, exitcode)`` is called at each exit; an exception in it ends the call.
-    Raises ValueError or TypeError for what can't stand for a process. It does not raise
-    TimeoutExpired.
+    Calls ``callback(proc, exitcode)`` at each exit. If the callback raises, so does
+    wait_procs(). Raises ValueError or TypeError if an item can't be a process. It does not
+    raise TimeoutExpired.
 
     >>> import subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -92,10 +92,10 @@ def as_completed(
 ) -> "Iterator[tuple[P, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit.
 
-    ``procs`` is an iterable of what wait() takes; all are watched from the call on. As in
-    concurrent.futures.as_completed(), ``timeout`` is in seconds and counts from the call:
-    the iterator raises TimeoutExpired if some are still running then. Raises ValueError or
-    TypeError for what can't stand for a process.
+    ``procs`` is an iterable of pids, or of objects as for wait(). The call starts to watch
+    all of them. ``timeout`` is in seconds from the call, as in
+    concurrent.futures.as_completed(): if some still run then, the iterator raises
+    TimeoutExpired. Raises ValueError or TypeError if an item can't be a process.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
@@ -173,11 +173,11 @@ def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
 class WaitSet(Generic[P]):
     """A set of processes; it reports each one once, after it has exited.
 
-    It takes what wait() takes, in any mixture, up to tens of thousands; an object added
-    twice is in it once. One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits
-    for all of them, so the cost of one exit does not grow with their number. Pidfds are moved
-    above the soft RLIMIT_NOFILE, if the hard limit allows it. What can't be waited for by
-    events is polled, which takes 5 % of a core at most.
+    Its members are pids, or objects as for wait(), in any mixture, up to tens of thousands.
+    One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits for all members, so
+    the cost of an exit does not grow with their number. Pidfds are moved above the soft
+    RLIMIT_NOFILE, if the hard limit allows it. A member without a pidfd, HANDLE or kqueue
+    event is polled; all polling takes at most 5 % of a core.
 
     Several threads may use it at once, and change it while another one waits. close()
     releases its resources; a ``with`` block calls it.
@@ -236,10 +236,10 @@ class WaitSet(Generic[P]):
         return engine
 
     def add(self, proc: "P") -> None:
-        """Wait for this process, too; nothing changes if it is in the set already.
+        """Add a process. Nothing changes if it is in the set already.
 
-        If it has exited, or no process has the pid, the next wait() reports it. A pid can be
-        added again once its process has exited: it then stands for the next process, too.
+        If it has exited, or no process has the pid, the next wait() reports it. If the process
+        of a pid in the set has exited, you can add the pid again, for the next process.
         """
         self._add(find(proc, key_of(proc)))
 
@@ -255,7 +255,7 @@ class WaitSet(Generic[P]):
         self._rearm()
 
     def discard(self, proc: "P") -> None:
-        """Do not wait for this process any more; nothing changes if it is not in the set."""
+        """Remove a process. Nothing changes if it is not in the set."""
         self._discard(key_of(proc))
 
     def _discard(self, key: object) -> None:
@@ -265,22 +265,22 @@ class WaitSet(Generic[P]):
         self._rearm()
 
     def __len__(self) -> int:
-        """How many processes have not been reported yet."""
+        """The number of processes that have not been reported yet."""
         return len(self._engine.targets) + sum(map(len, list(self._calls.values())))
 
     def __contains__(self, proc: object) -> bool:
         return key_of(proc) in self._engine
 
     def __iter__(self) -> "Iterator[P]":
-        """Iterate over a copy of those that have not been reported yet."""
+        """Iterate over a copy of the members."""
         return iter([target.proc for target in list(self._engine.targets)])
 
     def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
-        """Wait until at least one has exited; return a list of ``(proc, exitcode)``.
+        """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.
 
-        The set forgets what it returns. The list is empty if none has exited after
-        ``timeout`` seconds, or if none is left to wait for. If several threads wait, each
-        exit is returned to one of them.
+        The processes in the list leave the set. The list is empty if no process has exited
+        after ``timeout`` seconds, or if the set is empty. If several threads wait, only one
+        of them gets each exit.
         """
         deadline = Deadline(timeout)
         engine, me = self._entered(), get_ident()
@@ -330,10 +330,10 @@ class WaitSet(Generic[P]):
             engine.give_up(why)
 
     def fileno(self) -> int:
-        """A file descriptor that is readable when wait() has something to report, or to look at.
+        """Return a file descriptor that is readable when you should call wait(0).
 
-        It stays the same as long as the set is open. Raises io.UnsupportedOperation (an OSError)
-        on Windows, and where no file descriptor was left for the set.
+        That call may return an empty list. The file descriptor stays the same until close().
+        Raises io.UnsupportedOperation (an OSError) on Windows, and if none was left for the set.
         """
         fd = self._entered().sleeper.fileno()
         self._is_shown = True
@@ -341,7 +341,7 @@ class WaitSet(Generic[P]):
         return fd
 
     def close(self) -> None:
-        """Release the resources, once the waits in progress have ended: then it can't be used."""
+        """Close the set. Its resources are released when the waits in progress have ended."""
         if self._engine.pid != getpid():
             self._start()
         self._is_closed = True
@@ -371,4 +371,5 @@ class WaitSet(Generic[P]):
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
-        return "<%s of %d processes, %s>" % (type(self).__name__, len(self), state)
+        noun = "process" if len(self) == 1 else "processes"
+        return "<%s of %d %s, %s>" % (type(self).__name__, len(self), noun, state)

@@ -52,19 +52,19 @@ def spawn(
 ) -> "Child":
     """Start a program by posix_spawn(3); return its Child.
 
-    ``args`` is the program and its arguments, or the program alone. A name without a slash is
-    searched in the PATH of ``env``, or of os.environ. ``stdin``, ``stdout`` and ``stderr`` are
+    ``args`` is the program and its arguments, or the program alone. A program without a slash
+    is searched in PATH, of ``env`` or os.environ. ``stdin``, ``stdout`` and ``stderr`` are
     file descriptors, objects with a fileno(), or subprocess.DEVNULL; stderr can also be
     subprocess.STDOUT. ``process_group`` 0 makes a new group (CREATE_NEW_PROCESS_GROUP on
-    Windows), a higher number joins that group: setpgid(2). With ``close_fds`` the child keeps
-    only 0, 1, 2 and ``pass_fds``. Signals that Python ignores have their default action.
+    Windows); another number joins that group: setpgid(2). With ``close_fds`` the child keeps
+    only 0, 1, 2 and ``pass_fds``. Signals that Python ignores get their default action.
 
-    Other threads of this interpreter run while the child starts. What posix_spawn can't do
-    on this system is left to the standard library's subprocess, and so are all starts if a
-    debugger has replaced the interpreter's own.
+    Other threads of this interpreter run while the child starts. The standard library's
+    subprocess starts the child if posix_spawn can't do it on this system, or if a debugger
+    has replaced the interpreter's functions for it.
 
-    Raises the OSError that subprocess would, with the name of the program or of ``cwd``;
-    TypeError and ValueError for invalid arguments.
+    Raises the same OSError as subprocess, with the name of the program or of ``cwd``, and
+    TypeError or ValueError for invalid arguments.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -165,17 +165,17 @@ def _checked_fd(name: str, value: "Any") -> int:
 
 @public
 class Child(Process):
-    """A Process that is our own child, and is reaped by this object.
+    """A Process that is our own child. This object reaps it.
 
-    spawn() returns one; ``Child(pid)`` takes over a child that was started by other means,
-    and raises ProcessLookupError if no process has the pid. ``args`` is what spawn() was
-    given, ``reaped`` whether it has been reaped.
+    spawn() returns a Child. ``Child(pid)`` takes over a child that other code has started; it
+    raises ProcessLookupError if no process has the pid. ``args`` is the argument of spawn(),
+    and ``reaped`` is true once the child has been reaped.
 
-    A wait reaps the child when it has exited, be it this wait() or a function that takes
-    the Child; so it is not reaped twice, and its handle is released. The end of a ``with``
-    block waits, as Popen's does. A child closed while running is reaped by the first spawn()
-    after it exits. The copy in a forked process reaps nothing, and waits as a Process does.
-    A child that nobody compared before it was reaped or closed equals only itself.
+    Each wait reaps the child after its exit, once: wait(), or a function that takes the
+    Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
+    you close a running Child, the first spawn() after its exit reaps it. In a forked process,
+    a Child reaps nothing, and waits as a Process does. A Child equals only itself if it was
+    reaped or closed before its first comparison.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -195,9 +195,9 @@ class Child(Process):
         self._shared = Shared(handle)
 
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
-        """Wait until it has exited, and reap it; return the exit code. ``reap`` is ignored.
+        """Wait until the child has exited, and reap it; return its exit code.
 
-        Raises TimeoutExpired if it is still running after ``timeout`` seconds.
+        ``reap`` is ignored. Raises TimeoutExpired after ``timeout`` seconds.
         """
         deadline = Deadline(timeout)
         shared = self._shared
@@ -237,7 +237,7 @@ class Child(Process):
     def fileno(self) -> int:
         with self._shared as handle:
             if self.reaped:
-                raise UnsupportedOperation("a child that has been reaped has no fileno")
+                raise UnsupportedOperation("a reaped child has no fileno")
             return handle.fileno()
 
     def _identify(self) -> "Identity | None":
@@ -247,10 +247,10 @@ class Child(Process):
         return self._identity
 
     def close(self) -> None:
-        """Release the handle. A child that has exited is reaped now, a running one later.
+        """Release the handle. Reap the child now if it has exited, or else later.
 
-        After it, methods raise ValueError; but the attributes stay, and wait() and has_exited()
-        still answer if the exit has been seen.
+        Later calls of methods raise ValueError. The attributes stay; wait() and has_exited()
+        still work if the exit was seen before.
         """
         shared = self._shared
         if not (self.reaped or shared.closed or shared.is_copy()):
@@ -268,7 +268,7 @@ class Child(Process):
             # The child got Ctrl-C, too: it has a moment to end.
             self.wait(0.25 if KeyboardInterrupt in exc_info else None)
         except TimeoutExpired:
-            log("pid %s was left running by Ctrl-C", self.pid)
+            log("pid %s is still running after Ctrl-C; it is reaped later", self.pid)
         finally:
             self.close()
 

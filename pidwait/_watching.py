@@ -19,14 +19,14 @@ if not TYPE_CHECKING:
 def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]":
     """Call ``callback(proc, exitcode)`` when the process has exited; return a Watch.
 
-    ``proc`` is what wait() takes, ``exitcode`` what wait() would return. If the process has
-    exited already, the callback is called at once. One thread calls all callbacks, one after
-    the other. It starts with the first watch and ends after the last; it is a daemon thread.
-    An exception in a callback goes to threading.excepthook(), before Python 3.8 to
-    sys.excepthook(). A forked child inherits no watches, and can have its own.
+    ``proc`` and ``exitcode`` are as for wait(). If the process has exited already, the
+    callback is called at once. One daemon thread calls all callbacks, one after the other.
+    The thread starts with the first watch, and ends after the last one. An exception in a
+    callback goes to threading.excepthook() (before Python 3.8, sys.excepthook()). A forked
+    child does not inherit watches, but can start its own.
 
-    Raises RuntimeError where the interpreter forbids daemon threads, as in an isolated
-    subinterpreter, and ValueError or TypeError for invalid arguments.
+    Raises RuntimeError if the interpreter forbids daemon threads, as an isolated
+    subinterpreter does, and ValueError or TypeError for invalid arguments.
 
     >>> import queue, subprocess, sys
     >>> exits = queue.Queue()
@@ -55,10 +55,10 @@ def watch_target(target: "Target", callback: "Callable[..., object]") -> "Watch[
 
 @public
 class Watch(Generic[P_co]):
-    """What watch() returns: it can cancel the callback.
+    """The result of watch(). cancel() cancels the callback.
 
-    ``proc`` and ``callback`` are what watch() was given. The caller need not
-    keep it: the callback is called without it, too.
+    ``proc`` and ``callback`` are the arguments of watch(). You need not keep
+    the Watch: the callback is called anyway.
 
     >>> import os
     >>> watching = watch(os.getpid(), print)
@@ -79,7 +79,7 @@ class Watch(Generic[P_co]):
         self.callback: "Callable[..., object]" = callback
 
     def cancel(self) -> None:
-        """Do not call the callback any more. If it is running now, this does not wait for it."""
+        """Cancel the callback. If it is already running, do not wait for it."""
         self._is_cancelled = True
         watches = _by_pid.get(os.getpid())
         try:

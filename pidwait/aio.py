@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For asyncio: wait for processes, whosever children they are, in any event loop of it.
+"""For asyncio: wait for any processes, your own children or not, in any event loop.
 
-One engine for each loop does it, without a thread: the loop watches its file descriptor. Where
-the loop can't, as on Windows, the thread of watch() waits, and wakes the loop. A wait can be
-cancelled at any time, and leaves nothing behind.
+Each event loop watches one file descriptor for all its waits, and needs no thread. If a loop
+can't watch file descriptors, as on Windows, the thread of watch() waits, and wakes the loop.
+You can cancel a wait at any time; it leaves nothing behind.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ _running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """Wait until the process has exited; return its exit code, as the blocking wait() does.
 
-    ``proc`` is what the blocking wait() takes. A cancelled wait leaves the process alone, and
-    other waits for it; so asyncio.wait_for() and asyncio.timeout() can be used, too.
+    ``proc`` is as for the blocking wait(). Cancelling a wait affects neither the process nor
+    other waits for it, so asyncio.wait_for() and asyncio.timeout() work, too.
 
-    Raises TimeoutExpired if the process is still running after ``timeout`` seconds, TypeError or
-    ValueError for what can't stand for a process.
+    Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
+    TypeError or ValueError if ``proc`` can't be a process.
 
     >>> import subprocess, sys
     >>> async def main():
@@ -151,8 +151,8 @@ async def wait_procs(
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """Wait until all of these processes have exited; return ``(exited, alive)``.
 
-    ``exited`` is a list of ``(proc, exitcode)`` in the order in which they exited, ``alive`` a
-    list of those that still run after ``timeout`` seconds, in the order given. A process given
+    ``exited`` is a list of ``(proc, exitcode)``, in the order of the exits. ``alive`` lists the
+    processes that still run after ``timeout`` seconds, in the order given. A process given
     twice is reported twice. A pid that no process has counts as exited.
 
     >>> import subprocess, sys
@@ -192,8 +192,8 @@ if TYPE_CHECKING:
 def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit: ``async for``.
 
-    All are watched from the call on, which must be made in the event loop. To stop early, leave
-    the loop over them.
+    Call it in the event loop: the call starts to watch all of them. To stop early, leave the
+    ``async for``.
 
     >>> import subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -209,8 +209,8 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
     """Start a program by posix_spawn; return its Child, for ``async with``.
 
-    It takes what the package's spawn() takes, and raises what that raises. The event loop
-    stands still until the program has been started, a millisecond or so.
+    Arguments and exceptions are those of the package's spawn(). The event loop is blocked
+    until the program has started, for about a millisecond.
 
     >>> import sys
     >>> async def main():
@@ -223,10 +223,10 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
 
 
 class Child:
-    """What spawn() returns: the child is reaped by wait(). ``args`` is what spawn() was given.
+    """The result of spawn(). wait() reaps the child. ``args`` is the argument of spawn().
 
-    Leaving its ``async with`` block waits for the child; if the block is cancelled, the child
-    is left running, and reaped later.
+    The end of an ``async with`` block waits for the child. If the block is cancelled, the child
+    keeps running, and is reaped later.
     """
 
     def __init__(self, child: "_Child") -> None:
@@ -236,15 +236,15 @@ class Child:
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code, after wait() has returned; until then, None."""
+        """The exit code; None until wait() has returned."""
         return self._child.exitcode
 
     async def wait(self) -> "int | None":
-        """Wait until it has exited, and reap it; return the exit code."""
+        """Wait until the child has exited, and reap it; return its exit code."""
         return await wait(self._child)
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal; ProcessLookupError if the child has exited."""
+        """Send a signal to the child; raise ProcessLookupError if it has exited."""
         self._child.send_signal(sig)
 
     def terminate(self) -> None:
@@ -256,7 +256,7 @@ class Child:
         self._child.kill()
 
     def close(self) -> None:
-        """Release the handle. A child that runs is reaped later."""
+        """Release the handle. If the child is still running, it is reaped later."""
         self._child.close()
 
     async def __aenter__(self) -> "Self":
@@ -268,7 +268,7 @@ class Child:
             if value is None or isinstance(value, Exception) and not is_cancelled:
                 await self.wait()
             elif not self._child.has_exited():
-                log("pid %s was left running: %r", self.pid, value)
+                log("pid %s is still running; it is reaped later: %r", self.pid, value)
         finally:
             self.close()
 
@@ -277,11 +277,11 @@ class Child:
 
 
 class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
-    """Has asyncio's own subprocesses waited for by their loop itself, without a thread.
+    """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
 
-    asyncio.set_child_watcher(ChildWatcher()) does it for each loop, in any thread; Pythons from
-    3.14 on have no watchers: NotImplementedError. If somebody else reaps a child, the exit code
-    is told where the system knows it, and is 255 elsewhere, as with asyncio's watchers.
+    asyncio.set_child_watcher(ChildWatcher()) is for all loops, in any thread. Raises
+    NotImplementedError on Windows, and from Python 3.14 on, which have no watchers. If other code
+    reaps a child, its exit code is 255, as with asyncio's watchers, unless the system tells it.
     """
 
     # From Python 3.12 on the base warns of all classes that are not in its own module.
@@ -289,7 +289,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
 
     def __init__(self) -> None:
         if AbstractChildWatcher is None:
-            raise NotImplementedError("asyncio has none on Windows, nor from Python 3.14 on")
+            raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
         self._handlers: "dict[int, ChildHandler]" = {}
         self._loop: "AbstractEventLoop | None" = None
 
@@ -298,19 +298,19 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         check_pid(pid)
         loop = asyncio._get_running_loop() or self._loop
         if loop is None:
-            raise RuntimeError("no event loop is running, and none is attached")
+            raise RuntimeError("no event loop is running or attached")
         self.remove_child_handler(pid)
         ChildHandler(self._handlers, pid, loop, lambda code: callback(pid, code, *args))
 
     def remove_child_handler(self, pid: int) -> bool:
-        """Do not call the callback, nor reap; return whether there was one."""
+        """Remove the handler of this pid, and do not reap; return whether there was one."""
         handler = self._handlers.pop(pid, None)
         if handler is not None:
             handler.in_loop(discard_from_loop)
         return handler is not None
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
-        """Use this loop for handlers that are added outside of a running loop."""
+        """Use this loop for handlers that are added while no loop is running."""
         self._loop = loop
 
     def is_active(self) -> bool:

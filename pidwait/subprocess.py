@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The standard library's subprocess, started by posix_spawn and waited for by events.
 
-Popen is a subclass of the standard one; run, call, check_call and check_output use it. They
-take the arguments that the originals take on this Python, and ``process_group`` on every
-Python. All other names are the standard ones.
+Popen is a subclass of the standard Popen; run, call, check_call and check_output use it. They
+take the same arguments as the standard ones of this Python, and ``process_group`` on every
+Python. All other names are the standard library's.
 
 patch() changes the standard Popen itself, in place.
 """
@@ -227,16 +227,16 @@ _replaced: "dict[str, tuple[Any, Any]]" = {}
 
 
 def patch() -> _ExitStack:
-    """Change the standard library's Popen in place: it starts and waits as ours does.
+    """Change the standard library's Popen in place, to start and wait as this module's Popen.
 
-    Each patch() needs its own unpatch(), or a ``with patch():`` block, which calls it at its
-    end; the last one restores Popen. What the interpreter does equally well is left alone, and
-    so is what somebody else has replaced: the class, or a method (by another copy of this
-    package, too). If a debugger has replaced the interpreter's own start, that starts all
-    processes. Hooks that are put over ours later keep working.
+    Each patch() needs its own unpatch(); a ``with patch():`` block calls it at its end. The
+    last unpatch() restores Popen. Methods that this interpreter does as well are not changed,
+    nor is a class or method that other code (or another copy of this package) has replaced.
+    If a debugger has replaced the interpreter's functions that start processes, they are
+    still used. Hooks that other code sets after patch() keep working.
 
-    asyncio starts its subprocesses by Popen, so posix_spawn(3) starts them, too; asyncio
-    waits for them by its own means as before.
+    asyncio uses Popen to start its subprocesses, so posix_spawn(3) starts them, too; asyncio
+    waits for them in its own way, as before.
 
     >>> import subprocess, sys
     >>> with patch():
@@ -248,7 +248,7 @@ def patch() -> _ExitStack:
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
-        _errors.log("patch() leaves %r alone: it is not the standard library's", _standard.Popen)
+        _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
     for name in _METHODS if _popen is not None else ():
         found = vars(_popen)[name]
         if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
@@ -258,14 +258,14 @@ def patch() -> _ExitStack:
             _replaced[name] = found, _method(name, found, True)
             setattr(_popen, name, _replaced[name][1])
         elif name not in _replaced:
-            _errors.log("patch() leaves Popen.%s alone: it is %r", name, found)
+            _errors.log("patch() leaves Popen.%s: other code has replaced it by %r", name, found)
     _users.append(_ExitStack())
     _users[-1].callback(unpatch)
     return _users[-1]
 
 
 def unpatch() -> None:
-    """Undo one patch() of this copy of the package; do nothing if there is none.
+    """Undo one patch() of this copy of the package. Nothing happens if none is left.
 
     >>> patching = patch()
     >>> unpatch()

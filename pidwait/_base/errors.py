@@ -121,11 +121,11 @@ def public(cls: "C") -> "C":
 
 @public
 class TimeoutExpired(TimeoutError):
-    """The process was still running when the time was up: a built-in TimeoutError.
+    """The process was still running at the time-out. This is a built-in TimeoutError.
 
-    ``pid`` is the pid of the process, or of the first one if there were several: then the text
-    says how many, and names a few. ``timeout`` is the time-out in seconds, as the caller gave
-    it. ``errno`` is None.
+    ``pid`` is the pid of the process. If several were still running, it is the first one's,
+    and the message says how many there were, and names a few. ``timeout`` is the time-out in
+    seconds, as the caller gave it. ``errno`` is None.
 
     >>> import os
     >>> try:

@@ -53,7 +53,7 @@ class Handle:
 
     def fileno(self) -> int:
         """A file descriptor that is readable once it has exited."""
-        raise UnsupportedOperation("a process that is polled has no fileno")
+        raise UnsupportedOperation("a polled process has no fileno")
 
     def send_signal(self, sig: int) -> None:
         """Failed (ESRCH) if it has exited."""

@@ -110,7 +110,7 @@ class Facts:
         """Those of the children are not shown; nor is which part of a sum is the user's."""
         texts = [self._text(keyword) for keyword in self._system.times]
         if "-" in texts:  # NetBSD's zombies
-            raise failed(ENOSYS, "its processor time is not shown")
+            raise failed(ENOSYS, "its CPU time is not shown")
         user, system = [_duration(text) for text in [*texts, "0"][:2]]
         return user, system, 0.0, 0.0
 
@@ -217,7 +217,7 @@ def _list(*which: str) -> "list[Facts]":
             raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
         found = list(_parse(system, columns, rows))
         if rows and not found:
-            raise failed(ENOSYS, "%s prints something else" % PS)
+            raise failed(ENOSYS, "%s prints an unknown format" % PS)
     except Failed as why:
         text = "processes can't be listed: %s" % why.error.strerror
         raise OSError(why.errno or ENOSYS, text) from why.error

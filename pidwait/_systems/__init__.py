@@ -76,7 +76,7 @@ def _find() -> System:
         from .ps import PsHandle, ps_clock
 
         return System("kqueue", KqueueHandle, PsHandle, ps_clock)
-    raise ImportError("this package does not know %s" % PLATFORM)
+    raise ImportError("this package does not support %s" % PLATFORM)
 
 
 system = [_find()]
@@ -119,16 +119,16 @@ def received_handle(fd: int) -> "Handle":
 
 
 def probe() -> "dict[str, Any]":
-    """What this system offers for waiting, and why it does not offer more.
+    """Report what this system offers for waiting, and why it does not offer more.
 
     Returns a dict that json can write. ``backend`` is the name of the backend in use.
-    ``backends``, ``bindings`` and ``calls`` have an entry for each name: whether it is
-    ``available``, the ``reason`` if it is not (else None), and for a call the module or
-    binding ``via`` which it is made. The answers come from real calls, each made once.
+    ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
+    the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
+    makes it. The answers come from real calls, each made once.
 
     Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
-    unknown value (the message lists the known ones), and OSError if this system lacks what
-    it asks for.
+    unknown value (the message lists the known values), and OSError if the value names
+    something that this system lacks.
 
     >>> found = probe()
     >>> found["backends"][found["backend"]]["available"]

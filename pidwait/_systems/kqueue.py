@@ -365,7 +365,7 @@ def check_kqueue() -> None:
         is_early = poll(queue.fileno(), select.POLLIN, NOW)
         queue.ring(True)
         if is_early or not poll(queue.fileno(), select.POLLIN, Deadline(1)):
-            raise failed(ENOSYS, "poll does not tell whether a kqueue has an event")
+            raise failed(ENOSYS, "poll does not report a kqueue's events")
     finally:
         queue.close()
 

@@ -318,7 +318,7 @@ def check_pidfd() -> None:
             log("%s: %s", name, why)
     with open_pidfd(os.getpid()) as file:
         if poll(file.fileno(), select.POLLIN, NOW):
-            raise failed(ENOSYS, "poll takes a running process for an exited one")
+            raise failed(ENOSYS, "poll reports a running process as exited")
 
 
 def check_send_signal() -> None:

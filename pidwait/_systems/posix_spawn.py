@@ -133,7 +133,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         request.started = (0,)
         raise _spawn_error(error, request)
     except Failed as why:
-        log("%r is started by the standard library: %s", request.named[0], why.error.strerror)
+        log("subprocess starts %r, not posix_spawn: %s", request.named[0], why.error.strerror)
         return None
 
 
@@ -241,7 +241,7 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
     def spare() -> int:
         # An fd that is free in the child: all fds but those in use will be closed.
         if not close_fds:
-            raise failed(errno.ENOTSUP, "no file descriptor is known to be free")
+            raise failed(errno.ENOTSUP, "no free file descriptor is known")
         spares.append(next(numbers))
         return spares[-1]
 
@@ -335,7 +335,7 @@ def check_closefrom() -> None:
 
 def check_cloexec_default() -> None:
     if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
-        raise failed(errno.ENOSYS, "only macOS has it")
+        raise failed(errno.ENOSYS, "only macOS has POSIX_SPAWN_CLOEXEC_DEFAULT")
     _attributes(True, -1, False, False)
     Structure("posix_spawn_file_actions").call("addinherit_np", 0)
 

@@ -210,7 +210,7 @@ def check_status() -> None:
     # arg_start stands before it and needs the same right. For our own process it is never 0
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
-        raise failed(ENOSYS, "/proc does not tell the wait status")
+        raise failed(ENOSYS, "/proc does not show the exit status")
 
 
 def _is_of_process(pid: int) -> bool:

@@ -200,4 +200,4 @@ def check_ps() -> None:
     """Ask ps about our own process."""
     stat = read_ps(os.getpid())
     if stat is None or stat.exited or stat.started is None:
-        raise failed(ENOSYS, "%s does not tell state and start time" % PS)
+        raise failed(ENOSYS, "%s does not show state and start time" % PS)

@@ -246,7 +246,7 @@ def check_win32() -> None:
     """Open our own process, and wait for it."""
     with Win32Handle(getpid()).owned as owned:
         if wait_for_handle(owned.number, 0) or is_signalled(owned.number):
-            raise failed(ENOSYS, "a wait takes a running process for an exited one")
+            raise failed(ENOSYS, "a wait reports a running process as exited")
 
 
 def check_times() -> None:

@@ -148,7 +148,7 @@ def check_port() -> None:
     with _open_port() as port, handle.owned as owned:
         _register(owned, port, _WAKE)
         if ask("GetQueuedCompletionStatus", port.number, 0) is not None:
-            raise failed(ENOSYS, "the port takes a running process for an exited one")
+            raise failed(ENOSYS, "the port reports a running process as exited")
 
 
 def check_port_wait() -> None:

@@ -164,7 +164,7 @@ def _checked(code: "Any") -> "Outcome":
     if code is None:
         return RUNNING
     if not isinstance(code, int):
-        raise TypeError("its exit code is a %s" % type(code).__name__)
+        raise TypeError("exit code must be an int, not %s" % type(code).__name__)
     return code
 
 

@@ -25,25 +25,25 @@ CHOICE = (
        {prog} patch -m MODULE [ARGUMENT...]
        {prog} vendor [OPTION...] DEST""",
     """
-Instead of PIDs, options can choose processes, those that fit all of them:
-      --name PATTERN      a regular expression is found in the whole name
-  -f, --full              in the whole command line, not in the name
-  -x, --exact             PATTERN matches the whole of it, not a part
-  -i, --ignore-case       upper and lower case are the same
-  -u, --user USER,...     it runs as one of these users: names or numbers
+Instead of giving PIDs, choose the processes that match all of these options:
+      --name PATTERN      search this regular expression in the whole name
+  -f, --full              search PATTERN in the command line, not in the name
+  -x, --exact             PATTERN must match the whole name or command line
+  -i, --ignore-case       ignore upper and lower case
+  -u, --user USER,...     the process runs as one of these (names or numbers)
   -P, --parent PID,...    its parent is one of these
-  -g, --group PGID,...    it is in one of these process groups; 0: in ours
-  -s, --session SID,...   it is in one of these sessions; 0: in ours
-  -n, --newest            of those that fit, the one that was started last
-  -o, --oldest            of those that fit, the one that was started first
-  -l, --list              show what would be waited for, and do not wait
-Never chosen are zombies, this process, and its ancestors. If none fits, the
-exit status is 1, or 0 with -e.
+  -g, --group PGID,...    it is in one of these process groups; 0 means ours
+  -s, --session SID,...   it is in one of these sessions; 0 means ours
+  -n, --newest            of the matching processes, the one that started last
+  -o, --oldest            of the matching processes, the one that started first
+  -l, --list              show the processes, and do not wait
+Zombies, this process and its ancestors are never chosen. If no process matches,
+the exit status is 1, or 0 with -e.
 
-run is like GNU timeout, patch has a script's subprocesses start and end sooner,
-vendor copies this package into a project: see run -h, patch -h, vendor -h.
+run works like GNU timeout, patch makes a script's subprocesses faster, vendor
+copies this package into a project: see run -h, patch -h, vendor -h.
 
-examples:                               what other tools have for it:
+examples:                               the same with other tools:
   {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
   {prog} --name make -u ann  {procps} -u ann make
   {prog} run -t 1h make      timeout 1h make
@@ -186,7 +186,7 @@ def _uid(word: str) -> int:
     except KeyError:
         number = digits(word)
         if number is None:
-            raise Usage("--user: there is no user %r" % word) from None
+            raise Usage("--user: no such user: %r" % word) from None
         return number
 
 

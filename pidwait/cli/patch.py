@@ -18,16 +18,16 @@ _PATCH_USAGE = """\
 {prog} patch SCRIPT [ARGUMENT...]
        {prog} patch -m MODULE [ARGUMENT...]"""
 _PATCH_TEXT = """\
-Run a script, or a module, as python does. Its subprocesses are started by
-posix_spawn where Python would fork, and waited for without a busy loop.
+Run a script or module as python does, with faster subprocesses: posix_spawn
+starts them where Python would fork, and a wait does not poll.
 
   -m MODULE               run a module
   -V, --version           show the version
   -h, --help              show this
 
-SCRIPT can be a .pyc file, or a folder or a zip file with a __main__.py, too.
+SCRIPT can also be a .pyc file, or a folder or zip file with a __main__.py.
 
-exit status: that of the script; 2 if there is none
+exit status: that of the script; 2 if it can't be read
 """
 _PATCH = Command(" patch", _PATCH_USAGE, _PATCH_TEXT, "m|module")
 _PATCH.intermixed = False

@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from .._types import Any, Sequence
 
 _RUN_TEXT = """\
-Start a command, wait until it has exited, and exit as it did. Both are in a
-process group of their own. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on.
+Start a command, wait until it has exited, and exit as it did. Both are in a new
+process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
 
-  -t, --timeout DURATION     the time after which the group is sent a signal
-  -s, --signal SIGNAL        which: a name or a number, 0 for none; else TERM
-  -k, --kill-after DURATION  send KILL so long after the first signal
-  -p, --preserve-status      exit as COMMAND did when the time was up, too
+  -t, --timeout DURATION     after this time, send a signal to the group
+  -s, --signal SIGNAL        name or number of the signal; default TERM; 0: none
+  -k, --kill-after DURATION  this long after the first signal, send KILL
+  -p, --preserve-status      exit as COMMAND did, even after a time-out
   -f, --foreground           make no group: COMMAND can use the terminal, and
-                             gets its Ctrl-C; it alone is sent signals
+                             gets its Ctrl-C; only COMMAND is sent signals
   -v, --verbose              report each signal; on a terminal, show the time
-      --tree                 wait for all that COMMAND has started, wherever it
-                             went, and send all of it the signals (Linux)
+      --tree                 wait for all descendants of COMMAND, in any group
+                             or session, and send the signals to them (Linux)
   -V, --version              show the version
   -h, --help                 show this
 
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m;
-0 and inf are for ever. On Windows, COMMAND is terminated when the time is up;
--s and -k do nothing. Signals that were ignored stay so, as under nohup, but for
-that of -s. Unlike GNU timeout, it takes the time as -t, passes USR1 and USR2
-on, and sends STOP to COMMAND alone, so that -k can still end it.
+0 and inf mean no limit. On Windows, COMMAND is terminated at the time-out; -s
+and -k do nothing. Signals that were ignored stay ignored, as under nohup,
+except that of -s. Unlike GNU timeout, this takes the time as -t, passes USR1
+and USR2 on, and sends STOP to COMMAND alone, so that -k can still end it.
 
-exit status: that of COMMAND; 128 and the signal's number if one killed it
-  124  the time was up (not with -p)
+exit status: that of COMMAND, or 128 plus the signal's number if one killed it
+  124  time-out (not with -p)
   125  this command failed
-  126  COMMAND is there, but can't be started
-  127  COMMAND is not there
-  137  COMMAND was killed by KILL after the time was up, or this was
+  126  COMMAND was found, but can't be started
+  127  COMMAND was not found
+  137  KILL ended COMMAND after the time-out, or ended this command
 """
 _RUN = Command(
     " run",
@@ -90,7 +90,7 @@ def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "C
         if error.errno == ENOENT:
             with contextlib.suppress(Usage):
                 duration(name)
-                text += " (a time-out stands after -t: -t %s)" % name
+                text += " (to set a time-out, use -t %s)" % name
             raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
         raise CommandError(text, 126 if of_command else _RUN.failed) from None
@@ -294,7 +294,7 @@ class Tree(Job):
             ask("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             self._me = ProcessInfo(os.getpid())
         except (Failed, OSError) as error:
-            raise CommandError("--tree needs Linux, and its /proc: %s" % error) from None
+            raise CommandError("--tree needs Linux with /proc: %s" % error) from None
         return super().run()
 
     def reap(self) -> bool:

@@ -34,21 +34,21 @@ _VENDOR_USAGE = """\
        {prog} vendor --single-file [--parts PART,...] [--systems SYSTEM,...] [FILE]
        {prog} vendor --check DEST|FILE"""
 _VENDOR_TEXT = """\
-Copy this package into another project, where it works under any name. DEST is
-the folder that the copy becomes, as acme/_vendor/NAME, or a copy to update.
+Copy this package into another project, under any name. DEST is the folder of
+the copy: acme/_vendor/NAME, say. If DEST is a copy already, it is updated.
 
-      --force             update even what has been changed by hand
-      --check             do not copy; tell whether the copy is current
+      --force             overwrite changes that were made by hand
+      --check             do not copy; show whether the copy is current
       --single-file       make one module; print it, or write it to FILE
-      --parts PART,...    of that: wait, many, spawn, cli (without it many,cli);
-                          aio and subprocess are for copies of the folder
-      --systems SYSTEM,...  for these systems alone: linux, bsd, windows
+      --parts PART,...    include only these: wait, many, spawn, cli (default
+                          many,cli); for aio and subprocess, copy the folder
+      --systems SYSTEM,...  only for these systems: linux, bsd, windows
   -V, --version           show the version
   -h, --help              show this
 
-exit status: 0 it is done, or the copy is current; 1 it can't be done; 2 wrong
-arguments; with --check 3 the copy is of another version, or its update was
-interrupted; 4 files were changed, removed or added by hand
+exit status: 0 success, or the copy is current; 1 failure; 2 wrong arguments;
+with --check 3 the copy has another version, or its update was interrupted; 4
+files were changed, removed or added by hand
 """
 _VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
 _VENDOR.lists = ("parts", "systems")
@@ -61,7 +61,7 @@ def vendor_command(argv: "Sequence[str]") -> int:
 def _vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     actions = [one for one in ("check", "force", "single-file") if one in options]
     if len(actions) > 1:
-        raise Usage("--%s and --%s do not go together" % (actions[0], actions[1]))
+        raise Usage("--%s can't be combined with --%s" % (actions[0], actions[1]))
     work = {"check": _check, "single-file": _make_file}.get("".join(actions), _copy)
     if len(operands) != 1 and (operands or work != _make_file):
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
@@ -84,7 +84,7 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
     words = [word for word in options.get(name, "").split(",") if word]
     for word in words:
         if word not in known:
-            raise Usage("--%s: %r is none of %s" % (name, word, ", ".join(known)))
+            raise Usage("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
     return words
 
 
@@ -110,7 +110,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         text = Path(dest).read_text("utf-8", "replace")
         found = FORM.search(text)
         if found is None:
-            raise CommandError("%s: it is no copy of this package" % dest)
+            raise CommandError("%s is not a copy of this package" % dest)
         version, parts, systems, digest = found.groups()
         body = text.partition("OF SUCH DAMAGE.\n")[2]
         by_hand = "" if hashlib.sha256(body.encode()).hexdigest() == digest else "\n"
@@ -118,7 +118,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
     else:
         record = _read_record(Path(dest))
         if not record.hashes:
-            raise CommandError("%s: no copy is there" % dest)
+            raise CommandError("%s: no copy of this package is there" % dest)
         version = record.version
         by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
         by_hand = by_hand and ":\n" + by_hand
@@ -126,7 +126,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
     if by_hand:
         how = ", changed by hand" + by_hand
     elif version == _UNFINISHED:
-        how = ": an update was interrupted: do it again\n"
+        how = ": an update was interrupted: repeat it\n"
     elif is_current:
         how = ", current\n"
     elif version == __version__:
@@ -140,9 +140,9 @@ def _check(options: "dict[str, str]", dest: str) -> int:
 def _copy(options: "dict[str, str]", name: str) -> int:
     dest = Path(os.path.abspath(name))
     if not _can_be_imported(dest.name):
-        raise Usage("%r is no name that Python can import" % dest.name)
+        raise Usage("Python can't import a module with the name %r" % dest.name)
     if os.path.realpath(str(dest)) == os.path.realpath(own_folder()):
-        raise CommandError("%s: this copy can't be updated by itself" % name)
+        raise CommandError("%s: a copy can't update itself" % name)
     files = own_files()
     old, new, found = _read_record(dest), _record_of(files), _found(dest)
     touched = [
@@ -203,7 +203,7 @@ def _read_record(dest: Path) -> Record:
     except FileNotFoundError:
         if not dest.exists() or all(path.name.startswith(_PART) for path in dest.iterdir()):
             return Record(__version__, {})
-        raise CommandError("%s: it is there, and no copy of this package" % dest) from None
+        raise CommandError("%s exists, and is no copy: name a new folder" % dest) from None
     head = re.match(r"# %s (\S+)\n" % NAME, text)
     hashes = {path: one for one, path in re.findall(r"^(\w{64})  (.+)$", text, re.M)}
     is_inside = all(not Path(path).anchor and ".." not in Path(path).parts for path in hashes)

@@ -35,30 +35,30 @@ NOT_KNOWN, NOT_TOLD = 127, 125
 
 _COMMANDS = ["run", "patch", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
-Wait until processes have exited: any processes, not only one's own children.
+Wait until processes have exited. They need not be children of the caller.
 
-  -t, --timeout DURATION  wait no longer than this, in all; 0 looks once
-  -c, --count COUNT       wait until so many of them have exited
+  -t, --timeout DURATION  stop waiting after this time; 0 only checks
+  -c, --count COUNT       wait until COUNT of the processes have exited
       --any               wait until one has exited
-  -e, --exited            ignore PIDs that do not exist; no PID at all is fine
+  -e, --exited            ignore PIDs that do not exist, and allow no PID at all
       --exit-code         exit as the process did: see below
-  -v, --verbose           print how each ended
-      --json              print a JSON object for each PID, on a line of its own
+  -v, --verbose           print how each process ended
+      --json              print a line with a JSON object for each PID
       --probe             show what this system offers for waiting
   -V, --version           show the version
   -h, --help              show this
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 %s
 exit status:
-  0    all have exited, or as many as -c or --any ask for
-  1    a PID was no process (not with -e), or the output could not be written;
-       the others were waited for
+  0    all processes have exited, or as many as -c or --any require
+  1    a PID did not exist (not with -e), or the output could not be written;
+       the wait for the other processes is over
   2    the arguments are wrong
-  124  the time was up
+  124  time-out
   141  nobody reads stdout any more; under nohup the wait goes on
-With --exit-code, that of the first process that did not exit with 0: 128 and
-the signal's number if one killed it, 125 if the system does not tell, or the
-output could not be written; 127 if there is no such process.
+With --exit-code, the exit status is that of the first process that did not exit
+with 0, or 128 plus the number of the signal that killed it; 125 if the exit
+code is not known, or the output could not be written; 127 if a PID is gone.
 """
 _WAITING = Command(
     "",
@@ -92,19 +92,19 @@ def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
     if "count" in options:
         count = digits(options["count"]) or 0
         if not count:
-            raise Usage("%r is not a count: give a number from 1 on" % options["count"])
+            raise Usage("%r is not a count: give a number greater than 0" % options["count"])
         if count > len(pids) and not chooses:
             raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
     deadline = Deadline(duration(options["timeout"]) if "timeout" in options else None)
     targets: "Sequence[int | ProcessInfo]" = choose(options) if chooses else pids
     if chooses and not targets and "exited" not in options:
         status = NOT_KNOWN if "exit-code" in options else NOT_THERE
-        raise CommandError("no process fits (with -e that is no error)", status)
+        raise CommandError("no process matches (use -e to ignore)", status)
     if "list" in options:
         missing = show_list(targets, "json" in options)
         return max((_not_there(pid, options) for pid in missing), default=0)
     if os.getpid() in pids:
-        raise Usage("%d is this very process, and does not wait for itself" % os.getpid())
+        raise Usage("%d is this process, which can't wait for itself" % os.getpid())
     return _CommandWait(options, deadline).run(targets, count or len(targets))
 
 
@@ -128,7 +128,7 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
 
 def _no_command(text: str) -> str:
     if text in _COMMANDS:
-        return "options of %s come after it: %s %s -h" % (text, _WAITING.name, text)
+        return "put the options of %s after it: see %s %s -h" % (text, _WAITING.name, text)
     from difflib import get_close_matches
 
     close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
@@ -148,7 +148,7 @@ def _process_id(text: str) -> int:
 def _not_there(pid: int, options: "dict[str, str]") -> int:
     if "exited" in options:
         return 0
-    _WAITING.complain("there is no process %d (with -e that is no error)" % pid)
+    _WAITING.complain("no such process: %d (use -e to ignore)" % pid)
     return NOT_KNOWN if "exit-code" in options else NOT_THERE
 
 
@@ -208,7 +208,7 @@ class _CommandWait:
         if self._exits_as_they_do:
             if code is None:
                 who = label(row["pid"], row["name"])
-                _WAITING.complain("the system does not tell the exit code of " + who)
+                _WAITING.complain("the exit code is not known: " + who)
             # The first that is not 0.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 

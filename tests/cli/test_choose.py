@@ -29,7 +29,7 @@ from ..processes import (
 )
 from .command_line import COMMAND, PROG, acting_first, once_we_sleep, run, until_it_sleeps
 
-NOTHING = PROG + ": no process fits (with -e that is no error)\n"
+NOTHING = PROG + ": no process matches (use -e to ignore)\n"
 NOBODY = 65534
 SHELL = " ".join(map(shlex.quote, COMMAND))
 
@@ -321,7 +321,7 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
     assert main("-l", child.pid) == (0, "%d (%s)\n" % (child.pid, name), "")
     done = main("--list", child.pid, gone)
     assert (done.returncode, done.stdout.count("\n")) == (1, 1)
-    assert "there is no process %d" % gone in done.stderr
+    assert "no such process: %d" % gone in done.stderr
     assert main("-l", "--exit-code", gone).returncode == 127
     done = main("-l", "-e", "--json", gone, child.pid)
     assert (done.returncode, done.stderr) == (0, "")
@@ -363,7 +363,7 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
     + [
         (["-g", "0"], "--group is not for Windows"),
         (["-s", "0"], "--session is not for Windows"),
-        (["-u", "nonesuch-7"], "--user: there is no user 'nonesuch-7'"),
+        (["-u", "nonesuch-7"], "--user: no such user: 'nonesuch-7'"),
         (["-g", "x"], "--group: 'x' is not a number"),
         (["-s", "1,"], "--session: '' is not a number"),
     ][slice(0, 2) if WINDOWS else slice(2, None)],

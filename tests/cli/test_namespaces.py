@@ -57,7 +57,7 @@ def without_proc():
         status, said = main(*args)
         assert status == 1 and ": processes can't be listed: " in said
     status, said = main("run", "--tree", "touch", "/proc/mark")
-    assert status == 125 and "--tree needs Linux, and its /proc" in said
+    assert status == 125 and "--tree needs Linux with /proc" in said
     assert not os.path.exists("/proc/mark")
 
 

@@ -232,7 +232,7 @@ def test_a_time_in_the_place_of_the_command_is_told_where_it_goes(programs):
     done = run("run", "1.5m", "true")
     text = "%s run: can't start '1.5m': No such file or directory"
     assert done.returncode == 127
-    assert done.stderr == text % PROG + " (a time-out stands after -t: -t 1.5m)\n"
+    assert done.stderr == text % PROG + " (to set a time-out, use -t 1.5m)\n"
     assert not any("-t" in run("run", one).stderr for one in ("nonesuch", "{}/1".format(programs)))
     programs.joinpath("7").write_text("exit 7\n")
     programs.joinpath("7").chmod(0o755)

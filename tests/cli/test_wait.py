@@ -150,7 +150,7 @@ def test_a_pid_that_is_gone_is_an_error_after_the_others_have_exited(herd, main)
     gone, child = gone_pid(), herd.fork(2, after=0.05)
     done = main("-v", gone, child)
     assert done.returncode == 1 and done.stderr.endswith(
-        "there is no process %d (with -e that is no error)\n" % gone
+        "no such process: %d (use -e to ignore)\n" % gone
     )
     (line,) = done.stdout.splitlines()
     assert line.startswith("%d (" % child) and "): exited with 2; waited " in line
@@ -168,7 +168,7 @@ def test_a_thread_is_no_process(main):
         (number,) = set(os.listdir("/proc/self/task")) - threads
         for args in [], ["-l"]:
             done = main(*args + [number])
-            assert done[:2] == (1, "") and "there is no process " + number in done.stderr
+            assert done[:2] == (1, "") and "no such process: " + number in done.stderr
     finally:
         end.set()
         thread.join()
@@ -243,7 +243,7 @@ def test_what_else_the_exit_status_can_be_with_exit_code(zombie, herd, main):
     assert main("--exit-code", "-t", "0", failed, sleeper).returncode == 124
     for pids in [gone], [gone, failed]:
         done = main("--exit-code", *pids)
-        assert done.returncode == 127 and "there is no process %d" % gone in done.stderr
+        assert done.returncode == 127 and "no such process: %d" % gone in done.stderr
     assert main("--exit-code", "-e", gone) == (0, "", "")
     assert main("--exit-code", "-e", gone, failed).returncode == 6
 
@@ -268,7 +268,7 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
     out, message = command.communicate()
     assert command.returncode == 125
     assert out.startswith("%d (sleep): exited; waited " % child.pid)
-    assert "the system does not tell the exit code of %d (sleep)" % child.pid in message
+    assert "the exit code is not known: %d (sleep)" % child.pid in message
 
 
 # What can't be done
@@ -300,7 +300,7 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
         (["Patch"], 'no command "Patch"; did you mean patch?'),
         (["help"], 'no command "help"; did you mean --help?'),
         (["make"], 'no command "make", and a PID is a number'),
-        (["-t", "5", "run", "true"], "options of run come after it"),
+        (["-t", "5", "run", "true"], "put the options of run after it"),
         (["run", "-t", "x", "true"], "'x' is not a duration"),
         (["run", "--nonesuch", "true"], "--nonesuch not recognized"),
         (["patch", "-x", "script.py"], "-x not recognized"),
@@ -372,7 +372,7 @@ def test_help_and_version(main, command):
 def test_it_does_not_wait_for_itself(main, args):
     done = main(*args + [os.getpid()])
     assert done[:2] == (2, "")
-    assert "%d is this very process, and does not wait for itself" % os.getpid() in done.stderr
+    assert "%d is this process, which can't wait for itself" % os.getpid() in done.stderr
 
 
 # What it prints, and Ctrl-C

@@ -196,8 +196,8 @@ def test_elsewhere_it_says_what_it_is_for(tmp_path):
 @pytest.mark.parametrize(
     "args, text",
     [
-        (["--systems", "plan9"], "--systems: 'plan9' is none of linux, bsd, windows"),
-        (["--parts", "aio"], "--parts: 'aio' is none of wait, many, spawn, cli"),
+        (["--systems", "plan9"], "--systems: 'plan9' is not one of linux, bsd, windows"),
+        (["--parts", "aio"], "--parts: 'aio' is not one of wait, many, spawn, cli"),
         (["a", "b"], "give one FILE"),
         (["/no/such/folder/file.py"], "file.py: "),
     ],

@@ -169,7 +169,7 @@ BAD = {
     "is killed": ('{ps} "$@"; kill -9 $$', "exited with -9"),
     "says nothing": ("exit 0", "exited with 0"),
     "says something else": ("echo nonsense", "exited with 0"),
-    "has wide columns": ("{ps} \"$@\" | sed '2,$ s/./&%400s/'" % "", "prints something else"),
+    "has wide columns": ("{ps} \"$@\" | sed '2,$ s/./&%400s/'" % "", "prints an unknown format"),
     "hangs": ("exec sleep 60", "took longer than 0.2 seconds"),
     "is not there": (None, "No such file"),
 }
