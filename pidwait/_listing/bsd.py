@@ -10,17 +10,18 @@ import re
 import time
 from collections import namedtuple
 from errno import EACCES, ENOSYS, ESRCH
+from functools import lru_cache
 
 from .._base.errors import Failed, failed, log
 from .._systems.calls import PLATFORM
-from .._systems.posix import UserNames
+from .._systems.posix import user_name
 from .._systems.ps import PS, is_there, run_ps, seconds_of_date
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Match
 
-    from .._types import Iterator
+    from .._types import Callable, Iterator
 
 WHERE = PS
 READS_LATER = False
@@ -69,7 +70,7 @@ _SYSTEMS = {
 
 class Facts:
     def __init__(
-        self, system: _System, name: bytes, row: "Match[bytes]", usernames: UserNames
+        self, system: _System, name: bytes, row: "Match[bytes]", usernames: "Callable[[int], str]"
     ) -> None:
         self.pid = int(row.group("pid"))
         self._system, self._name, self._row = system, name, row
@@ -139,7 +140,7 @@ class Facts:
         return tuple(uids)  # type: ignore[return-value]
 
     def username(self) -> str:
-        return self._usernames[self.uids()[0]]
+        return self._usernames(self.uids()[0])
 
     def close(self) -> None:
         """Nothing is open."""
@@ -228,7 +229,7 @@ def _list(*which: str) -> "list[Facts]":
 def _parse(system: _System, columns: "dict[str, str]", rows: bytes) -> "Iterator[Facts]":
     named = "".join(" +(?P<%s>%s)" % column for column in columns.items())
     match = re.compile((r" +(?P<pid>-?\d+)%s *(?P<command>.*)\n" % named).encode()).match
-    usernames = UserNames()
+    usernames = lru_cache(maxsize=None)(user_name)
     at = 0
     while at < len(rows):
         end = rows.find(b"\n", at) + 1 or len(rows)

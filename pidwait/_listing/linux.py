@@ -4,16 +4,16 @@
 import os
 import time
 from errno import EACCES, ENOENT, ESRCH
-from functools import partial
+from functools import lru_cache, partial
 
 from .._base.errors import Failed, call, failed, log
 from .._base.probe import why_not
-from .._systems.posix import UserNames, close, is_found, opened
+from .._systems.posix import close, is_found, opened, user_name
 from .._systems.procfs import check_procfs, read_file, split_stat, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Iterator
+    from .._types import Any, Callable, Iterator
 
 WHERE = "/proc"
 READS_LATER = True
@@ -32,7 +32,7 @@ _boot = [0.0]
 class Facts:
     __slots__ = tuple("_cmdline _directory _fields _full _name _uids _usernames pid".split())
 
-    def __init__(self, pid: int, full: bool, usernames: UserNames) -> None:
+    def __init__(self, pid: int, full: bool, usernames: "Callable[[int], str]") -> None:
         self.pid = pid
         self._full = full
         self._usernames = usernames
@@ -143,7 +143,7 @@ class Facts:
         return self._uids
 
     def username(self) -> str:
-        return self._usernames[self.uids()[0]]
+        return self._usernames(self.uids()[0])
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
@@ -171,12 +171,12 @@ def now() -> int:
 
 def read(pid: int, full: bool) -> Facts:
     _check()
-    return Facts(pid, full, UserNames())
+    return Facts(pid, full, user_name)
 
 
 def read_all(full: bool) -> "Iterator[Facts]":
     _check()
-    usernames = UserNames()
+    usernames = lru_cache(maxsize=None)(user_name)
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
         yield Facts(pid, full, usernames)
 

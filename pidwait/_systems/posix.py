@@ -16,10 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Outcome
 
-    _Names = dict[int, str]
-if not TYPE_CHECKING:
-    _Names = dict
-
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
 
 # own(fd) closes the fd, at the latest when it is freed itself. Its type is written in C: a signal
@@ -141,16 +137,12 @@ def kill(pid: int, sig: int) -> None:
     call(os.kill, pid, sig)
 
 
-class UserNames(_Names):
-    """The names of users by their numbers, each looked up once; the number if there is none."""
+def user_name(uid: int) -> str:
+    """The name of a user; the number if there is none."""
+    import pwd
 
-    def __missing__(self, uid: int) -> str:
-        import pwd
-
-        try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError as error:
-            raise_of_handler(error)
-            name = str(uid)
-        self[uid] = name
-        return name
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError as error:
+        raise_of_handler(error)
+        return str(uid)
