@@ -147,7 +147,7 @@ class Facts:
             of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
             peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
             if not peb:  # of a 64-bit process, and we have 32 bits
-                raise failed(ENOSYS, "Windows does not tell the command line")
+                raise failed(ENOSYS, "Windows does not show the command line")
             parameters = int.from_bytes(read(peb + _PARAMETERS, POINTER_SIZE), "little")
             string = read(parameters + _COMMAND_LINE, _UNICODE_STRING.size)
             length, _, address = _UNICODE_STRING.unpack(string)
@@ -162,10 +162,10 @@ class Facts:
         return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
     def uids(self) -> "NoReturn":
-        raise failed(ENOSYS, "Windows does not tell the uids")
+        raise failed(ENOSYS, "Windows does not show the uids")
 
     def terminal(self) -> "NoReturn":
-        raise failed(ENOSYS, "Windows does not tell the terminal")
+        raise failed(ENOSYS, "Windows does not show the terminal")
 
     def close(self) -> None:
         if self._owned is not None:
