@@ -145,6 +145,8 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
         # fileno() can return anything.
         and all(isinstance(number, int) and -1 <= number < 2**31 for number in (*fds, group))
         and min(plan["pass_fds"], default=0) >= 0
+        # os.get_exec_path() takes nothing less.
+        and (plan["env"] is None or hasattr(plan["env"], "get"))
         # A pipe may have got the number of a closed fd: our end of it must not be passed on.
         and not any(end in fds for end in ends)
     )

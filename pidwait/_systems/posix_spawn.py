@@ -172,7 +172,8 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     group, session, _ = request.attributes
     if error == errno.EPERM and (group > 0 or (group == 0 and session)):
         # setpgid(2) failed: the group is in another session, or the child leads one.
-        return PermissionError(errno.EPERM, os.strerror(errno.EPERM), None)  # subprocess adds it
+        # subprocess names the last thing before it, which is the cwd or nothing.
+        return PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.named[1])
     if error not in _OF_THE_PROGRAM:
         raise failed(error, "posix_spawn: " + os.strerror(error))
     # posix_spawn does not tell which step has failed.
