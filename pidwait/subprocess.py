@@ -247,6 +247,7 @@ def patch() -> _ExitStack:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
+    _has_vfork()
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
