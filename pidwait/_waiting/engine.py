@@ -83,11 +83,18 @@ class Engine:
 
     def _enter(self, target: Target) -> None:
         with self._lock:
-            for name in {target.key, target.pid}:
-                there = self._index.get(name, ())
-                if target not in there:
-                    self._index[name] = (*there, target)
+            self._note(target, (target,))
         self.targets[target] = None
+
+    # What is done with the lock held is one call each time. CPython 3.12 to 3.14 forget a ``with``
+    # where a loop in it jumps back from an ``if``: an exception there leaves the lock held.
+
+    def _note(self, target: Target, added: "tuple[Target, ...]") -> None:
+        # By the key last: what an exception leaves there is removed when the key is added again.
+        for name in (target.pid, target.key)[target.key == target.pid :]:
+            there = [one for one in self._index.pop(name, ()) if one is not target]
+            if there or added:
+                self._index[name] = (*there, *added)
 
     def find(self, key: object) -> "list[Target]":
         return [one for one in self._index.get(key, ()) if one.key == key]
@@ -131,10 +138,7 @@ class Engine:
         self.codes.pop(target, None)
         self.looks.entries.pop(target, None)
         with self._lock:
-            for name in {target.key, target.pid}:
-                there = self._index.pop(name, ())
-                if there and there != (target,):
-                    self._index[name] = tuple([one for one in there if one is not target])
+            self._note(target, ())
         if target.handle is not None:
             self.sleeper.discard(target.handle)
 
@@ -239,14 +243,18 @@ class Engine:
         put_back() answers an exception on the way: so each is in the list before it is forgotten.
         """
         with self._lock:
-            found = list(self.codes.items())
-            # Another thread may have noted a target that has been reported meanwhile.
-            taken.extend([one for one in found if one[0] in self.targets])
-            for target, _ in found:
-                self.targets.pop(target, None)
-                self.codes.pop(target, None)
+            found = self._move_codes(taken)
         for target, _ in found:
             self.discard(target)
+
+    def _move_codes(self, taken: "Exits") -> "Exits":
+        found = list(self.codes.items())
+        # Another thread may have noted a target that has been reported meanwhile.
+        taken.extend([one for one in found if one[0] in self.targets])
+        for target, _ in found:
+            self.targets.pop(target, None)
+            self.codes.pop(target, None)
+        return found
 
     def put_back(self, taken: "Iterable[tuple[Target, int | None]]") -> None:
         """Have these reported again: an exception keeps the caller from getting them."""

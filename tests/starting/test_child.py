@@ -133,6 +133,7 @@ def test_one_that_another_thread_reaps_around_a_look_has_its_code(variant, seam,
 
 @pytest.mark.parametrize("timeout", [None, 30])
 def test_one_that_other_code_reaps_has_its_code_where_the_kernel_tells(variant, timeout):
+    pytest.importorskip("ctypes", reason="what asks the kernel needs it")
     from ..trouble import kernel_tells
 
     with pidwait.spawn(exiting(3)) as child:

@@ -7,6 +7,7 @@ new process enters a namespace. So this module does not use pytest.
 
 import ast
 import contextlib
+import dis
 import gc
 import importlib
 import os
@@ -424,18 +425,22 @@ def kernel_tells():
 
 # Acting between two lines of pidwait
 
+JUMP = dis.opmap.get("JUMP_BACKWARD")  # Python 3.11
+
 
 class at_line:
     """In the block, do something right before the n-th line that runs of pidwait's code.
 
-    ``reached`` tells whether there was such a line, ``where`` which it was.
+    Or, as an ``event``, before the n-th jump back in a loop, where signal handlers run, too: see
+    JUMP. ``reached`` tells whether there was such a place, ``where`` which it was.
     """
 
     _FOLDER = os.path.dirname(pidwait.__file__) + os.sep
 
-    def __init__(self, number, action):
+    def __init__(self, number, action, event="line"):
         self._left = number
         self._action = action
+        self._event = event
         self.reached = False
         self.where = None
 
@@ -452,23 +457,27 @@ class at_line:
             return None
         if event == "call" and in_del(frame):  # an exception there is only printed
             return None
-        if event == "line":
+        if event == "call" and self._event == "jump":
+            frame.f_trace_opcodes = True
+        if event == "opcode" and code.co_code[frame.f_lasti] == JUMP:
+            event = "jump"
+        if event == self._event:
             self._left -= 1
             if self._left == 0:
                 self.reached = True
-                self.where = "%s:%d %s" % (code.co_filename, frame.f_lineno, code.co_name)
+                self.where = "%s:%s %s" % (code.co_filename, frame.f_lineno, code.co_name)
                 sys.settrace(None)
                 self._action()
         return self._trace
 
 
-def each_line(action, step=1):
+def each_line(action, step=1, event="line"):
     """at_line() for every step-th line that runs in its block, one after the other."""
-    number, line = 1, at_line(1, action)
+    number, line = 1, at_line(1, action, event)
     yield line
     while line.reached:
         number += step
-        line = at_line(number, action)
+        line = at_line(number, action, event)
         yield line
     assert number > 10, number
 
