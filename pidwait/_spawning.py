@@ -184,7 +184,7 @@ class Child(Process):
     """
 
     args: "Path | Sequence[Path] | None" = None
-    reaped = False
+    reaped: bool = False
     if TYPE_CHECKING:
 
         @property

@@ -34,7 +34,8 @@ class Usage(Exception):
 class Command:
     """What is the same in all commands: options, help, version, errors."""
 
-    wrong, failed = 2, 1  # exit statuses
+    wrong: int = 2  # exit statuses
+    failed: int = 1
     intermixed = True  # options may come after operands
     lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
 

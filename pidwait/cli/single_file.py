@@ -34,7 +34,7 @@ PARTS = {
     "cli": {"cli/wait": "", "cli": ""},
 }
 # What the names of the modules of one system begin with, and its names in sys.platform.
-SYSTEMS = {
+SYSTEMS: "dict[str, tuple[tuple[str, ...], str]]" = {
     "linux": (("linux", "procfs", "pidfd", "epoll"), "linux android"),
     "bsd": (("kqueue", "ps", "bsd"), "darwin freebsd netbsd openbsd dragonfly"),
     "windows": (("windows",), "win32"),

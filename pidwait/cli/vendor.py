@@ -11,7 +11,6 @@ import hashlib
 import keyword
 import os
 import re
-from collections import namedtuple
 from errno import ENOTDIR
 from pathlib import Path
 
@@ -88,8 +87,12 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
     return words
 
 
-class Record(namedtuple("Record", "version hashes")):
+class Record:
     """What was written into a copy: the version, and the hash of each file by its path."""
+
+    def __init__(self, version: str, hashes: "dict[str, str]") -> None:
+        self.version = version
+        self.hashes = hashes
 
     def text(self) -> str:
         # As sha256sum(1) writes and reads them.
@@ -122,7 +125,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         version = record.version
         by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
         by_hand = by_hand and ":\n" + by_hand
-        is_current = record == _record_of(own_files())
+        is_current = vars(record) == vars(_record_of(own_files()))
     if by_hand:
         how = ", changed by hand" + by_hand
     elif version == _UNFINISHED:
