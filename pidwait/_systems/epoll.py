@@ -123,7 +123,7 @@ class EpollSleeper:
     def discard(self, handle: "Handle") -> None:
         """Close the handle."""
         if self._handles.get(handle.fd) is handle:
-            del self._handles[handle.fd]
+            self._handles.pop(handle.fd, None)  # another thread may be quicker
         if self._hints is not None:
             self._hints.discard(handle)
         handle.close()

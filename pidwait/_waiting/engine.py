@@ -216,7 +216,8 @@ class Engine:
         if outcome is not PENDING:
             # What else is waiting for the process sees it before its owner reaps.
             for other in () if alone else self._index.get(target.pid, ()):
-                if not other.reaps and other is not target:
+                # One that another thread adds just now sees it itself.
+                if not (other.reaps or other is target or other in self._adding):
                     self._look(other, last, alone=True)
             if type(target) is not Target:
                 outcome = self._settle(target, outcome)

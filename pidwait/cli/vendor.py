@@ -125,7 +125,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         version = record.version
         by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
         by_hand = by_hand and ":\n" + by_hand
-        is_current = vars(record) == vars(_record_of(own_files()))
+        is_current = record.text() == _record_of(own_files()).text()
     if by_hand:
         how = ", changed by hand" + by_hand
     elif version == _UNFINISHED:
@@ -158,7 +158,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         raise CommandError("%s: %s" % (name, text % ", ".join(touched)))
     written = [path for path in files if found.get(path) != new.hashes[path]]
     gone = [path for path in old.hashes if path in found and path not in files]
-    if written or gone or old != new:
+    if written or gone or old.text() != new.text():
         unfinished = Record(_UNFINISHED, {**old.hashes, **new.hashes})
         _put(dest, _RECORD, unfinished.text().encode())
         for path in written:
