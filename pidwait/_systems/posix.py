@@ -26,8 +26,14 @@ own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)
 
 
 def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
-    """The function's file descriptor, owned."""
-    return own(call(function, *arguments))
+    """The function's file descriptor, owned: without a bytecode between the two calls.
+
+    A signal handler that raises there would leak it, and polling opens files all the time.
+    """
+    try:
+        return next(map(own, map(function, *zip(arguments))))
+    except OSError as error:
+        raise refusal(function, error) from None
 
 
 def close(file: "Any") -> None:
