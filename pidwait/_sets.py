@@ -220,8 +220,8 @@ class WaitSet(Generic[P]):
             raise
 
     def _start(self) -> None:
-        # The threads in wait(), and what each is about to return. One that is in there already
-        # when it comes has been interrupted by two exceptions in a row.
+        # By thread: the exits that its wait() is about to return. If a thread is in here already
+        # when it calls wait(), two exceptions in a row have interrupted it.
         self._calls: "dict[object, Exits]" = {}
 
     def _entered(self) -> Engine:

@@ -115,7 +115,7 @@ class Hints:
                 yield handle
 
     def _receive(self) -> "set[int] | None":
-        """The pids of which a thread has exited; None if messages have been lost."""
+        """The processes, by pid, that lost a thread; None if messages were lost."""
         socket = self._socket
         pids: "set[int]" = set()
         is_whole = True
