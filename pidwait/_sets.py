@@ -285,7 +285,8 @@ class WaitSet(Generic[P]):
         deadline = Deadline(timeout)
         engine, me = self._entered(), get_ident()
         taken: "Exits" = []
-        engine.put_back(self._calls.get(me, ()))
+        if me in self._calls:
+            engine.put_back(self._calls[me])
         try:
             self._calls[me] = taken
             if self._is_closed:  # by another thread, before it could see this call
@@ -311,12 +312,12 @@ class WaitSet(Generic[P]):
             raise
 
     def _leave(self, me: int) -> None:
-        self._calls.pop(me, None)
         self._engine.sleeping.pop(me, None)
+        if not self._is_closed:
+            self._rearm()
+        self._calls.pop(me, None)  # last: until then an exception may keep the exits from the caller
         if self._is_closed:
             self._close_unused()
-        else:
-            self._rearm()
 
     def _rearm(self) -> None:
         """Wake the threads that sleep, and make fileno() readable, if there is work for them."""

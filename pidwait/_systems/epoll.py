@@ -92,7 +92,12 @@ class EpollSleeper:
         handle: PidfdHandle = PidfdHandle(target.pid, file)
         handle.target = target
         target.handle = handle
-        self._register(handle)
+        try:
+            self._register(handle)
+        except BaseException:
+            target.handle = None  # first, so that nobody looks at a closed one
+            self.discard(handle)
+            raise
 
     def _open_polled(self, target: "Any") -> None:
         if target.pid is None or self._epoll is None:
@@ -104,11 +109,7 @@ class EpollSleeper:
 
     def _register(self, handle: PidfdHandle) -> None:
         self._handles[handle.fd] = handle
-        try:
-            call(self._epoll.register, handle.fd, _ARMED)
-        except BaseException:
-            self.discard(handle)
-            raise
+        call(self._epoll.register, handle.fd, _ARMED)
 
     def watch_again(self, handle: "Handle") -> None:
         """Have its next event reported, after a false alarm."""

@@ -75,6 +75,7 @@ class PortSleeper:
         try:
             _register(handle.owned, self._port, handle.packet)
         except BaseException:
+            target.handle = None  # first, so that nobody looks at a closed one
             self.discard(handle)
             raise
 

@@ -92,9 +92,11 @@ class Engine:
     def _note(self, target: Target, added: "tuple[Target, ...]") -> None:
         # By the key last: what an exception leaves there is removed when the key is added again.
         for name in (target.pid, target.key)[target.key == target.pid :]:
-            there = [one for one in self._index.pop(name, ()) if one is not target]
+            there = [one for one in self._index.get(name, ()) if one is not target]
             if there or added:
                 self._index[name] = (*there, *added)
+            else:
+                self._index.pop(name, None)
 
     def find(self, key: object) -> "list[Target]":
         return [one for one in self._index.get(key, ()) if one.key == key]
@@ -239,23 +241,13 @@ class Engine:
             self._busy.pop(target, None)
 
     def take(self, taken: "Exits") -> None:
-        """Append what has exited to the list, and forget it.
-
-        put_back() answers an exception on the way: so each is in the list before it is forgotten.
-        """
-        with self._lock:
-            found = self._move_codes(taken)
-        for target, _ in found:
+        """Append what has exited to the list, and forget it."""
+        for target, code in list(self.codes.items()):
+            # First into the list: put_back() answers an exception on the way.
+            taken.append((target, code))
+            if self.targets.pop(target, self) is self:  # another thread reports it
+                taken.pop()
             self.discard(target)
-
-    def _move_codes(self, taken: "Exits") -> "Exits":
-        found = list(self.codes.items())
-        # Another thread may have noted a target that has been reported meanwhile.
-        taken.extend([one for one in found if one[0] in self.targets])
-        for target, _ in found:
-            self.targets.pop(target, None)
-            self.codes.pop(target, None)
-        return found
 
     def put_back(self, taken: "Iterable[tuple[Target, int | None]]") -> None:
         """Have these reported again: an exception keeps the caller from getting them."""
