@@ -248,6 +248,7 @@ class WaitSet(Generic[P]):
         try:
             engine.add(target)
         except BaseException:
+            engine.is_suspect = True  # first, in case that another exception comes
             engine.discard(target)
             raise
         if self._is_closed and target in engine.targets:  # by another thread, meanwhile
@@ -306,8 +307,8 @@ class WaitSet(Generic[P]):
             self._leave(me)
             return found  # type: ignore[no-any-return]
         except BaseException:  # if a signal handler raises, no exit must be lost
+            engine.is_suspect = True  # first, in case that it raises again
             engine.put_back(taken)
-            engine.is_suspect = True
             self._leave(me)
             raise
 
@@ -315,7 +316,7 @@ class WaitSet(Generic[P]):
         self._engine.sleeping.pop(me, None)
         if not self._is_closed:
             self._rearm()
-        self._calls.pop(me, None)  # last: until then an exception may keep the exits from the caller
+        self._calls.pop(me, None)  # last: until here an exception may come
         if self._is_closed:
             self._close_unused()
 

@@ -45,8 +45,8 @@ class Engine:
         # when it comes has been interrupted by an exception.
         self.sleeping: "dict[int, None]" = {}
         self._collecting: "dict[int, None]" = {}
-        # The thread that adds a target.
-        self._adding: "dict[Target, int]" = {}
+        # Those that a thread is adding.
+        self._adding: "dict[Target, None]" = {}
         # The thread that looks at a target, and runs its owner's code.
         self._busy: "dict[Target, int]" = {}
         # An exception came through: an exit may have been lost. So all targets are looked at; if
@@ -68,7 +68,7 @@ class Engine:
             elif type(target.key) is not int or not self._is_passed_on(there):
                 return
         outcome = asked(target.known)
-        self._adding[target] = get_ident()
+        self._adding[target] = None
         # A target first, so that no event of its handle comes too early.
         self._enter(target)
         if outcome is RUNNING:
@@ -139,6 +139,7 @@ class Engine:
         self.targets.pop(target, None)  # first: what is not in there is discarded again
         self.codes.pop(target, None)
         self.looks.entries.pop(target, None)
+        self._adding.pop(target, None)
         with self._lock:
             self._note(target, ())
         if target.handle is not None:
@@ -197,14 +198,17 @@ class Engine:
             self.looks.entries.pop(target, None)
         if target in self.codes or target not in self.targets:
             return
-        if self._adding.get(target) == get_ident():  # an exception has interrupted that
-            if target.handle is None and target.seen is RUNNING:
+        outcome = target.seen
+        if outcome is RUNNING and target.handle is None:
+            outcome = asked(target.known)
+            # What has no handle is in looks: this one's add() was interrupted.
+            if outcome is RUNNING and target not in self.looks.entries:
                 self._open(target)
-            self._adding.pop(target, None)
-        handle, outcome = target.handle, target.seen
-        if outcome is RUNNING:
-            # Without a handle: a pidfd that we did not open, and can't copy.
-            outcome = asked(target.known) if handle is None else handle.look(False, last)
+                self._adding.pop(target, None)
+                outcome = target.seen
+        handle = target.handle
+        if outcome is RUNNING and handle is not None:
+            outcome = handle.look(False, last)
         if outcome is RUNNING:
             if handle is not None and target not in self.looks.entries:
                 try:

@@ -432,15 +432,17 @@ class at_line:
     """In the block, do something right before the n-th line that runs of pidwait's code.
 
     Or, as an ``event``, before the n-th jump back in a loop, where signal handlers run, too: see
-    JUMP. ``reached`` tells whether there was such a place, ``where`` which it was.
+    JUMP. With ``again`` do it a second time, so many calls and returns of functions later.
+    ``reached`` tells whether there was such a place, ``where`` which it was.
     """
 
     _FOLDER = os.path.dirname(pidwait.__file__) + os.sep
 
-    def __init__(self, number, action, event="line"):
+    def __init__(self, number, action, event="line", again=0):
         self._left = number
         self._action = action
         self._event = event
+        self._again = again
         self.reached = False
         self.where = None
 
@@ -450,6 +452,7 @@ class at_line:
 
     def __exit__(self, *exc_info):
         sys.settrace(None)
+        sys.setprofile(None)
 
     def _trace(self, frame, event, argument):
         code = frame.f_code
@@ -467,17 +470,26 @@ class at_line:
                 self.reached = True
                 self.where = "%s:%s %s" % (code.co_filename, frame.f_lineno, code.co_name)
                 sys.settrace(None)
+                if self._again:
+                    sys.setprofile(self._profile)
                 self._action()
         return self._trace
 
+    def _profile(self, frame, event, argument):
+        if frame.f_code.co_filename.startswith(self._FOLDER) and not in_del(frame):
+            self._again -= 1
+            if self._again == 0:
+                sys.setprofile(None)
+                self._action()
 
-def each_line(action, step=1, event="line"):
+
+def each_line(action, step=1, event="line", again=0):
     """at_line() for every step-th line that runs in its block, one after the other."""
-    number, line = 1, at_line(1, action, event)
+    number, line = 1, at_line(1, action, event, again)
     yield line
     while line.reached:
         number += step
-        line = at_line(number, action, event)
+        line = at_line(number, action, event, again)
         yield line
     assert number > 10, number
 

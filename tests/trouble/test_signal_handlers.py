@@ -293,6 +293,25 @@ def set_waits_again(has_exited):
         child.reap()
 
 
+def set_waits_after_two(step):
+    """The second one comes while the first one is answered."""
+    child = Child()
+    child.become_zombie(7)
+    for again in range(1, 40):
+        for line in each_line(trouble.interrupt, step, again=again):
+            with pidwait.WaitSet() as waiting:
+                exits = []
+                with contextlib.suppress(KeyboardInterrupt), line:
+                    waiting.add(child.pid)
+                    exits += waiting.wait(LONG)
+                if not exits and len(waiting) == 0:  # it was not added
+                    waiting.add(child.pid)
+                exits += waiting.wait(LONG)
+                where = again, line.where
+                assert exits == [(child.pid, 7)] and waiting.wait(0) == [], where
+    child.reap()
+
+
 def child_is_reaped_again(code):
     for line in each_line(trouble.interrupt, step=3):
         with pidwait.spawn(["sh", "-c", "exit %d" % code]) as child:
@@ -309,6 +328,7 @@ INTERRUPTED = [
     (waits_again, by_set),
     (set_waits_again, False),
     (set_waits_again, True),
+    (set_waits_after_two, 17),
     (child_is_reaped_again, 3),
 ]
 
