@@ -83,14 +83,15 @@ NOW = Deadline(0)
 def pause(deadline: Deadline, interval: "list[float]") -> bool:
     """Pause before a look: not at all at first, then for 0.1 ms, doubling to 40 ms.
 
-    Return False at the deadline, but not before the first look. ``interval`` is [0.0] at first.
+    Return False if there has been a look after the deadline: a stopped process can miss the
+    exit right before it. ``interval`` is [0.0] at first.
     """
     delay = interval[0]
-    interval[0] = min(max(delay * 2, SHORTEST), LONGEST)
+    if delay < 0:
+        return False
     if delay:
-        if deadline.expired():
-            return False
         time.sleep(deadline.at_most(delay))
+    interval[0] = -1 if deadline.expired() else min(max(delay * 2, SHORTEST), LONGEST)
     return True
 
 
