@@ -99,14 +99,15 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
         with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment) as process:
             try:
                 printed, errors = process.communicate(timeout=limit)
+            except TimeoutExpired:
+                text = "%s took longer than %g seconds" % (PS, limit)
+                raise failed(ETIMEDOUT, text) from None
             finally:
                 process.kill()  # if it has not ended
         return process.pid, process.returncode, printed, errors
     except (OSError, ImportError) as error:  # no file descriptor left
         raise_of_handler(error)
         raise Failed(OSError(getattr(error, "errno", ENOSYS), str(error))) from None
-    except TimeoutExpired:
-        raise failed(ETIMEDOUT, "%s took longer than %g seconds" % (PS, limit)) from None
     finally:
         _asking.discard(thread)
 
