@@ -24,7 +24,7 @@ from errno import EACCES, EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, EPERM, ESRCH
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import checks, may_work, still_works, works
+from .._base.probe import checks, still_works, works
 from .calls import ask, native
 from .linux_calls import (
     LOOK,
@@ -34,10 +34,9 @@ from .linux_calls import (
     PIDFD_INFO_EXIT,
     PIDFD_INFO_REQUEST,
     REAP,
-    WALL,
     WEXITED,
 )
-from .posix import CLD_EXITED, close, kill, may_block, opened, own, poll, reap_child
+from .posix import CLD_EXITED, close, code_of_status, kill, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
@@ -51,8 +50,6 @@ class PidfdHandle(Handle):
     backend = "pidfd"
     # Whether the latest exit was that of our child: what to ask first.
     _was_ours = True
-    # What polls the process if poll(2) fails.
-    _fallback: "ProcfsHandle | None" = None
 
     def __init__(self, pid: "int | None", file: "Any" = None) -> None:
         self.pid = pid
@@ -60,161 +57,125 @@ class PidfdHandle(Handle):
         self.fd: int = self._file.fileno()
 
     def fileno(self) -> int:
-        return self.fd if self._fallback is None else self._fallback.fileno()
+        return self.fd
 
     def close(self) -> None:
         close(self._file)
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        if self._fallback is None:
-            try:
-                return poll(self.fd, select.POLLIN, deadline) != 0
-            except Failed as why:
-                self._fall_back(why)
-        return self._fallback is None or self._fallback.sleep(deadline, interval)
+        try:
+            return poll(self.fd, select.POLLIN, deadline) != 0
+        except Failed as why:
+            return not self._fall_back(why) or self.sleep(deadline, interval)
 
-    def _fall_back(self, why: Failed) -> None:
-        """Go on by polling; if the process is gone, without."""
+    def _fall_back(self, why: Failed) -> bool:
+        """Have a polled handle do the work from here on; False if the process is gone."""
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
         log("pid %s is polled: %s", self.pid, why)
         if self.pid is None:
             raise why
         try:
-            fallback = ProcfsHandle(self.pid)
+            polled = ProcfsHandle(self.pid)
         except Failed:
-            return  # it is gone
-        # The fallback was opened by the pid, which may have gone to another process before: so
-        # the pidfd is asked afterwards.
-        if not self._is_reaped():
-            self._fallback = fallback
-            self.backend = fallback.backend
-
-    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
-        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
-        if reap and deadline.timeout is None and self._fallback is None and may_block():
-            try:
-                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
-            except Failed as why:  # look() finds out why
-                PidfdHandle._was_ours = why.errno != ECHILD
-        return super().wait(deadline, reap)
+            return False
+        # It was opened by the pid, which may have gone to another process before: so the pidfd
+        # is asked afterwards.
+        if self._ask()[0]:
+            return False
+        for name in ("backend", "fileno", "look", "send_signal", "sleep"):
+            setattr(self, name, getattr(polled, name))
+        return True
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
-        if self._fallback is not None:
-            return self._fallback.look(reap, last)
-        told = refused = None
         if not (reap or PidfdHandle._was_ours):
-            told = self._get_info()
-            if told is not None and told[0]:  # somebody has reaped it
-                return self._told(told[1], last)
+            is_reaped, code = self._ask()
+            if is_reaped:
+                return self._in_time(code, last)
+        is_ours = True  # as far as we know
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
             if info is not None:
                 PidfdHandle._was_ours = True
-                return _code_of(info)
+                status: int = info.si_status
+                return status if info.si_code == CLD_EXITED else -status
         except Failed as why:
-            refused = why
-            PidfdHandle._was_ours = why.errno != ECHILD
+            is_ours = PidfdHandle._was_ours = why.errno != ECHILD
+            if is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
+                log("waitid: %s", why)
         try:
-            return self._look_closer(reap, last, told, refused)
+            event = self._event()
         except Failed as why:
-            self._fall_back(why)
-        if self._fallback is None:
-            return (self._get_info() or (True, None))[1]
-        return self._fallback.look(reap, last)
-
-    def _told(self, code: "int | None", last: bool) -> "Outcome":
-        return PENDING if code is None and not last and self.is_code_due() else code
-
-    def _look_closer(
-        self,
-        reap: bool,
-        last: bool,
-        told: "tuple[bool, int | None] | None",
-        refused: "Failed | None",
-    ) -> "Outcome":
-        """Look where waitid(2) tells no exit. ``told``: that nobody had reaped it, if asked."""
-        if not self._is_readable():
+            if self._fall_back(why):
+                return self.look(reap, last)
+            return self._in_time(self._ask()[1], last)
+        if not event:
             return RUNNING
-        if refused is None:
-            if reap:  # its tracer has not been told yet, and is the first to reap it: ptrace(2)
-                return RUNNING if last else PENDING
-        elif refused.errno != ECHILD:
-            # A policy, or P_PIDFD on Linux 5.3 (EINVAL). wait4(2) can't look without reaping, so
-            # only the other sources can look.
-            log("waitid: %s", refused)
-            if reap and self.pid is not None:
-                try:
-                    code = reap_child(self.pid)
-                    return code if code is not RUNNING or last else PENDING
-                except Failed as why:
-                    log("pid %d is not reaped: %s", self.pid, why)
-        told = told or self._get_info()
-        if told is not None and told[0]:
-            return self._told(told[1], last)
-        # What /proc says about the pid is about our process if the pidfd says afterwards that it
-        # is not reaped.
-        code = code_of_zombie(self.pid)
-        if told is None:
-            return None if code is None or self._is_reaped() is not False else code
-        is_reaped, later = self._get_info() or (False, None)
-        # If /proc does not show the code: the parent may reap it in a moment, then the pidfd does.
-        return self._told(later if is_reaped else code, last)
+        if reap and is_ours and self.pid is not None:
+            try:
+                reaped = reap_child(self.pid)
+                # Its tracer has not been told yet, and is the first to reap it: ptrace(2).
+                return PENDING if reaped is RUNNING and not last else reaped
+            except Failed as why:
+                log("pid %d is not reaped: %s", self.pid, why)
+        # What /proc shows is of our process if the pidfd says afterwards that it is not reaped.
+        shown = None if event & select.POLLHUP else code_of_zombie(self.pid)
+        is_reaped, code = self._ask()
+        return self._in_time(code if shown is None or is_reaped is not False else shown, last)
 
-    def _is_readable(self) -> bool:
-        """Whether poll tells an exit; if it tells one twice in a row, there was one."""
+    def _in_time(self, code: "Outcome", last: bool) -> "Outcome":
+        return None if code is PENDING and (last or not self.is_code_due()) else code
+
+    def _event(self) -> int:
+        """What poll tells of an exit; if it tells one twice in a row, there was one."""
         # When a thread other than the main one calls execve(2), it takes over the pid, and for a
         # moment poll takes the old main thread for the last one: seen for 1 of 1,400 calls of
         # execve() on Linux 6.18, in fs/pidfs.c, pidfd_poll().
-        return bool(poll(self.fd, select.POLLIN, NOW) and poll(self.fd, select.POLLIN, NOW))
+        return poll(self.fd, select.POLLIN, NOW) and poll(self.fd, select.POLLIN, NOW)
 
-    def _is_reaped(self) -> "bool | None":
-        """Whether the pid may belong to another process by now; None if that can't be told."""
-        try:
-            ask("pidfd_send_signal", self.fd, 0)
-            return False
-        except Failed as why:
-            if why.errno == ESRCH or is_forbidden(why):
-                return why.errno == ESRCH
-            log("pidfd_send_signal: %s", why)
-        info = self._get_info()
-        if info is not None:
-            return info[0]
-        try:
-            return int(fd_info(self.fd)["Pid"]) < 0  # Linux 5.5
-        except (Failed, LookupError) as why:
-            log("pid %s: %s", self.pid, why)
-            return None
+    def _ask(self) -> "tuple[bool | None, Outcome]":
+        """Whether it has been reaped, None if that can't be told; and its code once it has been.
 
-    def _get_info(self) -> "tuple[bool, int | None] | None":
-        """Whether it has been reaped, and if so its code; None if the system does not tell."""
+        The code is PENDING if it may still come. As long as the process has not been reaped, its
+        pid belongs to no other one.
+        """
         # For a moment during the reaping neither the task nor its status is found: seen for
         # 666 of 15,000 exits on Linux 6.18. The second call finds it. Linux 6.13 and 6.14
         # keep no status.
-        info = bytearray(PIDFD_INFO_REQUEST)
         for _ in range(2):
             try:
-                call(native("ioctl"), self.fd, PIDFD_GET_INFO, info, True)
-                mask, _, _, _, status = PIDFD_INFO.unpack(info)
-                return bool(mask & PIDFD_INFO_EXIT), -(status & 0x7F) or status >> 8 & 0xFF
+                mask, _, _, _, status = get_info(self.fd)
+                is_reaped = bool(mask & PIDFD_INFO_EXIT)
+                return is_reaped, code_of_status(status) if is_reaped else PENDING
             except Failed as why:
                 if why.errno != ESRCH:  # Linux < 6.13, or a policy
-                    return None
-        return True, None
+                    break
+        else:
+            return True, PENDING
+        try:
+            ask("pidfd_send_signal", self.fd, 0)
+            return False, None
+        except Failed as why:
+            # EPERM and EACCES: it is there. But a policy may answer so for every process.
+            is_forbidden = why.errno in (EPERM, EACCES) and still_works(check_send_signal)
+            if why.errno == ESRCH or is_forbidden:
+                return not is_forbidden, None
+            log("pidfd_send_signal: %s", why)
+        try:
+            return int(fd_info(self.fd)["Pid"]) < 0, None  # Linux 5.5
+        except (Failed, LookupError) as why:
+            log("pid %s: %s", self.pid, why)
+            return None, None
 
     def send_signal(self, sig: int) -> None:
-        if self._fallback is not None:
-            return self._fallback.send_signal(sig)
-        if may_work(check_send_signal):
-            try:
-                ask("pidfd_send_signal", self.fd, sig)
-                return None
-            except Failed as why:
-                if why.errno == ESRCH or still_works(check_send_signal):
-                    raise
-                log("pidfd_send_signal: %s", why)  # a policy that came after the probe
-        if self.pid is None or self.look() is not RUNNING:
-            raise failed(ESRCH)
-        return kill(self.pid, sig)
+        try:
+            ask("pidfd_send_signal", self.fd, sig)
+        except Failed as why:
+            if why.errno == ESRCH or still_works(check_send_signal):
+                raise
+            log("pidfd_send_signal: %s", why)  # a policy
+            if self.pid is None or self.look() is not RUNNING:
+                raise failed(ESRCH) from None
+            kill(self.pid, sig)
 
     def identify(self) -> "Identity | None":
         if works(check_pidfs):
@@ -223,20 +184,9 @@ class PidfdHandle(Handle):
             except Failed as why:
                 log("pid %s, fstat: %s", self.pid, why)
         stat = None if self.pid is None else read_stat(self.pid)
-        if stat is None or self._is_reaped() is not False:
+        if stat is None or self._ask()[0] is not False:
             return None
         return "start", self.pid, stat.started
-
-
-def _code_of(info: "Any") -> int:
-    status: int = info.si_status
-    return status if info.si_code == CLD_EXITED else -status
-
-
-def is_forbidden(why: Failed) -> bool:
-    """Whether the process is there, but we may not send it a signal."""
-    # A policy may answer so for every process: then it proves nothing.
-    return why.errno in (EPERM, EACCES) and still_works(check_send_signal)
 
 
 def open_pidfd(pid: "int | None", open_: "Callable[..., Any]" = opened) -> "Any":
@@ -287,19 +237,17 @@ def _pid_of(fd: int) -> "int | None":
 def _ask_pid(fd: int) -> "int | None":
     """The pid of a pidfd, without /proc; None if it has been reaped, or can't be told."""
     try:
-        return get_info(fd)[1] or None
-    except Failed as why:
-        if why.errno == ESRCH:
-            return None
-        log("PIDFD_GET_INFO: %s", why)  # Linux < 6.13, a policy, or not a pidfd
-    try:
-        ask("pidfd_send_signal", fd, 0)
+        call(native("waitid"), P_PIDFD, fd, LOOK)
     except Failed as why:
         if why.errno == EBADF:
             raise ValueError("fd %d is not a pidfd" % fd) from None
-        if why.errno != ESRCH and not is_forbidden(why):
+        if why.errno != ECHILD:
             raise
-    return None
+    try:
+        return get_info(fd)[1] or None
+    except Failed as why:  # reaped (ESRCH), Linux < 6.13, or a policy
+        log("PIDFD_GET_INFO: %s", why)
+        return None
 
 
 # The checks
