@@ -32,26 +32,20 @@ _THREADS = 17  # the field's place
 
 
 class ProcStat:
-    """Fields of /proc/<pid>/stat: whether the process has exited, which one it is, its name."""
+    """What /proc/<pid>/stat tells."""
 
-    __slots__ = ("flags", "name", "parent", "started", "state", "status", "threads")
+    __slots__ = ("exited", "name", "parent", "started", "status")
 
     def __init__(self, line: bytes) -> None:
         name, fields = split_stat(line)
         self.name = name.decode("utf-8", "replace")
-        self.state = fields[0]
+        # A main thread that has ended before the other threads is a zombie, too: the process
+        # still runs, and its exit code is not known before they have ended.
+        self.exited = fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
         self.parent = int(fields[1])
-        self.flags = int(fields[6])  # PF_* of the kernel; gVisor says 0
-        self.threads = int(fields[_THREADS])
         self.started = int(fields[19])  # in clock ticks since boot
         # The wait status, Linux >= 3.5; also 0 if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
-
-    @property
-    def exited(self) -> bool:
-        # A main thread that has ended before the other threads is a zombie, too: the process
-        # still runs, and its exit code is not known before they have ended.
-        return self.state in (b"Z", b"X") and self.threads <= 1
 
 
 def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
@@ -110,12 +104,8 @@ def whole_stat(read: "Callable[..., Any]", *arguments: object) -> "Any":
     return text
 
 
-def _parent_of(pid: int) -> "int | None":
-    stat = read_stat(pid)
-    return None if stat is None else stat.parent
-
-
-parents.append(_parent_of)
+# None if /proc does not tell.
+parents.append(lambda pid: getattr(read_stat(pid), "parent", None))
 
 
 def _has_link(path: str) -> "bool | None":
@@ -131,7 +121,7 @@ def links_tell_exit(pid: int) -> bool:
     """Whether it has certainly exited, as seen by calls that need no file descriptor."""
     cwd = "/proc/%d/cwd" % pid
     why = why_not(check_procfs)
-    if (why is not None and why.passes) or _has_link(cwd) is not False or not shows_namespace(pid):
+    if (why is not None and why.passes) or _has_link(cwd) is not False or not _shows_namespace(pid):
         return False
     # A thread that has ended has no current directory any more, but still has a user
     # namespace. Both links are the main thread's; the other threads are counted.
@@ -143,42 +133,34 @@ def links_tell_exit(pid: int) -> bool:
     return links <= 3 and _has_link(cwd) is False
 
 
-def shows_namespace(pid: int) -> bool:
+def _shows_namespace(pid: int) -> bool:
     """Whether we have PTRACE_MODE_READ_FSCREDS on a process, running or a zombie."""
     return _has_link("/proc/%d/ns/user" % pid) is True
 
 
-def thread_group(pid: int) -> "int | None":
-    """The pid of the process that a pid or thread ID belongs to; None if /proc does not tell."""
-    for line in (_read_entry(pid, "status") or b"").splitlines():
-        if line.startswith(b"Tgid:"):
-            return int(line[5:]) or None  # 0: of a thread that has just been removed
-    return None
+def _pairs(text: bytes) -> "dict[str, str]":
+    """The lines of a file, each with a name and a colon."""
+    pairs = (line.partition(":") for line in text.decode("ascii", "replace").splitlines())
+    return {name: value.strip() for name, _, value in pairs}
 
 
 def fd_info(fd: int) -> "dict[str, str]":
     """What /proc/self/fdinfo tells about a file descriptor: see proc_pid_fdinfo(5)."""
-    text = read_file("/proc/self/fdinfo/%d" % fd).decode("ascii", "replace")
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {key: value.strip() for key, _, value in pairs}
+    return _pairs(read_file("/proc/self/fdinfo/%d" % fd))
 
 
 def check_procfs() -> None:
     """Whether there is a /proc, and shows our PID namespace."""
     try:
-        # A /proc that was mounted before unshare(2) shows other processes by the same pids.
-        foreign = call(os.readlink, "/proc/self") != str(os.getpid())
-        # Our pid can be the same in both namespaces by chance. NSpid lists it for each namespace
-        # from that of /proc down to ours, Linux 4.1.
-        for line in read_file("/proc/self/status").splitlines():
-            foreign = foreign or (line.startswith(b"NSpid:") and len(line.split()) > 2)
+        # A /proc that was mounted before unshare(2) shows other processes by the same pids. Our pid
+        # can be the same in both namespaces by chance. NSpid lists it for each namespace from that
+        # of /proc down to ours, Linux 4.1.
+        pids = _pairs(read_file("/proc/self/status")).get("NSpid", "").split()
+        if len(pids) > 1 or call(os.readlink, "/proc/self") != str(os.getpid()):
+            raise failed(ENOENT, "/proc shows another PID namespace")
     except Failed as why:
         why.passes = not why.is_transient  # it may be mounted later, or a chroot be left
         raise
-    if foreign:
-        foreign_proc = failed(ENOENT, "/proc shows another PID namespace")
-        foreign_proc.passes = True
-        raise foreign_proc
 
 
 # Exit codes of zombies
@@ -187,22 +169,30 @@ def check_procfs() -> None:
 def code_of_zombie(pid: "int | None") -> "int | None":
     """The exit code that /proc shows for a zombie.
 
-    None if there is no zombie, or we may not see its code. The caller has to make sure that
-    the pid still belongs to the same process.
+    None if there is no zombie, or its code is not certain. The caller has to make sure that the
+    pid still belongs to the same process.
     """
-    stat = None if pid is None else read_stat(pid)
-    if pid is None or stat is None or not stat.exited:
+    stat = read_stat(pid) if pid else None
+    if pid is None or stat is None or not stat.exited or not (stat.status or _is_success(pid)):
         return None
-    if stat.status == 0:
-        return 0 if _shows_status(pid) and _is_of_process(pid) else None
     return code_of_status(stat.status)
 
 
-def _shows_status(pid: int) -> bool:
+def _is_success(pid: int) -> bool:
+    """Whether a wait status of 0 is that of the process."""
     # A reader without PTRACE_MODE_READ_FSCREDS on the process sees 0, too: fs/proc/array.c,
     # do_task_stat(). The link to its user namespace needs exactly that right and, unlike
     # other links, can be read after the process has given up its memory.
-    return shows_namespace(pid) and works(check_status)
+    if not (_shows_namespace(pid) and works(check_status)):
+        return False
+    # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
+    # whatever code they gave the process afterwards. Without others it is the process's, too: a
+    # thread that starts has page faults, and what it had is the process's when it has ended.
+    if works(check_status_of_process):
+        return True
+    texts = [_read_entry(pid, name) or b"" for name in ("stat", "task/%d/stat" % pid)]
+    process, main = (split_stat(text)[1][7:10:2] for text in texts)
+    return process == main != []
 
 
 def check_status() -> None:
@@ -211,21 +201,6 @@ def check_status() -> None:
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
         raise failed(ENOSYS, "/proc does not show the exit status")
-
-
-def _is_of_process(pid: int) -> bool:
-    # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
-    # whatever code they gave the process afterwards. Without others it is the process's, too: a
-    # thread that starts has page faults, and what it had is the process's when it has ended.
-    if works(check_status_of_process):
-        return True
-    process, main = (_read_entry(pid, name) for name in ("stat", "task/%d/stat" % pid))
-    return bool(process and main) and _faults(process) == _faults(main)
-
-
-def _faults(line: "bytes | None") -> "list[bytes]":
-    fields = split_stat(line or b"")[1]
-    return [fields[7], fields[9]]
 
 
 def check_status_of_process() -> None:
@@ -258,7 +233,8 @@ class ProcfsHandle(Handle):
         self._clock = _clock()
         if stat is None and not is_found(pid):
             raise failed(ESRCH)
-        if thread_group(pid) not in (pid, None):
+        group = _pairs(_read_entry(pid, "status") or b"").get("Tgid")
+        if group not in (None, "0", str(pid)):  # 0: of a thread that has just been removed
             raise failed(ESRCH, "a thread's ID, not a process's")
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
@@ -276,19 +252,10 @@ class ProcfsHandle(Handle):
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         stat = read_stat(self.pid)
-        if stat is None:
-            if not is_found(self.pid):
-                return None
-        else:
-            clock = _clock()
-            if self._started is None or self._clock != clock:
-                self._started, self._clock = stat.started, clock
-            if stat.started != self._started:
-                return None
-            if not stat.exited:
-                return RUNNING
-            if stat.status and not reap:
-                return code_of_status(stat.status)
+        if not self._is_same(stat):
+            return None
+        if stat is not None and not stat.exited:
+            return RUNNING
         code: "Outcome" = None
         try:
             code = (reap_child if reap else look_at_child)(self.pid)
@@ -297,22 +264,23 @@ class ProcfsHandle(Handle):
                 log("waitid, pid %d: %s", self.pid, why)
             if stat is None and not links_tell_exit(self.pid):
                 return RUNNING if is_found(self.pid) else None
-        if code is RUNNING:
-            if stat is None:
-                return RUNNING
-            if reap:  # a tracer prevents it
-                return RUNNING if last else PENDING
-            code = None
-        if code is None:
+        if code is RUNNING and (stat is None or reap):
+            return PENDING if stat is not None and not last else RUNNING  # a tracer prevents it
+        if code is RUNNING or code is None:
             code = code_of_zombie(self.pid)
         if code is None and stat is None and not last and self.is_code_due():
             return PENDING  # a file descriptor may be free in a moment
         # The answers were found by the pid: they count if it still belongs to this process.
-        return code if reap or self._is_same() else None
+        return code if reap or self._is_same(read_stat(self.pid)) else None
 
-    def _is_same(self) -> bool:
-        stat = read_stat(self.pid)
-        return stat is None or self._started is None or stat.started == self._started
+    def _is_same(self, stat: "ProcStat | None") -> bool:
+        """Whether /proc shows this process for the pid, or nothing."""
+        if stat is None:
+            return True
+        clock = _clock()
+        if self._started is None or self._clock != clock:
+            self._started, self._clock = stat.started, clock
+        return stat.started == self._started
 
     def send_signal(self, sig: int) -> None:
         if self.look() is not RUNNING:
