@@ -36,6 +36,8 @@ PENDING: Final = _Pending.PENDING
 Outcome = Union[int, None, _Running, _Pending]
 Identity = tuple[object, ...]
 Check = Callable[[], object]
+Clock = Callable[[], float]
+Opener = Callable[[int], Handle]
 
 
 class HasPid(Protocol):

@@ -6,14 +6,13 @@ threads may run a check at once; each returns its own result.
 """
 
 import os
-import sys
 from errno import ENOSYS
 
-from .errors import TRANSIENT, Failed, failed, log
+from .errors import Failed, failed, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Check
+    from .._types import Callable, Check
 
 # The environment variables that force a choice. Their names stay the same in a vendored copy:
 # somebody who debugs a program that contains one looks for the documented names.
@@ -27,9 +26,7 @@ _asked_by: "list[int]" = []
 # What the report shows: rows of a name, the call that is checked (None if it is no call), and
 # the check. The first row tells whether the backend can be used at all.
 checks: "dict[str, list[tuple[str, str | None, Check]]]" = {name: [] for name in BACKENDS}
-# How the report asks about bindings and calls; the modules that know put themselves here.
-bindings: "dict[str, Callable[[], str | None]]" = {}
-sources: "list[Callable[[str], str]]" = []
+checks["polling"].append(("polling", None, lambda: None))  # it works everywhere
 # What forgets all answers, so that the system is asked anew.
 memories: "list[Callable[[], object]]" = [_answers.clear]
 
@@ -89,56 +86,8 @@ def chosen(available: "tuple[str, ...]") -> str:
     """
     name = choice(BACKEND, *BACKENDS)
     if name == "auto":
-        return next(one for one in available if one == "polling" or may_work(checks[one][0][2]))
-    why = failed(ENOSYS, "not on this system")
-    found = None if name == "polling" else why
-    if name in available and name != "polling":
-        found = why_not(checks[name][0][2])
-        if found is not None and found.is_transient:
-            found = None
-    if found is not None:
-        raise OSError(found.errno, "%s is %s: %s" % (BACKEND, name, found.error.strerror))
+        return next(one for one in available if may_work(checks[one][0][2]))
+    why = why_not(checks[name][0][2]) if name in available else failed(ENOSYS, "not on this system")
+    if why is not None and not why.is_transient:
+        raise OSError(why.errno, "%s is %s: %s" % (BACKEND, name, why.error.strerror))
     return name
-
-
-def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
-    """What probe() returns."""
-    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
-    return {
-        "system": _system(),
-        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
-        "backend": backend,
-        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
-        "bindings": {name: _row(why()) for name, why in sorted(bindings.items())},
-        "calls": {
-            name: dict(_row(_why(of, check)), via=_via(call)) for of, name, call, check in rows
-        },
-    }
-
-
-def _system() -> str:
-    if sys.platform == "win32":
-        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
-        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
-    system = os.uname()
-    return "%s %s %s" % (system[0], system[2], system[4])
-
-
-def _why(name: str, check: "Check") -> "str | None":
-    if name != "polling" and os.environ.get(BACKEND) == "polling":
-        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
-    why = why_not(check)
-    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
-
-
-def _row(reason: "str | None") -> "dict[str, Any]":
-    return {"available": reason is None, "reason": reason}
-
-
-def _via(name: "str | None") -> "str | None":
-    if name is None:
-        return None
-    try:
-        return sources[0](name)
-    except Failed:
-        return None

@@ -31,12 +31,12 @@ from errno import ENOSYS, ESRCH
 
 from .._base.deadline import cpu_clock
 from .._base.errors import Failed, failed, log
-from .._base.probe import checks, chosen, memories, report, why_not
-from .calls import PLATFORM
+from .._base.probe import checks, chosen, memories, why_not
+from .calls import PLATFORM, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle
+    from .._types import Any, Clock, Handle, Opener
 
 
 class System:
@@ -46,19 +46,11 @@ class System:
     file descriptor.
     """
 
-    def __init__(
-        self,
-        backend: str,
-        handle: "Callable[[int], Handle]",
-        polled: "Callable[[int], Handle]",
-        clock: "Callable[[], float]",
-        received: "Callable[[int], Handle] | None" = None,
-    ) -> None:
+    received: "Opener | None" = None
+
+    def __init__(self, backend: str, handle: "Opener", polled: "Opener", clock: "Clock") -> None:
         self.backends = backend, "polling"
-        self.handle = handle
-        self.polled = polled
-        self.clock = clock
-        self.received = received
+        self.handle, self.polled, self.clock = handle, polled, clock
 
 
 def _find() -> System:
@@ -70,7 +62,9 @@ def _find() -> System:
         from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle
 
-        return System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock(), received_pidfd)
+        linux = System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock())
+        linux.received = received_pidfd
+        return linux
     if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
         from .kqueue import KqueueHandle
         from .ps import PsHandle, ps_clock
@@ -113,9 +107,10 @@ def open_polled(pid: int) -> "Handle":
 
 def received_handle(fd: int) -> "Handle":
     """The handle for a pidfd that we did not open; it owns the file descriptor."""
-    if system[0].received is None:
+    received = system[0].received
+    if received is None:
         raise failed(ENOSYS, "this system has no pidfds")
-    return system[0].received(fd)
+    return received(fd)
 
 
 def probe() -> "dict[str, Any]":
@@ -137,6 +132,3 @@ def probe() -> "dict[str, Any]":
     True
     """
     return report(system[0].backends, backend())
-
-
-checks["polling"].insert(0, ("polling", None, lambda: None))  # it works everywhere

@@ -11,7 +11,7 @@ import sys
 from errno import ENOSYS
 
 from .._base.errors import TRANSIENT, Failed, call, failed
-from .._base.probe import FFI, bindings, choice, memories
+from .._base.probe import FFI, choice, memories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_files() -> None:
         os.close(call(os.open, os.sep, os.O_RDONLY))
 
 
-def _why_not(name: str) -> "str | None":
+def why_no_binding(name: str) -> "str | None":
     found = load(name)
     return found if isinstance(found, str) else None
 
@@ -204,4 +204,3 @@ class CffiAdapter(_Adapter):
 
 
 _ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
-bindings.update({"ctypes": lambda: _why_not("ctypes"), "cffi": lambda: _why_not("cffi")})

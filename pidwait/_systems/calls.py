@@ -5,17 +5,18 @@ A call is resolved when it is first needed. Two threads may resolve one at the s
 answer is right, and the last one stays.
 """
 
+import os
 import sys
 from errno import ENOSYS
 from types import SimpleNamespace
 
-from .._base.errors import call, failed
-from .._base.probe import FFI, choice, memories, sources
-from .bindings import NAMES, binding, check_files
+from .._base.errors import TRANSIENT, Failed, call, failed
+from .._base.probe import BACKEND, FFI, checks, choice, memories, why_not
+from .bindings import NAMES, binding, check_files, why_no_binding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any, Callable, Check
 
 # name: (module that may have the interpreter's own function, function that makes one of a
 # binding); either can be None. The modules of each system add theirs.
@@ -62,14 +63,6 @@ def ask(name: str, *args: "Any") -> "Any":
     return call(_resolved[name], *args)
 
 
-def _source(name: str) -> str:
-    native(name)
-    return _origins[name]
-
-
-sources.append(_source)
-
-
 def _resolve(name: str) -> "tuple[Callable[..., Any], str]":
     module, make = CALLS[name]
     if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
@@ -101,3 +94,46 @@ class WaitId:
 
 # The system, which selects the table: sys.platform without the version that some append.
 PLATFORM = sys.platform.rstrip("0123456789.")
+
+
+def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
+    """What probe() returns."""
+    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
+    return {
+        "system": _system(),
+        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
+        "backend": backend,
+        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
+        "bindings": {name: _row(why_no_binding(name)) for name in sorted(NAMES)},
+        "calls": {
+            name: dict(_row(_why(of, check)), via=call and _via(call))
+            for of, name, call, check in rows
+        },
+    }
+
+
+def _system() -> str:
+    if sys.platform == "win32":
+        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
+        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
+    system = os.uname()
+    return "%s %s %s" % (system[0], system[2], system[4])
+
+
+def _why(name: str, check: "Check") -> "str | None":
+    if name != "polling" and os.environ.get(BACKEND) == "polling":
+        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
+    why = why_not(check)
+    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
+
+
+def _row(reason: "str | None") -> "dict[str, Any]":
+    return {"available": reason is None, "reason": reason}
+
+
+def _via(name: str) -> "str | None":
+    try:
+        native(name)
+    except Failed:
+        return None
+    return _origins[name]
