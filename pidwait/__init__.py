@@ -33,6 +33,20 @@ __all__ = [
 ]
 
 
+def _name_classes() -> None:
+    """Have classes say that they are of this module: that is where users import them from."""
+    for name in __all__:
+        found = globals()[name]
+        # Methods, too: from Python 3.13 on pydoc shows their module if it is another one.
+        for value in (found, *vars(found).values()) if isinstance(found, type) else ():
+            named = getattr(value, "__func__", value)  # of a classmethod
+            if named is found or hasattr(named, "__code__"):
+                named.__module__ = __name__
+
+
+_name_classes()
+
+
 def __dir__() -> "list[str]":
     public = {*__all__, "aio", "subprocess", *(name for name in globals() if name[:2] == "__")}
     return sorted((public & set(globals())) - {"__dir__"})

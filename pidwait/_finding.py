@@ -4,7 +4,7 @@
 from _thread import get_ident
 from errno import EACCES, EPERM, ESRCH
 
-from ._base.errors import Failed, failed, no_such_process, public
+from ._base.errors import Failed, failed, no_such_process
 from ._listing import checked, fact, gather, source
 from ._process import Process, pid_exists, wait
 from ._waiting.owners import check_pid
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ._types import Any, Facts, Iterable, Iterator
 
 
-@public
 class ProcessInfo:
     """Information about one process. It never describes a later process with the same pid.
 

@@ -7,7 +7,7 @@ import sys
 from errno import ESRCH
 
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, public, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
 from ._waiting.owners import PsutilTarget, Target, asked, check_pid, find
@@ -70,7 +70,6 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     return code  # type: ignore[return-value]
 
 
-@public
 class Process:
     """A handle on one process: it never refers to another process that gets the same pid.
 

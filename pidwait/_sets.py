@@ -5,7 +5,7 @@ from _thread import get_ident
 from os import getpid
 
 from ._base.deadline import Deadline
-from ._base.errors import Failed, TimeoutExpired, public, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, warn_unclosed
 from ._waiting.engine import Engine
 from ._waiting.owners import find, key_of
 
@@ -169,7 +169,6 @@ def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
     return {key: procs for key, procs in given.items() if len(procs) > 1}
 
 
-@public
 class WaitSet(Generic[P]):
     """A set of processes; it reports each one once, after it has exited.
 

@@ -7,7 +7,7 @@ from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, TimeoutExpired, log, public
+from ._base.errors import Failed, TimeoutExpired, log
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from ._base.probe import memories
 from ._process import Process
@@ -163,7 +163,6 @@ def _checked_fd(name: str, value: "Any") -> int:
     return value
 
 
-@public
 class Child(Process):
     """A Process that is our own child. This object reaps it.
 

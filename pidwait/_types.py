@@ -20,8 +20,6 @@ from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
 from ._waiting.owners import Target as Target
 
-C = TypeVar("C", bound="type[Any]")
-
 
 class _Running(Enum):
     RUNNING = 0

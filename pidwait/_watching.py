@@ -5,7 +5,7 @@ import os
 import sys
 from _thread import RLock
 
-from ._base.errors import Failed, call, log, public
+from ._base.errors import Failed, call, log
 from ._sets import WaitSet
 from ._waiting.owners import find
 
@@ -53,7 +53,6 @@ def watch_target(target: "Target", callback: "Callable[..., object]") -> "Watch[
     return watch
 
 
-@public
 class Watch(Generic[P_co]):
     """The result of watch(). cancel() cancels the callback.
 

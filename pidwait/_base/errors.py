@@ -14,11 +14,11 @@ import _warnings
 import errno
 import os
 import sys
-from types import CodeType, FunctionType
+from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, C
+    from .._types import Any
 
 # Errors that may not come at the next call: they are no reason to give up something for good.
 TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
@@ -109,17 +109,6 @@ def failed(code: int, text: "str | None" = None) -> Failed:
     return Failed(OSError(code, text or os.strerror(code)))
 
 
-def public(cls: "C") -> "C":
-    """Make the package the module of a class: that is where its users import it from."""
-    # And of its methods: from Python 3.13 on pydoc shows their module if it is another one.
-    for value in (cls, *vars(cls).values()):
-        named = getattr(value, "__func__", value)  # of a classmethod
-        if named is cls or isinstance(named, FunctionType):
-            named.__module__ = _PACKAGE
-    return cls
-
-
-@public
 class TimeoutExpired(TimeoutError):
     """The process was still running at the time-out. This is a built-in TimeoutError.
 
