@@ -120,14 +120,12 @@ class Process:
     @property
     def pid(self) -> "int | None":
         """The pid. It can be None only after from_fd()."""
-        pid: "int | None" = self._shared.handle.pid
-        return pid
+        return self._shared.handle.pid
 
     @property
     def backend(self) -> str:
         """The way to wait that is in use; "polling" after a fallback."""
-        backend: str = self._shared.handle.backend
-        return backend
+        return self._shared.handle.backend
 
     @property
     def exitcode(self) -> "int | None":
@@ -210,8 +208,7 @@ class Process:
         Raises io.UnsupportedOperation (an OSError) if the process is polled, and on Windows.
         """
         with self._shared as handle:
-            fd: int = handle.fileno()
-            return fd
+            return handle.fileno()
 
     def close(self) -> None:
         """Release the handle. Later calls of methods raise ValueError. The attributes stay;
@@ -253,13 +250,8 @@ class Process:
 
     def __repr__(self) -> str:
         state = "closed" if self._shared.closed else "exited" if self._exited else "open"
-        return "<%s pid=%s exitcode=%s backend=%s %s>" % (
-            type(self).__name__,
-            self.pid,
-            self._exitcode,
-            self.backend,
-            state,
-        )
+        shown = type(self).__name__, self.pid, self._exitcode, self.backend, state
+        return "<%s pid=%s exitcode=%s backend=%s %s>" % shown
 
 
 def _opened(proc: "Any") -> "Handle":

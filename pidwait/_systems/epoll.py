@@ -22,7 +22,7 @@ from .._base.errors import Failed, call, failed, log
 from .calls import ask, native
 from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
 from .linux_hints import Hints
-from .pidfd import PidfdHandle, open_pidfd
+from .pidfd import PidfdHandle
 from .posix import close, may_block, opened, own, poll
 from .procfs import ProcfsHandle
 
@@ -85,11 +85,8 @@ class EpollSleeper:
         if not self._opens or self._epoll is None:
             self._open_polled(target)
             return
-        if target.pid is None:
-            file = opened_high(os.dup, target.proc.fileno())
-        else:
-            file = open_pidfd(target.pid, opened_high)
-        handle: PidfdHandle = PidfdHandle(target.pid, file)
+        file = opened_high(os.dup, target.proc.fileno()) if target.pid is None else None
+        handle: PidfdHandle = PidfdHandle(target.pid, file, opened_high)
         handle.target = target
         target.handle = handle
         try:

@@ -5,7 +5,7 @@ import os
 import sys
 from struct import Struct, pack
 
-from .calls import CALLS, PLATFORM, WAITID, WaitId
+from .calls import CALLS, PLATFORM, WAITID, WaitId, ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ PIDFD_GET_INFO = 0xC040FF0B
 PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
 PIDFD_INFO = Struct("=Q8x3i32xi")
-PIDFD_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
+_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
 
 CLOCK_MONOTONIC = 1
 _MACHINE = os.uname().machine if os.name == "posix" else ""
@@ -68,6 +68,13 @@ WORD = 8 if sys.maxsize > 2**32 else 4
 # Where siginfo_t has si_code, si_pid and si_status. On MIPS the first stands before si_errno; the
 # others, with si_uid between them, stand in a union that is aligned to a word.
 SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
+
+
+def get_info(fd: int) -> "tuple[int, int, int, int, int]":
+    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
+    info = bytearray(_INFO_REQUEST)
+    ask("ioctl", fd, PIDFD_GET_INFO, info, True)
+    return PIDFD_INFO.unpack(info)
 
 
 def offset(machine: str, abi: str, word: int) -> int:

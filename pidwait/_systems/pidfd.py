@@ -26,16 +26,7 @@ from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import checks, still_works, works
 from .calls import ask, native
-from .linux_calls import (
-    LOOK,
-    P_PIDFD,
-    PIDFD_GET_INFO,
-    PIDFD_INFO,
-    PIDFD_INFO_EXIT,
-    PIDFD_INFO_REQUEST,
-    REAP,
-    WEXITED,
-)
+from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
 from .posix import CLD_EXITED, close, code_of_status, kill, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
@@ -51,9 +42,18 @@ class PidfdHandle(Handle):
     # Whether the latest exit was that of our child: what to ask first.
     _was_ours = True
 
-    def __init__(self, pid: "int | None", file: "Any" = None) -> None:
+    def __init__(
+        self, pid: "int | None", file: "Any" = None, open_: "Callable[..., Any]" = opened
+    ) -> None:
         self.pid = pid
-        self._file = open_pidfd(pid) if file is None else file
+        try:
+            self._file = file or open_(native("pidfd_open"), pid, 0)
+        except Failed as why:
+            if why.errno == ENOENT:
+                raise failed(ESRCH, "a thread's ID, not a process's") from None
+            # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
+            # (psutil#2715): polling finds out which.
+            raise failed(why.errno, "pidfd_open: %s" % (why.error.strerror or why)) from None
         self.fd: int = self._file.fileno()
 
     def fileno(self) -> int:
@@ -189,24 +189,6 @@ class PidfdHandle(Handle):
         return "start", self.pid, stat.started
 
 
-def open_pidfd(pid: "int | None", open_: "Callable[..., Any]" = opened) -> "Any":
-    try:
-        return open_(native("pidfd_open"), pid, 0)
-    except Failed as why:
-        if why.errno == ENOENT:
-            raise failed(ESRCH, "a thread's ID, not a process's") from None
-        # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
-        # (psutil#2715): polling finds out which.
-        raise failed(why.errno, "pidfd_open: %s" % (why.error.strerror or why)) from None
-
-
-def get_info(fd: int) -> "tuple[int, int, int, int, int]":
-    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
-    info = bytearray(PIDFD_INFO_REQUEST)
-    ask("ioctl", fd, PIDFD_GET_INFO, info, True)
-    return PIDFD_INFO.unpack(info)
-
-
 def received_pidfd(fd: int) -> PidfdHandle:
     """The handle for a pidfd; its ``pid`` is None if the process has no pid here any more."""
     if isinstance(fd, bool) or not isinstance(fd, int):
@@ -237,20 +219,26 @@ def _pid_of(fd: int) -> "int | None":
 def _ask_pid(fd: int) -> "int | None":
     """The pid of a pidfd, without /proc; None if it has been reaped, or can't be told."""
     try:
+        return get_info(fd)[1] or None
+    except Failed as why:
+        if why.errno == ESRCH:
+            return None
+        log("PIDFD_GET_INFO: %s", why)  # Linux < 6.13, a policy, or not a pidfd
+    try:
         call(native("waitid"), P_PIDFD, fd, LOOK)
     except Failed as why:
         if why.errno == EBADF:
             raise ValueError("fd %d is not a pidfd" % fd) from None
         if why.errno != ECHILD:
             raise
-    try:
-        return get_info(fd)[1] or None
-    except Failed as why:  # reaped (ESRCH), Linux < 6.13, or a policy
-        log("PIDFD_GET_INFO: %s", why)
-        return None
+    return None
 
 
 # The checks
+
+
+def _own_pidfd() -> "Any":
+    return PidfdHandle(os.getpid())._file
 
 
 def check_pidfd() -> None:
@@ -264,36 +252,36 @@ def check_pidfd() -> None:
             native(name)
         except Failed as why:
             log("%s: %s", name, why)
-    with open_pidfd(os.getpid()) as file:
+    with _own_pidfd() as file:
         if poll(file.fileno(), select.POLLIN, NOW):
             raise failed(ENOSYS, "poll reports a running process as exited")
 
 
 def check_send_signal() -> None:
     """Send signal 0, which does nothing, to our own process."""
-    with open_pidfd(os.getpid()) as file:
+    with _own_pidfd() as file:
         ask("pidfd_send_signal", file.fileno(), 0)
 
 
 def check_get_info() -> None:
     """Ask about our own process. That shows Linux 6.13; exit codes need 6.15."""
-    with open_pidfd(os.getpid()) as file:
+    with _own_pidfd() as file:
         get_info(file.fileno())
 
 
 def check_pidfs() -> None:
     """Whether pidfds have an inode for each process; else all share one anonymous inode."""
     # Before Linux 6.9 all pidfds, as epolls still do, share one anonymous inode.
-    with open_pidfd(os.getpid()) as file, ask("epoll") as other:
+    with _own_pidfd() as file, ask("epoll") as other:
         if call(os.fstat, file.fileno()).st_dev == call(os.fstat, other.fileno()).st_dev:
             raise failed(EINVAL, "pidfds have no inodes of their own")
 
 
 def check_waitid() -> None:
     """Look for a child that can't exist: our own process."""
-    with open_pidfd(os.getpid()) as file:
+    with _own_pidfd() as file:
         try:
-            ask("waitid", P_PIDFD, file.fileno(), WEXITED)
+            ask("waitid", P_PIDFD, file.fileno(), LOOK)
         except Failed as why:
             if why.errno != ECHILD:
                 raise
