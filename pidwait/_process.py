@@ -183,11 +183,11 @@ class Process:
             raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
         with self._shared as handle:
             try:
+                if hasattr(sys, "audit"):  # Python 3.8
+                    sys.audit("os.kill", self.pid, sig)  # novm
                 # A zombie takes every signal without an error.
                 if self._look(handle, NOW, False):
                     raise failed(ESRCH)
-                if hasattr(sys, "audit"):  # Python 3.8
-                    sys.audit("os.kill", self.pid, sig)  # novm
                 handle.send_signal(sig)
             except Failed as why:
                 if why.errno == ESRCH:

@@ -10,10 +10,11 @@ A look has one of four outcomes:
     an exit code  or None, if the system does not tell it
 """
 
+import os
 from io import UnsupportedOperation
-from os import getpid
 
 from .deadline import GRACE, Deadline, pause
+from .errors import call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +57,12 @@ class Handle:
         raise UnsupportedOperation("a polled process has no fileno")
 
     def send_signal(self, sig: int) -> None:
-        """Failed (ESRCH) if it has exited."""
-        raise NotImplementedError
+        """Failed (ESRCH) if it has been reaped.
+
+        By default by kill(2). There is a window after the caller's look: to hit a wrong process
+        in it, this one would have to exit and be reaped, and its pid be given to another one.
+        """
+        call(os.kill, self.pid, sig)
 
     def identify(self) -> "Identity | None":
         """An identity that all handles on one process share; None if it is not known."""
@@ -112,24 +117,24 @@ class Shared:
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.closed = self.ended = False
-        self.pid = getpid()
+        self.pid = os.getpid()
         self._open = [handle]
         # The pid of each user's process: a forked child's copy also has the parent's threads.
         self._users: "list[int]" = []
 
     def is_copy(self) -> bool:
         """Whether this is the copy in a forked child."""
-        return self.pid != getpid()
+        return self.pid != os.getpid()
 
     def __enter__(self) -> Handle:
-        self._users.append(getpid())
+        self._users.append(os.getpid())
         if self.closed:
             self.__exit__()
             raise ValueError("the handle is closed")
         return self.handle
 
     def __exit__(self, *exc_info: "Any") -> None:
-        me = getpid()
+        me = os.getpid()
         if me in self._users:  # else the parent entered
             self._users.remove(me)
         if self.ended:
@@ -143,7 +148,7 @@ class Shared:
     def end(self) -> None:
         """Close the handle as close() does; but ``with`` lends what is left of it, its pid."""
         self.ended = True
-        if not self._open or (self._users and getpid() in self._users):
+        if not self._open or (self._users and os.getpid() in self._users):
             return
         try:
             self._open.pop().close()  # one thread gets it

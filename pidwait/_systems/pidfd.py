@@ -27,7 +27,7 @@ from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import checks, still_works, works
 from .calls import ask, native
 from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
-from .posix import CLD_EXITED, close, code_of_status, kill, opened, own, poll, reap_child
+from .posix import CLD_EXITED, close, code_of_status, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
@@ -173,9 +173,9 @@ class PidfdHandle(Handle):
             if why.errno == ESRCH or still_works(check_send_signal):
                 raise
             log("pidfd_send_signal: %s", why)  # a policy
-            if self.pid is None or self.look() is not RUNNING:
-                raise failed(ESRCH) from None
-            kill(self.pid, sig)
+            if self.pid is None:
+                raise
+            super().send_signal(sig)
 
     def identify(self) -> "Identity | None":
         if works(check_pidfs):

@@ -134,15 +134,6 @@ def is_sibling(pid: int) -> bool:
     return is_found(pid)
 
 
-def kill(pid: int, sig: int) -> None:
-    """kill(2), right after a look that found the process running.
-
-    There is a window between the two. To hit a wrong process in it, the process would have to
-    exit and be reaped, and its pid be given to another one.
-    """
-    call(os.kill, pid, sig)
-
-
 def user_name(uid: int) -> str:
     """The name of a user; the number if there is none."""
     import pwd

@@ -13,16 +13,7 @@ from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import checks, why_not, works
-from .posix import (
-    code_of_status,
-    is_found,
-    kill,
-    look_at_child,
-    may_block,
-    opened,
-    parents,
-    reap_child,
-)
+from .posix import code_of_status, is_found, look_at_child, may_block, opened, parents, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -281,11 +272,6 @@ class ProcfsHandle(Handle):
         if self._started is None or self._clock != clock:
             self._started, self._clock = stat.started, clock
         return stat.started == self._started
-
-    def send_signal(self, sig: int) -> None:
-        if self.look() is not RUNNING:
-            raise failed(ESRCH)
-        kill(self.pid, sig)
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)

@@ -14,7 +14,7 @@ from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
 from .calls import PLATFORM
-from .posix import code_of_status, is_found, is_our_child, kill, look_at_child, reap_child
+from .posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,11 +184,6 @@ class PsHandle(Handle):
             if why.errno != ECHILD:
                 log("waitid, pid %d: %s", self.pid, why)
             return None
-
-    def send_signal(self, sig: int) -> None:
-        if self.look(False, True) is not RUNNING:
-            raise failed(ESRCH)
-        kill(self.pid, sig)
 
     def identify(self) -> "Identity | None":
         if self._stat is None:
