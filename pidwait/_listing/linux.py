@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from .._base.errors import Failed, call, failed, log
 from .._base.probe import why_not
 from .._systems.posix import close, is_found, opened, user_name
-from .._systems.procfs import check_procfs, read_file, split_stat, whole_stat
+from .._systems.procfs import check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Facts:
 
     def _stat(self) -> "list[bytes]":
         if self._fields is None:
-            self._name, fields = split_stat(whole_stat(self._read, "stat"), _STARTED + 1)
+            self._name, fields = whole_stat(_STARTED + 1, self._read, "stat")
             if len(fields) <= _STARTED:
                 raise failed(ESRCH)
             self._fields = fields

@@ -5,7 +5,8 @@ import os
 import sys
 from struct import Struct, pack
 
-from .calls import CALLS, PLATFORM, WAITID, WaitId, ask
+from .._base.errors import call
+from .calls import CALLS, PLATFORM, WAITID, WaitId, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 def get_info(fd: int) -> "tuple[int, int, int, int, int]":
     """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
     info = bytearray(_INFO_REQUEST)
-    ask("ioctl", fd, PIDFD_GET_INFO, info, True)
+    call(native("ioctl"), fd, PIDFD_GET_INFO, info, True)
     return PIDFD_INFO.unpack(info)
 
 

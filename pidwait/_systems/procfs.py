@@ -17,7 +17,7 @@ from .posix import code_of_status, is_found, look_at_child, may_block, opened, p
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Identity, Outcome
+    from .._types import Callable, Identity, Outcome
 
 _THREADS = 17  # the field's place
 
@@ -27,8 +27,7 @@ class ProcStat:
 
     __slots__ = ("exited", "name", "parent", "started", "status")
 
-    def __init__(self, line: bytes) -> None:
-        name, fields = split_stat(line)
+    def __init__(self, name: bytes, fields: "list[bytes]") -> None:
         self.name = name.decode("utf-8", "replace")
         # A main thread that has ended before the other threads is a zombie, too: the process
         # still runs, and its exit code is not known before they have ended.
@@ -78,31 +77,33 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
 
 def read_stat(pid: int) -> "ProcStat | None":
     """None if /proc does not tell, which does not mean that the process is gone."""
-    text = whole_stat(_read_entry, pid, "stat")
-    return ProcStat(text) if text else None
+    name, fields = whole_stat(-1, _read_entry, pid, "stat")
+    return ProcStat(name, fields) if fields else None
 
 
-def whole_stat(read: "Callable[..., Any]", *arguments: object) -> "Any":
-    """The text of /proc/<pid>/stat, which ``read(*arguments)`` returns, with a thread in it."""
+def whole_stat(
+    count: int, read: "Callable[..., bytes | None]", *arguments: object
+) -> "tuple[bytes, list[bytes]]":
+    """split_stat() of what ``read(*arguments)`` returns, with a thread in it, if it is anything."""
     # When a thread other than the main one calls execve(2), it takes over the pid, and the old
     # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
     # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
     # does it again and again. A later read shows the process.
     for _ in range(10):
-        text = read(*arguments)
-        if not text or split_stat(text, _THREADS + 1)[1][_THREADS:][:1] != [b"0"]:
+        name, fields = split_stat(read(*arguments) or b"", count)
+        if fields[_THREADS : _THREADS + 1] != [b"0"]:
             break
-    return text
+    return name, fields
 
 
 # None if /proc does not tell.
 parents.append(lambda pid: getattr(read_stat(pid), "parent", None))
 
 
-def _has_link(path: str) -> "bool | None":
+def _has_link(pid: int, name: str) -> "bool | None":
     """Whether a link of a process is there; None if we may not see it."""
     try:
-        call(os.readlink, path)
+        call(os.readlink, "/proc/%d/%s" % (pid, name))
     except Failed as why:
         return False if why.errno == ENOENT else None
     return True
@@ -110,23 +111,19 @@ def _has_link(path: str) -> "bool | None":
 
 def links_tell_exit(pid: int) -> bool:
     """Whether it has certainly exited, as seen by calls that need no file descriptor."""
-    cwd = "/proc/%d/cwd" % pid
     why = why_not(check_procfs)
-    if (why is not None and why.passes) or _has_link(cwd) is not False or not _shows_namespace(pid):
+    if why is not None and why.passes:
         return False
     # A thread that has ended has no current directory any more, but still has a user
     # namespace. Both links are the main thread's; the other threads are counted.
+    if _has_link(pid, "cwd") is not False or not _has_link(pid, "ns/user"):
+        return False
     try:
         links: int = call(os.stat, "/proc/%d/task" % pid).st_nlink
     except Failed:
         return False
     # Another thread may have called execve(2) since, and be the main one now: see whole_stat().
-    return links <= 3 and _has_link(cwd) is False
-
-
-def _shows_namespace(pid: int) -> bool:
-    """Whether we have PTRACE_MODE_READ_FSCREDS on a process, running or a zombie."""
-    return _has_link("/proc/%d/ns/user" % pid) is True
+    return links <= 3 and _has_link(pid, "cwd") is False
 
 
 def _pairs(text: bytes) -> "dict[str, str]":
@@ -174,7 +171,7 @@ def _is_success(pid: int) -> bool:
     # A reader without PTRACE_MODE_READ_FSCREDS on the process sees 0, too: fs/proc/array.c,
     # do_task_stat(). The link to its user namespace needs exactly that right and, unlike
     # other links, can be read after the process has given up its memory.
-    if not (_shows_namespace(pid) and works(check_status)):
+    if not (_has_link(pid, "ns/user") and works(check_status)):
         return False
     # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
     # whatever code they gave the process afterwards. Without others it is the process's, too: a
