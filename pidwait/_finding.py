@@ -4,7 +4,7 @@
 from _thread import get_ident
 from errno import EACCES, EPERM, ESRCH
 
-from ._base.errors import Failed, failed, no_such_process
+from ._base.errors import Failed, failed
 from ._listing import checked, fact, gather, source
 from ._process import Process, pid_exists, wait
 from ._waiting.owners import check_pid
@@ -36,7 +36,7 @@ class ProcessInfo:
     def __init__(self, pid: int) -> None:
         number = check_pid(pid)
         if not pid_exists(number):
-            raise no_such_process(number)
+            raise failed(ESRCH).as_error("open", number)
         self._fill(number, None)
         with Oneshot(self, False):
             return
@@ -143,7 +143,7 @@ class ProcessInfo:
         descendant exits, the system gives it another parent; then this may not find it.
         """
         if not self.is_running():
-            raise no_such_process(self.pid)
+            raise failed(ESRCH).as_error("open", self.pid)
         family = [self]
         for _ in range(100):  # some never stop starting processes
             before = len(family)

@@ -7,7 +7,7 @@ import sys
 from errno import ESRCH
 
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, TimeoutExpired, failed, no_such_process, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, failed, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
 from ._waiting.owners import PsutilTarget, Target, asked, check_pid, find
@@ -190,8 +190,6 @@ class Process:
                     raise failed(ESRCH)
                 handle.send_signal(sig)
             except Failed as why:
-                if why.errno == ESRCH:
-                    raise no_such_process(self.pid) from None
                 raise why.as_error("kill", self.pid) from None
 
     def terminate(self) -> None:
@@ -261,13 +259,11 @@ def _opened(proc: "Any") -> "Handle":
     try:
         handle = open_handle(number)
     except Failed as why:
-        if why.errno == ESRCH:
-            raise no_such_process(number, str(why.error.strerror)) from None
         raise why.as_error("open", number) from None
     # The handle is open: if the pid is still that process's, so is the handle.
     if is_info and asked(info.confirm) is not RUNNING:  # type: ignore[union-attr]
         handle.close()
-        raise no_such_process(number)
+        raise failed(ESRCH).as_error("open", number)
     return handle
 
 

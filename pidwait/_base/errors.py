@@ -139,10 +139,6 @@ class TimeoutExpired(TimeoutError):
         return type(self), (self.pid, self.timeout, self._several)
 
 
-def no_such_process(pid: "int | None", why: str = "No such process") -> OSError:
-    return ProcessLookupError(errno.ESRCH, "%s (pid %s)" % (why, pid))
-
-
 def log(message: str, *args: object) -> None:
     """Write to the package's logger, if the program has imported logging.
 
