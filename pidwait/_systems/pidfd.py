@@ -26,8 +26,8 @@ from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import checks, still_works, works
 from .calls import ask, native
-from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
-from .posix import CLD_EXITED, close, code_of_status, opened, own, poll, reap_child
+from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
+from .posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
@@ -86,6 +86,15 @@ class PidfdHandle(Handle):
             setattr(self, name, getattr(polled, name))
         return True
 
+    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
+        if reap and deadline.timeout is None and may_block():
+            try:
+                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
+            except Failed as why:  # look() finds out why
+                PidfdHandle._was_ours = why.errno != ECHILD
+        return super().wait(deadline, reap)
+
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if not (reap or PidfdHandle._was_ours):
             is_reaped, code = self._ask()
@@ -96,8 +105,7 @@ class PidfdHandle(Handle):
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
             if info is not None:
                 PidfdHandle._was_ours = True
-                status: int = info.si_status
-                return status if info.si_code == CLD_EXITED else -status
+                return _code_of(info)
         except Failed as why:
             is_ours = PidfdHandle._was_ours = why.errno != ECHILD
             if is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
@@ -187,6 +195,11 @@ class PidfdHandle(Handle):
         if stat is None or self._ask()[0] is not False:
             return None
         return "start", self.pid, stat.started
+
+
+def _code_of(info: "Any") -> int:
+    status: int = info.si_status
+    return status if info.si_code == CLD_EXITED else -status
 
 
 def received_pidfd(fd: int) -> PidfdHandle:

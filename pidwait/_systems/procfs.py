@@ -244,6 +244,8 @@ class ProcfsHandle(Handle):
             return None
         if stat is not None and not stat.exited:
             return RUNNING
+        if stat is not None and stat.status and not reap:
+            return code_of_status(stat.status)
         code: "Outcome" = None
         try:
             code = (reap_child if reap else look_at_child)(self.pid)
