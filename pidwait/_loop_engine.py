@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What waits for the processes of an asyncio event loop: an engine that the loop runs.
 
-A target's key is called in the loop once the process has exited, as a callback of watch() is.
+A target's key is called in the loop once the process has exited: ``key(target, code)``.
 """
 
-import asyncio
-from errno import ECHILD
 from functools import partial
 from os import getpid
 from selectors import SelectSelector
@@ -13,17 +11,17 @@ from weakref import WeakValueDictionary, ref
 
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
-from ._base.handle import PENDING, RUNNING
-from ._systems.posix import look_at_child, reap_child
+from ._base.handle import RUNNING
+from ._systems.posix import reap_child
 from ._waiting.engine import Engine
-from ._waiting.owners import OwnerTarget
-from ._watching import Watch, watch_target
+from ._waiting.owners import PopenTarget
+from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Outcome, Target
+    from ._types import Any, Callable, Iterable, Target
 
 
 class LoopEngine(Engine):
@@ -58,7 +56,7 @@ class LoopEngine(Engine):
             self.collect(last)
             found: "list[tuple[Any, int | None]]" = list(self.codes.items())
             for target, code in found:  # twice, if an exception comes before the end
-                target.key(target.proc, code)
+                target.key(target, code)
                 self.discard(target)
         except BaseException:
             self.is_suspect = True
@@ -94,8 +92,8 @@ class LoopEngine(Engine):
         _engines.pop((id(self.loop), self.pid), None)
         super().close()
         for target in self.targets:  # the loop has been closed
-            if isinstance(target, ChildHandler):
-                target.leave()
+            if isinstance(target.proc, ChildHandler):
+                target.proc.leave()
 
     __del__ = close
 
@@ -109,7 +107,7 @@ def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
 
 
 def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Call ``target.key(target.proc, code)`` in the loop for each, once it has exited."""
+    """Have the exits of these reported."""
     engine = find_engine(loop)
     if engine is None:
         try:
@@ -117,12 +115,17 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
         except (Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch file descriptors, so a thread waits: %r", why)
             for target in targets:
-                tell: "Any" = target.key  # which becomes the Watch
-                watch_target(target, partial(call_soon, loop, tell))
+                _watch(loop, target)
             return
     for target in targets:
         engine.add(target)
     engine.arm()
+
+
+def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
+    """Have the thread of watch() wait; its Watch becomes the key."""
+    tell: "Any" = target.key
+    target.key = watch(target.proc, lambda proc, code: call_soon(loop, tell, target, code))
 
 
 def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
@@ -146,54 +149,41 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
         log("can't wake an event loop: %r", error)
 
 
-class ChildHandler(OwnerTarget):
-    """A child that asyncio has started; we reap it, and call back.
+class ChildHandler:
+    """A child that asyncio has started. For a target it is a Popen, whose poll() reaps.
 
     It is in ``handlers``, by its pid, until it has been removed, or has called back.
     """
 
+    returncode = None
+
     def __init__(
         self, handlers: "dict[int, ChildHandler]", pid: int, loop: "Any", callback: "Any"
     ) -> None:
-        super().__init__(pid, pid, partial(loop.call_soon, self._tell))
         self._handlers = handlers
-        self._loop = loop
+        self.pid = pid
         self._callback = callback
         handlers[pid] = self
-        self.in_loop(add_to_loop)
+        add_to_loop(loop, [PopenTarget(self, pid, partial(loop.call_soon, self._tell))])
 
-    def in_loop(self, function: "Callable[..., object]") -> None:
-        """Call it in the loop: now, or soon if that runs in another thread."""
-        if self._loop is asyncio._get_running_loop() or not self._loop.is_running():
-            function(self._loop, [self])
-        else:
-            call_soon(self._loop, function, self._loop, [self])
+    def poll(self) -> "int | None":
+        if self._handlers.get(self.pid) is not self:
+            return 0  # it has been removed: nobody will get that
+        code = reap_child(self.pid)
+        return None if code is RUNNING else code  # type: ignore[return-value]
 
-    def confirm(self) -> "Outcome":
-        try:
-            return look_at_child(self.proc)
-        except Failed as why:  # perhaps somebody else has reaped it already
-            return None if why.errno == ECHILD else RUNNING
-
-    def settle(self, code: "Any") -> "Outcome":
-        try:
-            reaped = reap_child(self.proc)
-        except Failed:
-            return code  # type: ignore[no-any-return]
-        return PENDING if reaped is RUNNING else reaped
-
-    def _tell(self, pid: int, code: "int | None") -> None:
-        if self._handlers.get(pid) is not self:
+    def _tell(self, _: object, code: "int | None") -> None:
+        if self._handlers.get(self.pid) is not self:
             return
-        del self._handlers[pid]
+        del self._handlers[self.pid]
         if code is None:
-            log("pid %d: reaped by other code, so the return code is reported as 255", pid)
+            log("pid %d: reaped by other code, so the return code is reported as 255", self.pid)
         self._callback(255 if code is None else code)
 
     def leave(self) -> None:
         """Have the thread of watch() reap it: the loop has been closed."""
         self._callback = lambda code: None
         try:
-            watch_target(self, self._tell)
+            watch(self, self._tell)
         except RuntimeError as error:  # the interpreter is shutting down
-            log("pid %d is not reaped: %s", self.proc, error)
+            log("pid %d is not reaped: %s", self.pid, error)

@@ -12,7 +12,7 @@ from weakref import ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
-from ._base.errors import TimeoutExpired, log
+from ._base.errors import TimeoutExpired
 from ._loop_engine import ChildHandler, add_to_loop, call_soon, discard_from_loop, find_engine
 from ._process import wait as wait_now
 from ._waiting.owners import check_pid, find
@@ -61,47 +61,27 @@ class _Group:
     The engine refers to it weakly: what has been freed waits for nothing.
     """
 
-    def __init__(self, procs: "list[Any]") -> None:
-        # By their places in the list: the targets of those that have not exited, and exit codes.
-        self.left: "dict[int, Target]" = {}
-        self.exits: "dict[int, int | None]" = {}
-        self._procs = procs
-        self._sleeper: "asyncio.Future[None] | None" = None
-        self._loop = _running_loop()
-        for place, proc in enumerate(procs):
+    def __init__(self, procs: "Iterable[Any]") -> None:
+        # What the caller gave, by the targets of those that have not exited; and the exits.
+        self.left: "dict[Target, Any]" = {}
+        self.loop = _running_loop()
+        self.exits: "dict[Target, tuple[Any, int | None]]" = {}
+        self.sleeper: "asyncio.Future[None] | None" = None  # done at an exit
+        for proc in procs:
             process = proc._child if isinstance(proc, Child) else proc
-            self.left[place] = find(process, partial(_tell, ref(self), place))
-        add_to_loop(self._loop, self.left.values())
+            self.left[find(process, partial(_tell, ref(self)))] = proc
+        add_to_loop(self.loop, self.left)
 
     def look(self) -> None:
-        """Report all that have exited by now."""
-        engine = find_engine(self._loop)
+        """Note all that have exited by now."""
+        engine = find_engine(self.loop)
         while engine is not None and engine.look(True):
             pass  # each look brings so many
-        for place, target in list(self.left.items()) if engine is None else ():
+        for target in list(self.left) if engine is None else ():
             try:  # the thread of watch() may not have reported it yet
-                code = wait_now(target.proc, 0)
+                _tell(ref(self), target, wait_now(target.proc, 0))
             except TimeoutExpired:
                 continue
-            _tell(ref(self), place, target.proc, code)
-
-    def wake(self) -> None:
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
-
-    async def sleep(self, seconds: "float | None") -> None:
-        """Sleep until there is an exit, for ``seconds`` at most; it may end earlier."""
-        if self._sleeper is not None and not self._sleeper.done():
-            raise RuntimeError("another task is waiting for the same processes")
-        self._sleeper = self._loop.create_future()
-        timer = None
-        if seconds is not None:
-            timer = self._loop.call_later(min(seconds, LONGEST_SLEEP), self.wake)
-        try:
-            await self._sleeper
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     def __aiter__(self) -> "Self":
         return self
@@ -110,28 +90,26 @@ class _Group:
         while not self.exits:
             if not self.left:
                 raise StopAsyncIteration
-            await self.sleep(None)
-        place = next(iter(self.exits))
-        return self._procs[place], self.exits.pop(place)
-
-    def stop(self) -> None:
-        left, self.left = self.left, {}
-        if left:
-            discard_from_loop(self._loop, left.values())
+            if self.sleeper is not None and not self.sleeper.done():
+                raise RuntimeError("another task is waiting for the same processes")
+            self.sleeper = self.loop.create_future()
+            await self.sleeper
+        return self.exits.pop(next(iter(self.exits)))
 
     def __del__(self) -> None:
         if self.left:  # perhaps in another thread
-            call_soon(self._loop, discard_from_loop, self._loop, self.left.values())
+            call_soon(self.loop, discard_from_loop, self.loop, self.left)
 
 
-def _tell(reference: "ref[_Group]", place: int, proc: object, code: "int | None") -> None:
+def _tell(reference: "ref[_Group]", target: "Target", code: "int | None") -> None:
     group = reference()
     if group is None:
         return
-    if place in group.left:  # else it is known already
-        group.exits[place] = code
-        del group.left[place]
-    group.wake()
+    if target in group.left:  # else it is known already
+        group.exits[target] = group.left[target], code
+        del group.left[target]
+    if group.sleeper is not None and not group.sleeper.done():
+        group.sleeper.set_result(None)
 
 
 if TYPE_CHECKING:  # for mixed lists: see _sets.py
@@ -164,19 +142,23 @@ async def wait_procs(
     ([3, 3], [])
     """
     deadline = Deadline(timeout)
-    given = list(procs)
-    group = _Group(given)
+    group = _Group(procs)
     try:
         while group.left:
             seconds = deadline.remaining()
             if seconds == 0:
                 group.look()
                 break
-            await group.sleep(seconds)
-        exited = [(given[place], code) for place, code in group.exits.items()]
-        return exited, [given[place] for place in group.left]
+            group.sleeper = group.loop.create_future()
+            if seconds is None:
+                await group.sleeper
+            else:
+                await asyncio.wait([group.sleeper], timeout=min(seconds, LONGEST_SLEEP))
+        return list(group.exits.values()), list(group.left.values())
     finally:
-        group.stop()
+        if group.left:
+            discard_from_loop(group.loop, group.left)
+            group.left = {}
 
 
 if TYPE_CHECKING:
@@ -203,7 +185,7 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     >>> asyncio.run(main())
     3
     """
-    return _Group(list(procs))
+    return _Group(procs)
 
 
 def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
@@ -267,8 +249,6 @@ class Child:
         try:
             if value is None or isinstance(value, Exception) and not is_cancelled:
                 await self.wait()
-            elif not self._child.has_exited():
-                log("pid %s is still running; it is reaped later: %r", self.pid, value)
         finally:
             self.close()
 
@@ -291,35 +271,25 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         if AbstractChildWatcher is None:
             raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
         self._handlers: "dict[int, ChildHandler]" = {}
-        self._loop: "AbstractEventLoop | None" = None
 
     def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
         """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
         check_pid(pid)
-        loop = asyncio._get_running_loop() or self._loop
-        if loop is None:
-            raise RuntimeError("no event loop is running or attached")
-        self.remove_child_handler(pid)
-        ChildHandler(self._handlers, pid, loop, lambda code: callback(pid, code, *args))
+        ChildHandler(self._handlers, pid, _running_loop(), lambda code: callback(pid, code, *args))
 
     def remove_child_handler(self, pid: int) -> bool:
         """Remove the handler of this pid, and do not reap; return whether there was one."""
-        handler = self._handlers.pop(pid, None)
-        if handler is not None:
-            handler.in_loop(discard_from_loop)
-        return handler is not None
+        return self._handlers.pop(pid, None) is not None
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
-        """Use this loop for handlers that are added while no loop is running."""
-        self._loop = loop
+        """Do nothing: a handler belongs to the loop that runs when it is added."""
 
     def is_active(self) -> bool:
         return True
 
     def close(self) -> None:
         """Remove all handlers."""
-        for pid in list(self._handlers):
-            self.remove_child_handler(pid)
+        self._handlers.clear()
 
     def __enter__(self) -> "Self":
         return self

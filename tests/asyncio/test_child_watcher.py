@@ -66,11 +66,18 @@ class Callback(list):
 
 
 @pytest.fixture
-def callback(watcher, loop):
-    """The loop is attached to the watcher, so that it need not run when handlers are added."""
-    watcher.attach_loop(loop)
-    yield Callback(loop)
-    watcher.attach_loop(None)
+def callback(loop):
+    return Callback(loop)
+
+
+@pytest.fixture
+def add(watcher, run):
+    """Adds a handler in the loop, which does not run before and after it."""
+
+    async def in_loop(*args):
+        watcher.add_child_handler(*args)
+
+    return lambda *args: run(in_loop(*args))
 
 
 async def exits_of(watcher, pid, end=lambda: None):
@@ -191,14 +198,14 @@ def test_a_child_that_is_reaped_before_it_is_added(run, way, watcher, start_told
 
 @pytest.mark.root
 @pytest.mark.skipif(bool(STANDIN), reason="the stand-in knows of no tracers")
-def test_a_tracer_prevents_the_reaping(run, way, watcher, callback, start_told):
+def test_a_tracer_prevents_the_reaping(run, way, add, callback, start_told):
     """The exit is reported once the child can be reaped; the loop goes on meanwhile."""
     from ..trouble.test_tracers import Tracer
 
     child = start_told(3)
     tracer = Tracer(child.pid)
     try:
-        watcher.add_child_handler(child.pid, callback)
+        add(child.pid, callback)
         os.write(child.stdin.fileno(), b"\n")  # the tracer has inherited this end
         become_zombie(child.pid)
         run(asyncio.sleep(0.05))
@@ -212,12 +219,10 @@ def test_a_tracer_prevents_the_reaping(run, way, watcher, callback, start_told):
 # Handlers
 
 
-def test_a_callback_that_raises_ends_its_own_report_only(
-    run, loop, way, watcher, callback, start_told
-):
+def test_a_callback_that_raises_ends_its_own_report_only(run, loop, way, watcher, add, start_told):
     bad, good, contexts = start_told(1), start_told(2), []
     loop.set_exception_handler(lambda loop, context: contexts.append(context))
-    watcher.add_child_handler(bad.pid, lambda *args: 1 // 0)
+    add(bad.pid, lambda *args: 1 // 0)
     bad.stdin.close()
     while not contexts:
         run(asyncio.sleep(0.001))
@@ -227,7 +232,7 @@ def test_a_callback_that_raises_ends_its_own_report_only(
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_callback_that_leaves_the_loop(run, loop, way, watcher, callback, start_told, error):
+def test_a_callback_that_leaves_the_loop(run, loop, way, add, callback, start_told, error):
     """The next run of the loop goes on; what was interrupted may be called again."""
     first, second, calls = start_told(1), start_told(2), []
 
@@ -236,8 +241,8 @@ def test_a_callback_that_leaves_the_loop(run, loop, way, watcher, callback, star
         if len(calls) == 1:
             raise error
 
-    watcher.add_child_handler(first.pid, leave)
-    watcher.add_child_handler(second.pid, callback)
+    add(first.pid, leave)
+    add(second.pid, callback)
     first.stdin.close()
     with pytest.raises(error):
         loop.run_forever()
@@ -273,26 +278,29 @@ def test_a_removed_handler_is_not_called(run, way, watcher, callback, start_told
         assert child.wait() == 1
 
 
-def test_a_handler_for_the_same_pid_replaces_the_first(run, way, watcher, callback, start_told):
+def test_a_handler_for_the_same_pid_replaces_the_first(
+    run, way, watcher, add, callback, start_told
+):
     child = start_told(3)
-    watcher.add_child_handler(child.pid, callback)
+    add(child.pid, callback)
     exits = run(exits_of(watcher, child.pid, child.stdin.close))
     assert (callback, exits) == ([], [(child.pid, 3, "more")])
 
 
-def test_a_callback_may_add_a_handler_for_the_same_pid(run, way, watcher, callback, start_told):
+def test_a_callback_may_add_a_handler_for_the_same_pid(
+    run, way, watcher, add, callback, start_told
+):
     """A new child may have it. Here it is still the old one's."""
-    child = start_told(3)
-    add = watcher.add_child_handler
-    add(child.pid, lambda pid, code: add(pid, callback, code))
+    child, again = start_told(3), watcher.add_child_handler
+    add(child.pid, lambda pid, code: again(pid, callback, code))
     child.stdin.close()
     assert run(callback.done()) == [(child.pid, 255, 3)]
 
 
-def test_close_in_a_forked_child(run, way, watcher, callback, start_told):
+def test_close_in_a_forked_child(run, way, watcher, add, callback, start_told):
     """It leaves the parent's handlers alone, though both share the epoll of the loop."""
     child = start_told(3)
-    watcher.add_child_handler(child.pid, callback)
+    add(child.pid, callback)
     pid = os.fork()
     if pid == 0:
         try:
@@ -302,22 +310,6 @@ def test_close_in_a_forked_child(run, way, watcher, callback, start_told):
     os.waitpid(pid, 0)
     child.stdin.close()
     assert run(callback.done()) == [(child.pid, 3)]
-
-
-@pytest.mark.threads
-def test_the_attached_loop_runs_in_another_thread(loop, way, watcher, callback, start_told, seam):
-    child = start_told(3)
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        eventually(loop.is_running)
-        watcher.add_child_handler(child.pid, callback)
-        child.stdin.close()
-        eventually(lambda: callback)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-    assert callback == [(child.pid, 3)]
 
 
 def test_a_loop_that_can_not_watch_a_file_descriptor(way, watcher, start_told):
@@ -331,7 +323,8 @@ def test_what_can_not_be_watched_is_refused(run, watcher):
         run(exits_of(watcher, 0))
     with pytest.raises(TypeError):
         run(exits_of(watcher, "1"))
-    with pytest.raises(RuntimeError):  # no loop is attached
+    asyncio.set_event_loop(None)
+    with pytest.raises(RuntimeError):  # no loop is running
         watcher.add_child_handler(1, print)
 
 
@@ -347,12 +340,10 @@ def test_where_asyncio_has_no_watchers_it_can_not_be_made():
         aio.ChildWatcher()
 
 
-def test_a_loop_that_is_closed_leaves_no_zombie(variant, watcher, start):
+def test_a_loop_that_is_closed_leaves_no_zombie(variant, loop, add, start):
     """Its child runs on, and is reaped once it exits."""
-    child, loop = start(*exiting(3, 0.2)), asyncio.new_event_loop()
-    watcher.attach_loop(loop)
-    watcher.add_child_handler(child.pid, print)
-    watcher.attach_loop(None)
+    child = start(*exiting(3, 0.2))
+    add(child.pid, print)
     loop.close()
     gc.collect()
     eventually(lambda: not pidwait.pid_exists(child.pid))
