@@ -6,7 +6,7 @@ import sys
 from _thread import RLock
 
 from ._base.errors import Failed, call, log
-from ._sets import WaitSet
+from ._waiting.engine import Engine
 from ._waiting.owners import find
 
 TYPE_CHECKING = False
@@ -37,19 +37,10 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     """
     if not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
-    return watch_target(find(proc), callback)
-
-
-def watch_target(target: "Target", callback: "Callable[..., object]") -> "Watch[Any]":
-    """The same for a target that has been made already."""
-    watch: "Watch[Any]" = Watch(target.proc, callback)
-    target.key = watch
-    try:
-        while not _watches().serve(target):
-            pass  # its thread has just ended: take the next one
-    except BaseException:
-        watch.cancel()
-        raise
+    watch: "Watch[P]" = Watch(proc, callback)
+    target = find(proc, watch)
+    while not _watches().serve(target):
+        pass  # its thread has just ended: take the next one
     return watch
 
 
@@ -81,11 +72,9 @@ class Watch(Generic[P_co]):
         """Cancel the callback. If it is already running, do not wait for it."""
         self._is_cancelled = True
         watches = _by_pid.get(os.getpid())
-        try:
-            if watches is not None:
-                watches._discard(self)
-        except ValueError:  # its thread has just ended
-            return
+        if watches is not None:
+            for target in watches.find(self):
+                watches.drop(target)
 
     def _call(self, exitcode: "int | None") -> None:
         if self._is_cancelled:
@@ -94,24 +83,30 @@ class Watch(Generic[P_co]):
             self.callback(self.proc, exitcode)
         except SystemExit:
             pass  # as in any thread: threading ignores it
-        except BaseException:
-            _report()
+        except BaseException:  # reported as threading does if a thread does not catch one
+            import threading
+
+            error = sys.exc_info()
+            if hasattr(threading, "excepthook"):  # Python 3.8
+                arguments = (*error, threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(arguments))  # novm
+            else:
+                sys.excepthook(*error)
 
 
-class _Watches(WaitSet):
+class _Watches(Engine):
     """The watches of one process, and the thread that waits for them while there are any.
 
-    Each watch is a member, even if two are for the same process.
+    Each watch is the key of its target, even if two are for the same process.
     """
 
-    _warns = False
-    _tells_keys = True
     _thread: "Any" = None
+    _is_closed = False
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(True)
         # Held while a thread is started, and while one decides to end.
-        self._lock = RLock()
+        self._gate = RLock()
         # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
@@ -121,45 +116,54 @@ class _Watches(WaitSet):
             log("libgcc_s: %s", why)
 
     def serve(self, target: "Target") -> bool:
-        """Call back for it; return False if the thread has ended, which closes the set."""
-        entry = object()
-        self._calls[entry] = []  # before the check whether it is closed: see close()
-        try:
-            if self._is_closed:
-                return False
-            self._engine.add(target)
-            self._rearm()
-            with self._lock:
-                if not self._is_closed:
-                    self._start_thread()
-                    return True
-            is_served = target not in self._engine.targets  # but reported already
-            self._engine.discard(target)
-            return is_served
-        finally:
-            self._calls.pop(entry, None)
-            if self._is_closed:
-                self._close_unused()
-
-    def _start_thread(self) -> None:
+        """Call back for it; return False if the thread has ended, which closes this."""
         import threading
 
-        if self._thread is not None and self._thread.is_alive():
-            return
         try:
-            self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
-            self._thread.start()
-        except RuntimeError as error:
-            raise RuntimeError("watch() needs a daemon thread: %s" % error) from error
+            with self._gate:
+                if self._is_closed:
+                    return False
+                self.targets[target] = None  # from here on the thread does not end
+            self.add(target)
+            with self._gate:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
+                    self._thread.start()
+        except BaseException:
+            self.drop(target)
+            raise
+        self._rearm()
+        return True
+
+    def drop(self, target: "Target") -> None:
+        self.discard(target)
+        self._rearm()
+
+    def _rearm(self) -> None:
+        """End the thread's sleep when there is something to do."""
+        delay = None
+        if self.sleeping:
+            delay = self.delay() if self.targets else 0.0
+        try:
+            self.sleeper.wake(delay)
+        except ValueError:  # the thread has just ended, and closed it
+            return
+        except Failed as why:
+            self.give_up(why)
 
     def _run(self) -> None:
-        while not self._is_closed:
-            for watch, exitcode in self.wait():
-                watch._call(exitcode)  # type: ignore[union-attr]
-            with self._lock:
-                if not self:
-                    self._is_closed = True  # for serve(); close() may write to the log
-                    _by_pid.pop(self._engine.pid, None)
+        while self.pid == os.getpid():  # a callback may fork
+            self.sleep(None)
+            self.collect()
+            self._rearm()  # or what has ended this sleep would end the next one
+            for target, exitcode in list(self.codes.items()):
+                self.discard(target)
+                target.key._call(exitcode)  # type: ignore[attr-defined]
+            with self._gate:
+                if not self.targets:
+                    self._is_closed = True
+                    _by_pid.pop(self.pid, None)
+                    break
         self.close()
 
 
@@ -173,16 +177,7 @@ def _watches() -> _Watches:
     if watches is None:
         watches = _by_pid.setdefault(pid, _Watches())  # of two threads' sets, one is dropped
         for parent in set(_by_pid) - {pid}:
-            _by_pid.pop(parent, None)
+            copy = _by_pid.pop(parent, None)
+            if copy is not None:
+                copy.close()
     return watches
-
-
-def _report() -> None:
-    """Report the current exception as threading does if a thread does not catch one."""
-    import threading
-
-    if hasattr(threading, "excepthook"):  # Python 3.8
-        arguments = threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))  # novm
-        threading.excepthook(arguments)  # novm
-    else:
-        sys.excepthook(*sys.exc_info())

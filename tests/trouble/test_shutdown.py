@@ -182,7 +182,7 @@ DRIVER = """if True:
                 while threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > threads:
                     time.sleep(0.001)
             except RuntimeError as error:
-                assert "daemon thread" in str(error) and "KIND" == "isolated", error
+                assert "thread" in str(error) and "KIND" == "isolated", error
             os.waitpid(pid, 0)
     '''
     exec(USES)
