@@ -191,8 +191,6 @@ class WaitSet(Generic[P]):
 
     _is_closed = True
     _is_shown = False  # fileno() has been called
-    _warns = True
-    _tells_keys = False  # whether wait() returns the members' keys, as watch() needs
 
     if TYPE_CHECKING:
 
@@ -221,7 +219,7 @@ class WaitSet(Generic[P]):
     def _start(self) -> None:
         # By thread: the exits that its wait() is about to return. If a thread is in here already
         # when it calls wait(), two exceptions in a row have interrupted it.
-        self._calls: "dict[object, Exits]" = {}
+        self._calls: "dict[int, Exits]" = {}
 
     def _entered(self) -> Engine:
         """The engine, in a forked child made anew; ValueError if the set is closed."""
@@ -240,9 +238,7 @@ class WaitSet(Generic[P]):
         If it has exited, or no process has the pid, the next wait() reports it. If the process
         of a pid in the set has exited, you can add the pid again, for the next process.
         """
-        self._add(find(proc, key_of(proc)))
-
-    def _add(self, target: "Target") -> None:
+        target = find(proc, key_of(proc))
         engine = self._entered()
         try:
             engine.add(target)
@@ -256,11 +252,8 @@ class WaitSet(Generic[P]):
 
     def discard(self, proc: "P") -> None:
         """Remove a process. Nothing changes if it is not in the set."""
-        self._discard(key_of(proc))
-
-    def _discard(self, key: object) -> None:
         engine = self._entered()
-        for target in engine.find(key):
+        for target in engine.find(key_of(proc)):
             engine.discard(target)
         self._rearm()
 
@@ -302,9 +295,8 @@ class WaitSet(Generic[P]):
                 if taken or seconds == 0 or not engine.targets:
                     break
                 self._rearm()  # or what has ended this sleep would end the next one
-            found: "Any" = [(one.key if self._tells_keys else one.proc, n) for one, n in taken]
             self._leave(me)
-            return found  # type: ignore[no-any-return]
+            return [(target.proc, code) for target, code in taken]
         except BaseException:  # if a signal handler raises, no exit must be lost
             engine.is_suspect = True  # first, in case that it raises again
             engine.put_back(taken)
@@ -362,7 +354,7 @@ class WaitSet(Generic[P]):
         if self._is_closed:
             return
         try:
-            if self._warns and self._engine.pid == getpid():
+            if self._engine.pid == getpid():
                 warn_unclosed(self)
         finally:
             self.close()
