@@ -6,9 +6,8 @@ threads may run a check at once; each returns its own result.
 """
 
 import os
-from errno import ENOSYS
 
-from .errors import Failed, failed, log
+from .errors import Failed, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,12 +56,6 @@ def works(check: "Check") -> bool:
     return why_not(check) is None
 
 
-def may_work(check: "Check") -> bool:
-    """Whether it works; yes after a transient failure."""
-    why = why_not(check)
-    return why is None or why.is_transient
-
-
 def still_works(check: "Check") -> bool:
     """As works(), but check again: a policy may have been set since."""
     _answers.pop(check, None)
@@ -77,17 +70,3 @@ def choice(variable: str, *allowed: str) -> str:
             "%s must be one of %s, not %r" % (variable, ", ".join(("auto",) + allowed), value)
         )
     return value
-
-
-def chosen(available: "tuple[str, ...]") -> str:
-    """The backend to use, of those that this system may have, best first.
-
-    OSError if the environment asks for one that does not work.
-    """
-    name = choice(BACKEND, *BACKENDS)
-    if name == "auto":
-        return next(one for one in available if may_work(checks[one][0][2]))
-    why = why_not(checks[name][0][2]) if name in available else failed(ENOSYS, "not on this system")
-    if why is not None and not why.is_transient:
-        raise OSError(why.errno, "%s is %s: %s" % (BACKEND, name, why.error.strerror))
-    return name

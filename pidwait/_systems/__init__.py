@@ -31,7 +31,7 @@ from errno import ENOSYS, ESRCH
 
 from .._base.deadline import cpu_clock
 from .._base.errors import Failed, failed, log
-from .._base.probe import checks, chosen, memories, why_not
+from .._base.probe import BACKEND, BACKENDS, checks, choice, memories, why_not
 from .calls import PLATFORM, report
 
 TYPE_CHECKING = False
@@ -79,14 +79,21 @@ memories.append(_backend.clear)
 
 
 def backend() -> str:
-    """The name of the backend for new handles, chosen once."""
+    """The name of the backend for new handles: the best one that works, chosen once.
+
+    OSError if the environment asks for one that does not work.
+    """
     if _backend:
         return _backend[0]
-    name = chosen(system[0].backends)
-    why = why_not(checks[name][0][2])
-    if why is None or not why.is_transient:
-        _backend[:] = [name]
-    return name
+    asked, there = choice(BACKEND, *BACKENDS), system[0].backends
+    name = there[0] if asked == "auto" else asked
+    why = why_not(checks[name][0][2]) if name in there else failed(ENOSYS, "not on this system")
+    if why is not None and why.is_transient:
+        return name
+    if why is not None and asked != "auto":
+        raise OSError(why.errno, "%s is %s: %s" % (BACKEND, name, why.error.strerror))
+    _backend[:] = [name if why is None else "polling"]
+    return _backend[0]
 
 
 def open_handle(pid: int) -> "Handle":

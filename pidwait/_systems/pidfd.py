@@ -111,7 +111,10 @@ class PidfdHandle(Handle):
             if is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
                 log("waitid: %s", why)
         try:
-            event = self._event()
+            # When a thread other than the main one calls execve(2), it takes over the pid, and for
+            # a moment poll takes the old main thread for the last one: seen for 1 of 1,400 calls
+            # of execve() on Linux 6.18, in fs/pidfs.c, pidfd_poll(). But not twice in a row.
+            event = poll(self.fd, select.POLLIN, NOW) and poll(self.fd, select.POLLIN, NOW)
         except Failed as why:
             if self._fall_back(why):
                 return self.look(reap, last)
@@ -131,14 +134,8 @@ class PidfdHandle(Handle):
         return self._in_time(code if shown is None or is_reaped is not False else shown, last)
 
     def _in_time(self, code: "Outcome", last: bool) -> "Outcome":
+        """The code; None if it does not come in time."""
         return None if code is PENDING and (last or not self.is_code_due()) else code
-
-    def _event(self) -> int:
-        """What poll tells of an exit; if it tells one twice in a row, there was one."""
-        # When a thread other than the main one calls execve(2), it takes over the pid, and for a
-        # moment poll takes the old main thread for the last one: seen for 1 of 1,400 calls of
-        # execve() on Linux 6.18, in fs/pidfs.c, pidfd_poll().
-        return poll(self.fd, select.POLLIN, NOW) and poll(self.fd, select.POLLIN, NOW)
 
     def _ask(self) -> "tuple[bool | None, Outcome]":
         """Whether it has been reaped, None if that can't be told; and its code once it has been.

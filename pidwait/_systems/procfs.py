@@ -199,26 +199,17 @@ def check_status_of_process() -> None:
 # The polled handle
 
 
-def _clock() -> str:
-    """The time namespace of this process, by which /proc tells start times; "" if it has none.
-
-    A forked child may be in another one.
-    """
-    try:
-        namespace: str = call(os.readlink, "/proc/self/ns/time")
-        return namespace
-    except Failed:
-        return ""
-
-
 class ProcfsHandle(Handle):
     """A pid, and the start time of the process that had it when the handle was opened."""
+
+    _started: "int | None" = None
+    # The time namespace of this process, by which /proc tells start times; "" if it has none.
+    _clock: "str | None" = None
 
     def __init__(self, pid: int) -> None:
         self.pid: int = pid
         stat = read_stat(pid)
-        self._started = stat and stat.started
-        self._clock = _clock()
+        self._is_same(stat)
         if stat is None and not is_found(pid):
             raise failed(ESRCH)
         group = _pairs(_read_entry(pid, "status") or b"").get("Tgid")
@@ -226,17 +217,13 @@ class ProcfsHandle(Handle):
             raise failed(ESRCH, "a thread's ID, not a process's")
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        if deadline.remaining() is None and may_block() and self._sleep_as_parent():
-            return True
-        return super().sleep(deadline, interval)
-
-    def _sleep_as_parent(self) -> bool:
-        """Wait for our child in waitid(2), which has no time-out; False if it is not ours."""
+        if deadline.remaining() is not None or not may_block():
+            return super().sleep(deadline, interval)
         try:
             call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except (Failed, AttributeError):  # PyPy has no waitid
-            return False
-        return True
+            return True
+        except (Failed, AttributeError):  # it is not our child; PyPy has no waitid
+            return super().sleep(deadline, interval)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         stat = read_stat(self.pid)
@@ -267,8 +254,11 @@ class ProcfsHandle(Handle):
         """Whether /proc shows this process for the pid, or nothing."""
         if stat is None:
             return True
-        clock = _clock()
-        if self._started is None or self._clock != clock:
+        try:
+            clock: str = call(os.readlink, "/proc/self/ns/time")
+        except Failed:
+            clock = ""
+        if self._clock != clock:  # at first, and in a forked child that is in another one
             self._started, self._clock = stat.started, clock
         return stat.started == self._started
 
