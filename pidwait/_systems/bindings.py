@@ -61,11 +61,6 @@ def check_files() -> None:
         os.close(call(os.open, os.sep, os.O_RDONLY))
 
 
-def why_no_binding(name: str) -> "str | None":
-    found = load(name)
-    return found if isinstance(found, str) else None
-
-
 class _Adapter:
     """What makes functions of one binding: what both have in common."""
 
@@ -131,7 +126,6 @@ class CtypesAdapter(_Adapter):
             "int *": ctypes.POINTER(ctypes.c_int),
         }
         self._libraries = {None: self._load(None)}
-        self._arrays: "dict[int, Any]" = {}
 
     def _load(self, name: "str | None") -> "Any":
         # A library object of our own: prototypes set on a shared one would affect other code.
@@ -155,10 +149,7 @@ class CtypesAdapter(_Adapter):
 
     def strings(self, items: "list[bytes]") -> "Any":
         """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
-        size = len(items) + 1
-        if size not in self._arrays:  # to make a type takes longer than to find it
-            self._arrays[size] = self._ctypes.c_char_p * size
-        return self._arrays[size](*items)
+        return (self._ctypes.c_char_p * (len(items) + 1))(*items)
 
 
 class CffiAdapter(_Adapter):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from .._base.errors import TRANSIENT, Failed, call, failed
 from .._base.probe import BACKEND, FFI, checks, choice, memories, why_not
-from .bindings import NAMES, binding, check_files, why_no_binding
+from .bindings import NAMES, binding, check_files, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend,
         "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
-        "bindings": {name: _row(why_no_binding(name)) for name in sorted(NAMES)},
+        "bindings": {name: _row(load(name)) for name in sorted(NAMES)},
         "calls": {
             name: dict(_row(_why(of, check)), via=call and _via(call))
             for of, name, call, check in rows
@@ -127,7 +127,8 @@ def _why(name: str, check: "Check") -> "str | None":
     return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
 
 
-def _row(reason: "str | None") -> "dict[str, Any]":
+def _row(found: object) -> "dict[str, Any]":
+    reason = found if isinstance(found, str) else None
     return {"available": reason is None, "reason": reason}
 
 
