@@ -2,8 +2,8 @@
 """The command ``vendor``: copy this package into another project.
 
 A folder has a record of the files that it consists of, with their hashes. It tells what has been
-changed by hand since, and what an update may take away. While an update writes, the record names
-the old and the new files, and says so: what was interrupted can be repeated.
+changed by hand since, and what an update may take away. It is written last: an update that was
+interrupted can be repeated, as what is like the new version is no change by hand.
 """
 
 import contextlib
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _OTHER, _BY_HAND = 3, 4  # exit statuses of --check
 _RECORD = "VENDORED"
 _PART = _RECORD + "."  # how the name of a file begins that is being written
-_UNFINISHED = "unfinished"  # in place of the version
 
 _VENDOR_USAGE = """\
 {prog} vendor [--force] DEST
@@ -46,8 +45,8 @@ the copy: acme/_vendor/NAME, say. If DEST is a copy already, it is updated.
   -h, --help              show this
 
 exit status: 0 success, or the copy is current; 1 failure; 2 wrong arguments;
-with --check 3 the copy has another version, or its update was interrupted; 4
-files were changed, removed or added by hand
+with --check 3 the copy has another version, or a part of one; 4 files were
+changed, removed or added by hand
 """
 _VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
 _VENDOR.lists = ("parts", "systems")
@@ -87,25 +86,13 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
     return words
 
 
-class Record:
-    """What was written into a copy: the version, and the hash of each file by its path."""
-
-    def __init__(self, version: str, hashes: "dict[str, str]") -> None:
-        self.version = version
-        self.hashes = hashes
-
-    def text(self) -> str:
-        # As sha256sum(1) writes and reads them.
-        lines = ["%s  %s\n" % (self.hashes[path], path) for path in sorted(self.hashes)]
-        return "# %s %s\n" % (NAME, self.version) + "".join(lines)
-
-    def by_hand(self, found: "dict[str, str]") -> "Iterator[tuple[str, str]]":
-        """How files with these hashes differ: what was done, and to which path."""
-        for path in sorted({*found, *self.hashes}):
-            if path not in self.hashes:
-                yield "added", path
-            elif self.version != _UNFINISHED and found.get(path) != self.hashes[path]:
-                yield "changed" if path in found else "removed", path
+def _by_hand(
+    old: "dict[str, str]", new: "dict[str, str]", found: "dict[str, str]"
+) -> "Iterator[tuple[str, str]]":
+    """What was done to files, by their hashes; one that is as in the new version is updated."""
+    for path in sorted({*old, *found}):
+        if found.get(path) not in (old.get(path), new.get(path)):
+            yield "added" if path not in old else "changed" if path in found else "removed", path
 
 
 def _check(options: "dict[str, str]", dest: str) -> int:
@@ -119,17 +106,15 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         by_hand = "" if hashlib.sha256(body.encode()).hexdigest() == digest else "\n"
         is_current = text == join(own_files(), __version__, parts.split(","), systems.split(","))
     else:
-        record = _read_record(Path(dest))
-        if not record.hashes:
+        version, old = _read_record(Path(dest))
+        if not version:
             raise CommandError("%s: no copy of this package is there" % dest)
-        version = record.version
-        by_hand = "".join("%s: %s\n" % one for one in record.by_hand(_found(Path(dest))))
+        new = _hashes(own_files())
+        by_hand = "".join("%s: %s\n" % one for one in _by_hand(old, new, _found(Path(dest))))
         by_hand = by_hand and ":\n" + by_hand
-        is_current = record.text() == _record_of(own_files()).text()
+        is_current = (version, old) == (__version__, new)
     if by_hand:
         how = ", changed by hand" + by_hand
-    elif version == _UNFINISHED:
-        how = ": an update was interrupted: repeat it\n"
     elif is_current:
         how = ", current\n"
     elif version == __version__:
@@ -147,28 +132,31 @@ def _copy(options: "dict[str, str]", name: str) -> int:
     if os.path.realpath(str(dest)) == os.path.realpath(own_folder()):
         raise CommandError("%s: a copy can't update itself" % name)
     files = own_files()
-    old, new, found = _read_record(dest), _record_of(files), _found(dest)
+    new, found = _hashes(files), _found(dest)
+    version, old = _read_record(dest)
+    if not version and any(new.get(path) != one for path, one in found.items()):
+        raise CommandError("%s exists, and is no copy: name a new folder" % dest)
     touched = [
         "%s was %s" % (path, what)
-        for what, path in old.by_hand(found)
-        if what != "added" or (path in files and found[path] != new.hashes[path])
+        for what, path in _by_hand(old, new, found)
+        if path in old or path in new
     ]
     if touched and "force" not in options:
         text = "changed by hand (--force overwrites the changes): %s"
         raise CommandError("%s: %s" % (name, text % ", ".join(touched)))
-    written = [path for path in files if found.get(path) != new.hashes[path]]
-    gone = [path for path in old.hashes if path in found and path not in files]
-    if written or gone or old.text() != new.text():
-        unfinished = Record(_UNFINISHED, {**old.hashes, **new.hashes})
-        _put(dest, _RECORD, unfinished.text().encode())
+    written = [path for path in files if found.get(path) != new[path]]
+    gone = [path for path in old if path in found and path not in files]
+    if written or gone or (version, old) != (__version__, new):
         for path in written:
             _put(dest, path, files[path])
         for path in gone:
             dest.joinpath(path).unlink()
             with contextlib.suppress(OSError):  # there is more in the folder
                 os.removedirs(str(dest.joinpath(path).parent))
-        _put(dest, _RECORD, new.text().encode())
-    versions = ("" if old.version == __version__ else old.version + " to ") + __version__
+        # As sha256sum(1) writes and reads them.
+        lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
+        _put(dest, _RECORD, ("# %s %s\n%s" % (NAME, __version__, "".join(lines))).encode())
+    versions = __version__ if version in ("", __version__) else version + " to " + __version__
     text = "%s: %s: %d written, %d removed\nimport it as: %s\n"
     say(text % (name, versions, len(written), len(gone), _import_line(dest)))
     return 0
@@ -190,29 +178,26 @@ def _put(dest: Path, path: str, data: bytes) -> None:
         raise
 
 
-def _record_of(files: "dict[str, bytes]") -> Record:
-    return Record(__version__, {path: _hash(data) for path, data in files.items()})
-
-
-def _hash(data: bytes) -> str:
+def _hashes(files: "dict[str, bytes]") -> "dict[str, str]":
     # Git on Windows may have made each end of line CRLF.
-    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    return {
+        path: hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+        for path, data in files.items()
+    }
 
 
-def _read_record(dest: Path) -> Record:
-    """The record of a copy, which is empty if nothing is there."""
+def _read_record(dest: Path) -> "tuple[str, dict[str, str]]":
+    """The version of a copy, and the hashes of what was written; empty if there is no record."""
     try:
         text = dest.joinpath(_RECORD).read_text("utf-8", "replace")
     except FileNotFoundError:
-        if not dest.exists() or all(path.name.startswith(_PART) for path in dest.iterdir()):
-            return Record(__version__, {})
-        raise CommandError("%s exists, and is no copy: name a new folder" % dest) from None
+        return "", {}
     head = re.match(r"# %s (\S+)\n" % NAME, text)
     hashes = {path: one for one, path in re.findall(r"^(\w{64})  (.+)$", text, re.M)}
     is_inside = all(not Path(path).anchor and ".." not in Path(path).parts for path in hashes)
     if head is None or not is_inside:
         raise CommandError("%s: its file %s is damaged" % (dest, _RECORD))
-    return Record(head.group(1), hashes)
+    return head.group(1), hashes
 
 
 def _found(dest: Path) -> "dict[str, str]":
@@ -224,8 +209,8 @@ def _found(dest: Path) -> "dict[str, str]":
             continue
         # A folder that is a symbolic link is not ours, nor what is in it.
         if "__pycache__" not in path.split("/") and (whole.is_symlink() or not whole.is_dir()):
-            found[path] = _hash(whole.read_bytes()) if whole.is_file() else ""
-    return found
+            found[path] = whole.read_bytes() if whole.is_file() else b""
+    return _hashes(found)
 
 
 def _import_line(dest: Path) -> str:

@@ -211,8 +211,7 @@ def test_what_a_full_disk_ends_is_done_again(tmp_path, old, monkeypatch, step, u
     status, out, err = vendor(dest)
     assert (status, out) == (1, "") and os.strerror(errno.ENOSPC) in err
     monkeypatch.undo()
-    status, out, _ = vendor("--check", dest)
-    assert status == (3 if steps or update else 1) and ("was interrupted" in out) == bool(steps)
+    assert vendor("--check", dest)[0] == (3 if update else 1)
     assert vendor(dest)[0] == vendor("--check", dest)[0] == 0
 
 
