@@ -37,16 +37,14 @@ class ProcessInfo:
         number = check_pid(pid)
         if not pid_exists(number):
             raise failed(ESRCH).as_error("open", number)
-        self._fill(number, None)
+        self._fill(number)
         with Oneshot(self, False):
             return
 
-    def _fill(self, pid: int, seen: "int | None") -> None:
+    def _fill(self, pid: int) -> None:
         self.pid = pid
         self.info: "dict[str, Any]" = {}
-        # When it started, once that is known; and when its pid was seen, if that came before.
-        self._started: "int | None" = None
-        self._seen = seen
+        self._started: "int | None" = None  # while we may not see it
         # By the thread that has entered a oneshot().
         self._held: "dict[int, Facts]" = {}
 
@@ -54,7 +52,7 @@ class ProcessInfo:
         """The facts; Failed (ESRCH) if they are another process's."""
         try:
             started = facts.started()
-            if self._started is None and (self._seen is None or started <= self._seen):
+            if self._started is None:
                 self._started = started
             if started != self._started:
                 raise failed(ESRCH)
@@ -174,15 +172,12 @@ class ProcessInfo:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcessInfo):
             return NotImplemented
-        return self is other or (None not in self._key() and self._key() == other._key())
-
-    def _key(self) -> "tuple[int, int | None]":
-        if self._started is None:
-            self.is_running()  # which looks when it started
-        return self.pid, self._started
+        if self is other or self._started is None:
+            return self is other
+        return (self.pid, self._started) == (other.pid, other._started)
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.pid)
 
     def __repr__(self) -> str:
         name = self.info.get("name")
@@ -236,19 +231,16 @@ def process_iter(
     >>> os.getpid() in names
     True
     """
-    return _each(None if attrs is None else checked(attrs), ad_value)
+    return _each([] if attrs is None else checked(attrs), ad_value)
 
 
-def _each(names: "list[str] | None", ad_value: object) -> "Iterator[ProcessInfo]":
-    """Each process; without names its start time may be read when it is needed."""
-    is_later = names is None and source().READS_LATER
-    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names or ())):
+def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
+    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names)):
         info = ProcessInfo.__new__(ProcessInfo)
-        info._fill(facts.pid, source().now() if is_later else None)
+        info._fill(facts.pid)
         try:
-            if not is_later:
-                info._checked(facts)
-            info.info = gather(facts, names or (), ad_value)
+            info._checked(facts)
+            info.info = gather(facts, names, ad_value)
         except Failed as why:
             if why.errno == ESRCH:
                 continue

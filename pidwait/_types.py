@@ -131,7 +131,6 @@ class Source(Protocol):
     # The names of facts to be read with ``full``: then all facts are of one process, even if its
     # pid is given to another one meanwhile. Without it, these may be of that other one.
     NEED_FULL: "frozenset[str]"
-    READS_LATER: bool  # whether facts cost more than the list of the pids
 
     def read(self, pid: int, full: bool) -> Facts:
         """Failed (ESRCH), here or with the first fact, if no process has the pid."""

@@ -31,19 +31,16 @@ _named: "dict[str, Any]" = {
     "uids": ("Uids", "real effective saved"),
     "cpu_times": ("CpuTimes", "user system children_user children_system"),
 }
-_sources: "list[Source]" = []  # the first counts, if two threads enter it
 
 
 def source() -> "Source":
-    if not _sources:
-        if os.name == "nt":
-            from . import windows as found
-        elif PLATFORM in ("linux", "android"):
-            from . import linux as found  # type: ignore[no-redef]
-        else:
-            from . import bsd as found  # type: ignore[no-redef]
-        _sources.append(found)
-    return _sources[0]
+    if os.name == "nt":
+        from . import windows as found
+    elif PLATFORM in ("linux", "android"):
+        from . import linux as found  # type: ignore[no-redef]
+    else:
+        from . import bsd as found  # type: ignore[no-redef]
+    return found
 
 
 def checked(attrs: "Iterable[str] | None") -> "list[str]":

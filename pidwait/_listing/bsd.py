@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._types import Callable, Iterator
 
 WHERE = PS
-READS_LATER = False
 NEED_FULL: "frozenset[str]" = frozenset()
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Iterator
 
 WHERE = "/proc"
-READS_LATER = True
 NEED_FULL = frozenset(("cmdline", "uids", "username"))
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on

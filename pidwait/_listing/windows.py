@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .._types import Any, Iterator
 
 WHERE = "OpenProcess"
-READS_LATER = False
 NEED_FULL: "frozenset[str]" = frozenset()
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
