@@ -20,7 +20,6 @@ from . import (
     remote,
     single_file,
     spawn,
-    startup,
     syscalls,
 )
 
@@ -38,7 +37,6 @@ BENCHES = {
     "listing": listing,
     "remote": remote,
     "single": single_file,
-    "pytest": startup,
 }
 LIST = "\n".join(
     "  {:14} {}".format(name, module.__doc__.splitlines()[0]) for name, module in BENCHES.items()
