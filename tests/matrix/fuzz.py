@@ -177,15 +177,14 @@ def main(arguments):
     return 0 if not count and share >= LEAST_BY_POSIX_SPAWN else 1
 
 
-def in_namespace(arguments):
-    """Run in a PID namespace, so that no start can harm other processes."""
+def in_namespace(*command):
+    """The command in a PID namespace, so that no start can harm other processes."""
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    own = [sys.executable, "-m", __spec__.name] + arguments
-    line = NAMESPACE + user + INIT + own
-    os.execvpe(line[0], line, dict(os.environ, **{INSIDE: "1"}))
+    return [*NAMESPACE, *user, *INIT, *command]
 
 
 if __name__ == "__main__":
     if INSIDE in os.environ:
         sys.exit(main(sys.argv[1:]))
-    in_namespace(sys.argv[1:])
+    line = in_namespace(sys.executable, "-m", __spec__.name, *sys.argv[1:])
+    os.execvpe(line[0], line, dict(os.environ, **{INSIDE: "1"}))

@@ -2,6 +2,7 @@
 """A case of the fuzzer: which values are drawn together, and how often."""
 
 import inspect
+import re
 import subprocess
 
 from .fuzz_values import OWN, SHARED, SHELL, WORLD
@@ -18,7 +19,7 @@ for _name in "preexec_fn user group extra_groups umask startupinfo creationflags
 
 
 def choices(text):
-    return list(filter(None, text.splitlines() if "\n" in text else text.split()))
+    return re.split("  |\n", text.strip()) if "\n" in text else text.split()
 
 
 def has(name):

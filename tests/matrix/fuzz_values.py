@@ -2,107 +2,31 @@
 """The values that the fuzzer draws: expressions, evaluated with the names of fuzz_world.names().
 
 Each argument has values with which a program usually starts, and odd ones, with which it often
-does not. They are separated by line ends, or else by spaces.
+does not. They are separated by two spaces or a line end; those in one line by one space.
 """
 
 ARGS = (
     """
-[PROBE]
-[PROBE, 'a', b'b\\xff', '']
-(PROBE, Path('x'), '\\udcff')
-[PROBE, '\\u20ac', Str('s')]
-PROBE
-os.fsencode(PROBE)
-Path(PROBE)
-Fspath(PROBE)
-Fspath(os.fsencode(PROBE))
-'probe'
-b'probe'
-['probe', 'x']
-['./probe', '--']
-['bin/../probe']
-[Path('probe')]
-[Path('./probe'), Fspath(b'y')]
-iter([PROBE, 'a'])
-(arg for arg in [PROBE, b'b'])
-{PROBE: 1}
-{PROBE}
-dict.fromkeys([PROBE, 'k']).keys()
-[Str(PROBE)]
-['sh', '-c', SCRIPT, 'name']
-['/bin/sh', '-c', 'echo out; echo err >&2; ' + SCRIPT]
-['sh', '-c', 'exit 4']
-['true']
-['false']
-'true'
-['./script', 'x y']
-['sub/inner']
-['inner', 'i']
-[b'./script']
+[PROBE]  [PROBE, 'a', b'b\\xff', '']  (PROBE, Path('x'), '\\udcff')  [PROBE, '\\u20ac', Str('s')]
+PROBE  os.fsencode(PROBE)  Path(PROBE)  Fspath(PROBE)  Fspath(os.fsencode(PROBE))  'probe'
+b'probe'  ['probe', 'x']  ['./probe', '--']  ['bin/../probe']  [Path('probe')]
+[Path('./probe'), Fspath(b'y')]  iter([PROBE, 'a'])  (arg for arg in [PROBE, b'b'])  {PROBE: 1}
+{PROBE}  dict.fromkeys([PROBE, 'k']).keys()  [Str(PROBE)]  ['sh', '-c', SCRIPT, 'name']
+['/bin/sh', '-c', 'echo out; echo err >&2; ' + SCRIPT]  ['sh', '-c', 'exit 4']  ['true']
+['false']  'true'  ['./script', 'x y']  ['sub/inner']  ['inner', 'i']  [b'./script']
 [PROBE] + [str(n) for n in range(300)]
 """,
     """
-[]
-()
-iter(())
-''
-b''
-['']
-[b'', 'x']
-None
-5
-5.5
-[None]
-[PROBE, None]
-[PROBE, 5]
-[PROBE, '\\0']
-['pro\\0be']
-[b'pro\\0be', 'x']
-[PROBE, '\\ud800']
-['\\ud800']
-'nonesuch'
-['nonesuch', 'a']
-[b'nonesuch']
-[Path('nonesuch')]
-Path('nonesuch/x')
-['./nonesuch']
-['/nonesuch/x']
-['notexec']
-['./bin/notexec']
-['folder']
-['./bin/folder']
-['./bin']
-['noshebang']
-['./bin/noshebang', 'x']
-['badshebang']
-['./bin/badshebang']
-['empty']
-['bin/empty']
-['loop']
-['./bin/loop']
-['dangling']
-['bin/dangling']
-['closed/x']
-['probe/x']
-['./probe/x']
-['x' * 300]
-['./' + 'x' * 300]
-['/' + 'x/' * 3000]
-[PROBE, 'x' * 140000]
-[PROBE] + ['x' * 100000] * 30
-[bytearray(b'probe')]
-bytearray(b'probe')
-[[PROBE]]
-[Fspath(5)]
-[PROBE, Fspath(OSError(5, 'on_purpose'))]
-Fspath(LookupError('on_purpose'))
-failing([PROBE])
-range(2)
-True
-memoryview(b'probe')
-Path('.')
-['/']
-['..']
+[]  ()  iter(())  ''  b''  ['']  [b'', 'x']  None  5  5.5  [None]  [PROBE, None]  [PROBE, 5]
+[PROBE, '\\0']  ['pro\\0be']  [b'pro\\0be', 'x']  [PROBE, '\\ud800']  ['\\ud800']  'nonesuch'
+['nonesuch', 'a']  [b'nonesuch']  [Path('nonesuch')]  Path('nonesuch/x')  ['./nonesuch']
+['/nonesuch/x']  ['notexec']  ['./bin/notexec']  ['folder']  ['./bin/folder']  ['./bin']
+['noshebang']  ['./bin/noshebang', 'x']  ['badshebang']  ['./bin/badshebang']  ['empty']
+['bin/empty']  ['loop']  ['./bin/loop']  ['dangling']  ['bin/dangling']  ['closed/x']  ['probe/x']
+['./probe/x']  ['x' * 300]  ['./' + 'x' * 300]  ['/' + 'x/' * 3000]  [PROBE, 'x' * 140000]
+[PROBE] + ['x' * 100000] * 30  [bytearray(b'probe')]  bytearray(b'probe')  [[PROBE]]  [Fspath(5)]
+[PROBE, Fspath(OSError(5, 'on_purpose'))]  Fspath(LookupError('on_purpose'))  failing([PROBE])
+range(2)  True  memoryview(b'probe')  Path('.')  ['/']  ['..']
 """,
 )
 # For both Popen and spawn.
@@ -110,103 +34,33 @@ SHARED = {
     "args": ARGS,
     "cwd": (
         """
-None
-here
-os.fsencode(here)
-'sub'
-Path('sub')
-Fspath(b'sub')
-'/'
-'.'
-'..'
-b'sub/..'
+None  here  os.fsencode(here)  'sub'  Path('sub')  Fspath(b'sub')  '/'  '.'  '..'  b'sub/..'
 'closed'
 """,
         """
-''
-b''
-'nonesuch'
-b'nonesuch'
-Path('nonesuch')
-Fspath(b'nonesuch')
-'probe'
-'probe/x'
-'\\0'
-b'su\\0b'
-'x' * 300
-'bin/loop'
-5
-[]
-24
-'\\ud800'
-Fspath(5)
-Fspath(LookupError('on_purpose'))
-False
-bytearray(b'sub')
+''  b''  'nonesuch'  b'nonesuch'  Path('nonesuch')  Fspath(b'nonesuch')  'probe'  'probe/x'  '\\0'
+b'su\\0b'  'x' * 300  'bin/loop'  5  []  24  '\\ud800'  Fspath(5)
+Fspath(LookupError('on_purpose'))  False  bytearray(b'sub')
 """,
     ),
     "env": (
         """
-None
-{}
-{'A': '1'}
-{b'A': b'\\xff', 'B': '\\udcfe'}
-{'PATH': here + '/bin', 'B': ''}
-{'PATH': ''}
-{'PATH': ':'}
-{'PATH': '.:' + here}
-{'PATH': '/nonesuch:sub:bin'}
-{'PATH': here + '/closed:' + here + '/probe:/bin'}
-{'PATH': here + '/sub:/bin'}
-{b'PATH': os.fsencode(here) + b'/bin'}
-os.environ
-dict(os.environ)
-os.environ.copy()
-os.environb
-dict(os.environ, NEW='1')
-dict(os.environb, NEW=b'1')
-Mapping(A='1')
-Mapping(PATH=here)
-{'A': Path('x'), Fspath('P'): 'y'}
-{'A' * 1000: 'x' * 100000}
-{Str('A'): Str('b')}
-{'': 'empty'}
-{'A': '=', 'Z': '\\u20ac'}
+None  {}  {'A': '1'}  {b'A': b'\\xff', 'B': '\\udcfe'}  {'PATH': here + '/bin', 'B': ''}
+{'PATH': ''}  {'PATH': ':'}  {'PATH': '.:' + here}  {'PATH': '/nonesuch:sub:bin'}
+{'PATH': here + '/closed:' + here + '/probe:/bin'}  {'PATH': here + '/sub:/bin'}
+{b'PATH': os.fsencode(here) + b'/bin'}  os.environ  dict(os.environ)  os.environ.copy()
+os.environb  dict(os.environ, NEW='1')  dict(os.environb, NEW=b'1')  Mapping(A='1')
+Mapping(PATH=here)  {'A': Path('x'), Fspath('P'): 'y'}  {'A' * 1000: 'x' * 100000}
+{Str('A'): Str('b')}  {'': 'empty'}  {'A': '=', 'Z': '\\u20ac'}
 {'LD_LIBRARY_PATH': '/nonesuch', 'A': '1'}
 """,
         """
-{b'PATH': b'/bin', 'PATH': here}
-{'A=': ''}
-{b'=A': b''}
-{'A': '1\\0'}
-{'A\\0': '1'}
-{b'PATH': b'/bin\\0'}
-{'PATH': 'x\\0:/bin'}
-{'A': 1}
-{1: 'a'}
-{'A': None}
-{'PATH': None}
-{'PATH': 5}
-{'A': '\\ud800'}
-[('A', '1')]
-[]
-''
-b''
-()
-5
-False
-Items(('A', '1'))
-Items(('PATH', here), ('A', '1'))
-Items(('A', '1', '2'))
-Items()
-{'A': 'x' * 140000}
-{'A': Fspath(5)}
-{'A': Fspath(LookupError('on_purpose'))}
-{Fspath('PATH'): here + '/bin'}
-{'PATH': Fspath(here + '/bin')}
-{b'A': '1', 'A': '2'}
-set()
-object()
+{b'PATH': b'/bin', 'PATH': here}  {'A=': ''}  {b'=A': b''}  {'A': '1\\0'}  {'A\\0': '1'}
+{b'PATH': b'/bin\\0'}  {'PATH': 'x\\0:/bin'}  {'A': 1}  {1: 'a'}  {'A': None}  {'PATH': None}
+{'PATH': 5}  {'A': '\\ud800'}  [('A', '1')]  []  ''  b''  ()  5  False  Items(('A', '1'))
+Items(('PATH', here), ('A', '1'))  Items(('A', '1', '2'))  Items()  {'A': 'x' * 140000}
+{'A': Fspath(5)}  {'A': Fspath(LookupError('on_purpose'))}  {Fspath('PATH'): here + '/bin'}
+{'PATH': Fspath(here + '/bin')}  {b'A': '1', 'A': '2'}  set()  object()
 """,
     ),
     "close_fds": ("True True False False 1 0 None", "'' 'x' 1.5 [] Index(0) fail"),

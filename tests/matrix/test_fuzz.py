@@ -2,8 +2,6 @@
 """Tests of the fuzzer, run by the tox environment `tools`: it finds the faults they put in."""
 
 import json
-import os
-import random
 import re
 import shlex
 import subprocess
@@ -13,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from . import fuzz
-from .fuzz_cases import TABLES, draw
-from .fuzz_named import NAMED, odd_options, reason
+from .fuzz_named import reason
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-# Without it pytest would be process 1, which inherits orphans.
-INIT = ["sh", "-c", '"$@"; exit $?', "init"]
 
 # ``broken`` stands for our Popen in the workers.
 CODE = """if True:
@@ -37,9 +31,8 @@ CODE = """if True:
 def fuzzed(broken, *arguments):
     """The exit status and the output of a run whose Popen has the body ``broken``."""
     code = CODE.format(broken.replace("\n", "\n        "))
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
     done = subprocess.run(
-        NAMESPACE + user + INIT + [sys.executable, "-c", code] + list(map(str, arguments)),
+        fuzz.in_namespace(sys.executable, "-c", code, *map(str, arguments)),
         cwd=str(ROOT),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -117,32 +110,6 @@ def test_passes():
     done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True)
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("--count 40 --seed 2\n")
-
-
-def test_a_seed_makes_the_same_cases_again():
-    def cases(seed):
-        chance = random.Random(seed)
-        return [draw(chance) for _ in range(50)]
-
-    assert cases(1) == cases(1) != cases(2)
-
-
-def test_most_cases_have_at_most_one_odd_argument():
-    chance = random.Random(1)
-    counts = [len(odd_options(draw(chance))) for _ in range(1000)]
-    assert sum(count < 2 for count in counts) > 900 > sum(count == 0 for count in counts) > 500
-
-
-def test_every_expression_is_drawn_from_what_this_python_has():
-    assert "args" in TABLES["Popen"] and "shell" not in TABLES["spawn"]
-    for way in TABLES:
-        for good, odd in TABLES[way].values():
-            for expression in good + odd:
-                compile(expression, expression, "eval")
-
-
-def test_reasons_differ():
-    assert len({function.__doc__ for function in NAMED}) == len(NAMED)
 
 
 @pytest.mark.parametrize(
