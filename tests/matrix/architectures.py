@@ -7,7 +7,6 @@ tests run where they are, and the programs that they start are this system's; a 
 of the Python's binary starts it under the emulator, so that sys.executable does, too.
 """
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -16,6 +15,7 @@ import sys
 from pathlib import Path
 
 from .interpreters import CACHE
+from .tools import check_tools, locked, run_each
 
 ROOT = Path(__file__).resolve().parents[2]
 # name: the emulator
@@ -119,23 +119,12 @@ def install(name, folder):
 def fetch(name):
     """The Python of an architecture, fetched once."""
     folder = CACHE / "architectures" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder.parent):
         if not runs(name, folder / PYTHON):
             install(name, folder)
             if not runs(name, folder / PYTHON):
                 sys.exit("fetched, but not running: Python for " + name)
     return folder / PYTHON
-
-
-def check_tools(names):
-    """Without the tools, skip and say so; in CI, where nobody would see that, fail."""
-    tools = ["mmdebstrap"] + [ARCHITECTURES[name] for name in names if ARCHITECTURES[name]]
-    missing = [tool for tool in tools if not shutil.which(tool)]
-    if missing:
-        reason = "this can't be run here, there is no {}".format(" and no ".join(missing))
-        sys.exit(reason if os.environ.get("CI") else print("SKIPPED:", reason))
 
 
 def run(name, args):
@@ -157,14 +146,8 @@ def main(args):
         del args[0]
     if not names:
         sys.exit("which one? all, " + ", ".join(ARCHITECTURES))
-    check_tools(names)
-    failed = []
-    for name in names:
-        print("Debian's Python for " + name, flush=True)
-        if run(name, args):
-            failed.append(name)
-    if failed:
-        sys.exit("failed: " + ", ".join(failed))
+    check_tools("mmdebstrap", *filter(None, map(ARCHITECTURES.get, names)))
+    run_each("Debian's Python for", names, lambda name: run(name, args))
 
 
 if __name__ == "__main__":

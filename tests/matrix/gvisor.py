@@ -8,16 +8,13 @@ minute each), and kept in a folder of the user's cache. They see this machine's 
 write is thrown away. Without Go it is skipped, or fails if CI is set.
 """
 
-import fcntl
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from .interpreters import CACHE
-from .kernels import check_tools
-from .windows import replacing
+from .tools import check_tools, locked, replacing, run_each
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = CACHE / "gvisor"
@@ -35,9 +32,7 @@ RUN = ["--rootless=false", "--network=none", "--platform=systrap", "do"]
 def fetch(name):
     version, toolchain = VERSIONS[name]
     folder = FOLDER / name
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with FOLDER.joinpath("lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(FOLDER):
         if not folder.is_dir():
             check_tools("go")
             print("building gVisor", version, flush=True)
@@ -80,14 +75,7 @@ def main():
     args = [arg for arg in args if arg not in VERSIONS]
     if os.getuid() != 0:
         sys.exit("gVisor needs root")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
-    failed = []
-    for name in names or VERSIONS:
-        print("gVisor,", name, flush=True)
-        if run(name, args[:]):
-            failed.append(name)
-    if failed:
-        sys.exit("failed on gVisor: " + ", ".join(failed))
+    run_each("gVisor,", names or VERSIONS, lambda name: run(name, args[:]))
 
 
 if __name__ == "__main__":

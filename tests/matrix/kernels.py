@@ -13,14 +13,10 @@ skipped, or fails if the environment variable CI is set.
 """
 
 import argparse
-import fcntl
-import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import tarfile
 import tempfile
 import threading
@@ -28,7 +24,7 @@ from pathlib import Path
 
 from .cpio import Cpio
 from .interpreters import CACHE
-from .windows import replacing
+from .tools import check_tools, locked, replacing, run_each
 
 ROOT = Path(__file__).resolve().parents[2]
 IGNORED = shutil.ignore_patterns(".*", "__pycache__")
@@ -158,10 +154,8 @@ def fetch_kernel(path, series, line):
 
 def fetch(series):
     """The kernel and the root file system, each fetched once."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     root, kernel = FOLDER / "root", FOLDER / ("vmlinuz-" + series)
-    with FOLDER.joinpath("lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(FOLDER):
         if not root.is_dir():
             with replacing(root) as new:
                 fetch_root(new)
@@ -184,7 +178,7 @@ def make_image(path, base, command, script):
 
 
 def boot(kernel, image):
-    """Run it, and pass on what it prints; its exit status, or None if it does not end by itself."""
+    """Run it, and pass on what it prints; its exit status, or "died" if it did not end."""
     command = QEMU + ["-kernel", str(kernel), "-initrd", str(image), "-append", APPEND]
     code = None
     before = []  # what the BIOS and the kernel say
@@ -208,6 +202,7 @@ def boot(kernel, image):
             process.kill()
     if code is None:
         print("\n".join(before or []))
+        return "died"
     return code
 
 
@@ -224,14 +219,6 @@ def run(series, script, args):
         return boot(kernel, image)
 
 
-def check_tools(*names):
-    """Without them, skip and say so; in CI, where nobody would see that, fail."""
-    missing = [name for name in names if not shutil.which(name)]
-    if missing:
-        reason = "this can't be run here, there is no {}".format(" and no ".join(missing))
-        sys.exit(reason if os.environ.get("CI") else print("SKIPPED:", reason))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernel", choices=["all", *KERNELS])
@@ -244,15 +231,7 @@ def main():
     if options.quick:
         args = [FACTS]
     check_tools("qemu-system-x86_64", "mmdebstrap")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
-    failed = []
-    for series in names:
-        print("Linux", series, flush=True)
-        code = run(series, options.script, args)
-        if code != 0:
-            failed.append("{} ({})".format(series, "died" if code is None else code))
-    if failed:
-        sys.exit("failed on Linux " + ", ".join(failed))
+    run_each("Linux", names, lambda series: run(series, options.script, args))
 
 
 if __name__ == "__main__":

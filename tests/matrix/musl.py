@@ -6,7 +6,6 @@ trixie. This needs musl-tools, gcc, make, linux-libc-dev and libffi-dev, whose a
 that musl lacks. The wheels of the tools are those for musl. Arguments are pytest's.
 """
 
-import fcntl
 import os
 import resource
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from . import freethreaded, interpreters
 from .interpreters import CACHE
+from .tools import check_tools, locked
 from .windows import fetch_wheels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,9 +90,7 @@ def runs():
 
 
 def fetch():
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with FOLDER.joinpath("lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(FOLDER):
         if runs():
             return
         build(FOLDER / "python")
@@ -102,19 +100,10 @@ def fetch():
             sys.exit("built, but not running: CPython on musl")
 
 
-def check_tools():
-    """Without musl, skip and say so; in CI, where nobody would see that, fail."""
-    missing = [name for name in ("musl-gcc", "make", "apt-get") if not shutil.which(name)]
-    if not ARCHIVE.exists():
-        missing.append(str(ARCHIVE))
-    if missing and not runs():
-        reason = "musl can't be run here, there is no {}".format(" and no ".join(missing))
-        sys.exit(reason if os.environ.get("CI") else print("SKIPPED:", reason))
-
-
 def main(args):
-    check_tools()
-    fetch()
+    if not runs():
+        check_tools("musl-gcc", "make", "apt-get", str(ARCHIVE))
+        fetch()
     path = os.pathsep.join(map(str, (ROOT, FOLDER / "wheels")))
     # The usual limit of file descriptors: without closefrom, a start closes each one below it.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

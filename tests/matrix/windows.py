@@ -16,7 +16,6 @@ import pty
 import re
 import select
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -27,6 +26,7 @@ import zipfile
 from pathlib import Path
 
 from .interpreters import CACHE
+from .tools import check_tools, locked, replacing, run_each
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = CACHE / "windows"
@@ -40,25 +40,6 @@ VERSIONS = {
 WHEELS = "pytest pytest-timeout pytest-xdist cffi".split()
 # pip evaluates environment markers for its own interpreter, so these are named here.
 MARKED = {"": "colorama tomli exceptiongroup typing_extensions", "3.7": "importlib_metadata zipp"}
-
-
-def check_tools():
-    """Without Wine, skip and say so; in CI, where nobody would see that, fail."""
-    missing = [name for name in ("wine", "wineboot", "wineserver", "mvn") if not shutil.which(name)]
-    if missing:
-        reason = "Windows can't be run here, there is no {}".format(" and no ".join(missing))
-        sys.exit(reason if os.environ.get("CI") else print("SKIPPED:", reason))
-
-
-@contextlib.contextmanager
-def replacing(folder):
-    """An empty folder that replaces another one if the block succeeds."""
-    new = folder.with_name(folder.name + ".new")
-    shutil.rmtree(str(new), ignore_errors=True)
-    new.mkdir(parents=True)
-    yield new
-    shutil.rmtree(str(folder), ignore_errors=True)
-    new.rename(folder)
 
 
 def fetch_python(folder, version):
@@ -93,11 +74,9 @@ def fetch_wheels(pip, folder, version, platforms, packages):
 
 def fetch(version):
     """The folders of an interpreter and of the packages for it, each fetched once."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     python = FOLDER / VERSIONS[version]
     wheels = FOLDER / (version + "-wheels-xdist")
-    with FOLDER.joinpath("lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(FOLDER):
         if not python.is_dir():
             fetch_python(python, VERSIONS[version])
         if not wheels.is_dir():
@@ -241,16 +220,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
     options, args = parser.parse_known_args()
-    check_tools()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # cleaning up
-    failed = []
-    for version in options.python or VERSIONS:
-        print("Windows, CPython {}".format(VERSIONS[version]), flush=True)
-        fault = run_suite(version, args)
-        if fault:
-            failed.append("CPython {} ({})".format(version, fault))
-    if failed:
-        sys.exit("failed on Windows: " + ", ".join(failed))
+    check_tools("wine", "wineboot", "wineserver", "mvn")
+    versions = options.python or VERSIONS
+    run_each("Windows, CPython", versions, lambda version: run_suite(version, args))
 
 
 if __name__ == "__main__":
