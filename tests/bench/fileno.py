@@ -11,50 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 from .. import pidwait, seam
+from ..processes import Keeper
 from . import core
 
 BOUND = 1.2
 TURNS = 30
 IDLE = 3
-# Starts a process for each line that it reads; never reaps one.
-PARENT = """if True:
-    import os, signal, sys, time
-
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for _ in iter(sys.stdin.readline, ""):
-        pid = os.fork()
-        if pid == 0:
-            time.sleep(60)
-            os._exit(0)
-        print(pid, flush=True)
-"""
-
-
-class Strangers:
-    """Processes of another parent, which never reaps them."""
-
-    def __init__(self):
-        self._parent = subprocess.Popen(
-            [sys.executable, "-S", "-c", PARENT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            universal_newlines=True,
-            bufsize=1,
-        )
-
-    def start(self):
-        self._parent.stdin.write("\n")
-        return int(self._parent.stdout.readline())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self._parent.stdin.close()
-        self._parent.stdout.close()
-        self._parent.wait()
 
 
 def in_a_loop(waiting):
@@ -76,7 +41,7 @@ def blocking(waiting):
 
 def exit_to_report(strangers, wait):
     """Milliseconds from the signal that ends a process, while we sleep in the loop."""
-    pid = strangers.start()
+    pid = strangers.start("sleep", "60")
     with pidwait.WaitSet([pid]) as waiting:
         if wait is in_a_loop:
             waiting.fileno()
@@ -118,7 +83,7 @@ class Kind:
 
 def idle_turns(strangers):
     """Turns a second, while the set's only member is polled and runs."""
-    pid = strangers.start()
+    pid = strangers.start("sleep", "60")
     with pidwait.WaitSet([pid]) as waiting:
         poll = select.poll()
         poll.register(waiting, select.POLLIN)
@@ -135,7 +100,7 @@ def run(options):
     if not hasattr(select, "poll") or not sys.platform.startswith("linux"):
         raise core.Unavailable("it is about pidfds and timerfds, which Linux has")
     rows = []
-    with Strangers() as strangers:
+    with closing(Keeper()) as strangers:
         for name, backend in (("code by reaping", "pidfd"), ("polled", "polling")):
             with Kind(backend):
                 results = core.in_turns(

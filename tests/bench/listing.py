@@ -17,6 +17,7 @@ import tempfile
 import time
 
 from .. import pidwait
+from ..processes import gone_pid
 from . import core, herd, imports, syscalls
 
 PARTS = ("herd", "files", "oneshot", "start")
@@ -173,12 +174,6 @@ def start(folder, *arguments):
     if "Traceback" in errors or "No module" in errors:
         raise core.Unavailable("{} failed: {}".format(" ".join(command), errors))
     return (usage.ru_utime + usage.ru_stime) * 1e6
-
-
-def gone_pid():
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
 
 
 def starts(rounds):

@@ -3,6 +3,8 @@
 
 import os
 import random
+import signal
+import subprocess
 import sys
 import time
 
@@ -36,11 +38,15 @@ def waits(count):
     for number in range(count):
         code = choose.randrange(256)
         pid = fork_that_exits(code, after=choose.choice((0, 0, 0.0005)))
-        if number % 3 == 0:
+        if number % 4 == 0:
             assert pidwait.wait(pid, 60, reap=True) == code
-        elif number % 3 == 1:
+        elif number % 4 == 1:
             assert pidwait.wait(pid) == code
             assert os.waitpid(pid, 0) == (pid, code << 8)
+        elif number % 4 == 2:
+            with subprocess.Popen(["sh", "-c", "kill $$"]) as popen:
+                assert pidwait.wait(popen, 60) == popen.returncode == -signal.SIGTERM
+            assert pidwait.wait(pid, 60, reap=True) == code
         else:
             with pidwait.Process(pid) as process:
                 assert process.wait(60) == code
