@@ -87,38 +87,13 @@ class Sleeper(Protocol):
 
 
 class Facts(Protocol):
-    """What a system tells about a process: see _listing."""
+    """What a system tells about a process: also a method for each name of _listing.ATTRIBUTES."""
 
     @property
     def pid(self) -> int: ...
 
     def started(self) -> int:
         """When it started: the same for one process, and more for one that started later."""
-
-    def name(self) -> str: ...
-
-    def ppid(self) -> int: ...
-
-    def cmdline(self) -> "list[str]":
-        """Empty for a zombie, and for a kernel's thread."""
-
-    def status(self) -> str:
-        """A word of psutil's."""
-
-    def create_time(self) -> float:
-        """Seconds from the epoch."""
-
-    def username(self) -> str:
-        """The name of the real user; the number if it has no name."""
-
-    def uids(self) -> "tuple[int, int, int]":
-        """Real, effective, saved."""
-
-    def terminal(self) -> "str | None":
-        """The path of the controlling terminal; None without one."""
-
-    def cpu_times(self) -> "tuple[float, float, float, float]":
-        """Seconds: user, system, and both of the children that it has reaped."""
 
     def close(self) -> None:
         """Nothing is read after it."""

@@ -9,11 +9,10 @@ ImportError, and say so.
 
 import hashlib
 import os
+import pkgutil
 import re
 import sys
-import zipfile
 from errno import ENOENT
-from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,17 +122,13 @@ def own_folder() -> str:
 
 def own_files() -> "dict[str, bytes]":
     """The contents of each file of a copy, by its path from the package's folder on."""
-    top = own_folder()
-    archive = getattr(sys.modules[_PACKAGE_NAME].__loader__, "archive", None)
-    if archive:
-        inside = os.path.relpath(top, archive).replace(os.sep, "/") + "/"
-        with zipfile.ZipFile(archive) as opened:
-            names = [name for name in opened.namelist() if name.startswith(inside)]
-            found = {name[len(inside) :]: opened.read(name) for name in names}
-    else:
-        paths = [path for path in Path(top).rglob("*") if path.is_file()]
-        found = {path.relative_to(top).as_posix(): path.read_bytes() for path in paths}
-    if not {"__init__.py", "LICENSE"} <= set(found):  # only compiled files were installed
-        raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top)
-    wanted = ".py", "py.typed", "LICENSE"
-    return {path: found[path] for path in sorted(found) if path.endswith(wanted)}
+    top, loader = own_folder(), sys.modules[_PACKAGE_NAME].__loader__
+    paths = ["LICENSE", "py.typed", "__init__.py"]
+    for module in pkgutil.walk_packages([top], _PACKAGE_NAME + "."):
+        path = module.name[len(_PACKAGE_NAME) + 1 :].replace(".", "/")
+        paths.append(path + ("/__init__.py" if module.ispkg else ".py"))
+    try:
+        read = loader.get_data  # type: ignore[union-attr]
+        return {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
+    except OSError:  # only compiled files were installed
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top) from None
