@@ -20,14 +20,12 @@ _dbm _decimal _gdbm _hashlib _lzma _multibytecodec _sqlite3 _ssl _tkinter _uuid 
 CHECK = "import ctypes, sys, zlib; sys.exit(sys._is_gil_enabled())"
 
 
-def sources(repository, folder):
-    """The sources, as a tar file: from the mirror of a line of apt's, which names another suite."""
+def apt(folder, line, *more):
+    """The options that give apt-get lists of its own, from this line of a sources.list."""
     for name in "state/lists/partial", "cache/archives/partial":
         folder.joinpath(name).mkdir(parents=True)
-    words = ["deb-src"] + repository.split()[1:]
-    folder.joinpath("list").write_text(" ".join(words).replace(" sid ", " trixie ") + "\n")
-    apt = ["apt-get", "-qq"]
-    for option in (
+    folder.joinpath("list").write_text(line + "\n")
+    options = [
         "Dir::State={}/state".format(folder),
         "Dir::State::status=/dev/null",
         "Dir::Cache={}/cache".format(folder),
@@ -36,11 +34,18 @@ def sources(repository, folder):
         "Acquire::Check-Valid-Until=false",
         "Acquire::Languages=none",
         "APT::Sandbox::User=root",
-    ):
-        apt += ["-o", option]
-    subprocess.check_call(apt + ["update"])
+        *more,
+    ]
+    return ["-qq"] + [word for option in options for word in ("-o", option)]
+
+
+def sources(repository, folder):
+    """The sources, as a tar file: from the mirror of a line of apt's, which names another suite."""
+    words = ["deb-src"] + repository.split()[1:]
+    get = ["apt-get", *apt(folder, " ".join(words).replace(" sid ", " trixie "))]
+    subprocess.check_call(get + ["update"])
     subprocess.check_call(
-        apt + ["source", "--download-only", "--tar-only", SOURCE], cwd=str(folder)
+        get + ["source", "--download-only", "--tar-only", SOURCE], cwd=str(folder)
     )
     (tar,) = folder.glob("*.orig.tar.*")
     return tar

@@ -23,6 +23,7 @@ import threading
 from pathlib import Path
 
 from .cpio import Cpio
+from .freethreaded import apt
 from .interpreters import CACHE
 from .tools import check_tools, locked, replacing, run_each
 
@@ -105,32 +106,13 @@ def fetch_root(folder):
         folder.joinpath("sources.list").write_text("\n".join(lines) + "\n")
 
 
-def apt(folder, line):
-    """apt-get with lists of its own."""
-    for name in "state/lists/partial", "cache/archives/partial":
-        folder.joinpath(name).mkdir(parents=True)
-    folder.joinpath("list").write_text(line + "\n")
-    options = [
-        "Dir::State={}/state".format(folder),
-        "Dir::State::status=/dev/null",
-        "Dir::Cache={}/cache".format(folder),
-        "Dir::Etc::sourcelist={}/list".format(folder),
-        "Dir::Etc::sourceparts=/dev/null",
-        "APT::Architecture=amd64",
-        "APT::Sandbox::User=root",
-        "Acquire::Check-Valid-Until=false",
-        "Acquire::Languages=none",
-    ]
-    return ["-qq"] + [word for option in options for word in ("-o", option)]
-
-
 def version(name):
     return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def fetch_kernel(path, series, line):
     with tempfile.TemporaryDirectory() as tmp:
-        options = apt(Path(tmp, "apt"), line)
+        options = apt(Path(tmp, "apt"), line, "APT::Architecture=amd64")
         subprocess.check_call(["apt-get"] + options + ["update"])
         search = ["apt-cache"] + options + ["search", "--names-only", NAME]
         found = [line.split()[0] for line in subprocess.check_output(search).decode().splitlines()]
