@@ -215,16 +215,12 @@ def _found(dest: Path) -> "dict[str, str]":
 
 def _import_line(dest: Path) -> str:
     """How to import what is at dest, as near as the folders around it tell."""
-    here, top, in_package = Path.cwd(), dest.parent, False
-    for folder in dest.parents:
-        if folder.joinpath("__init__.py").exists():
-            top, in_package = folder.parent, True
-            continue
-        if folder == here and not in_package:
-            top = folder
-        # A folder can be part of a package without an __init__.py.
-        if in_package or folder == here or not _can_be_imported(folder.name):
-            break
+    here, top = Path.cwd(), dest.parent
+    packages = [one for one in dest.parents if one.joinpath("__init__.py").exists()]
+    if packages:  # between it and the nearest of them, folders may be packages without that file
+        top = next((one for one in packages[0].parents if one not in packages), top)
+    elif here in dest.parents and all(map(_can_be_imported, dest.relative_to(here).parts)):
+        top = here
     package, _, name = ".".join(dest.relative_to(top).parts).rpartition(".")
     return "from %s import %s" % (package, name) if package else "import " + name
 
