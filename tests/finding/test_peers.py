@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""On Linux: what is told about a process, compared with what psutil and procps' ps tell."""
+"""On Linux: what is told about a process, compared with what psutil tells."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from .. import pidwait
-from ..processes import PYTHON, eventually, need_packages, need_program, state
+from ..processes import PYTHON, eventually, need_packages, state
 
 pytestmark = pytest.mark.peers
 
@@ -65,44 +65,20 @@ def look():
     return {info: info.info for info in pidwait.process_iter(ATTRS)}
 
 
-@pytest.fixture
-def still(sleeper):
-    """still(ask) asks a peer; returns (ours, theirs) of each process that does nothing."""
-
-    def still(ask):
-        eventually(lambda: state(sleeper.pid) == "S")
-        before = look()
-        theirs = ask([info.pid for info in before])
-        after = look()
-        # The name of a kernel's worker is that of its work. Others may run for less than a tick.
-        same = [
-            info
-            for info, told in before.items()
-            if told == after.get(info) and not told["name"].startswith("kworker/")
-        ]
-        assert sleeper.pid in [info.pid for info in same]
-        return [(before[info], theirs[info.pid]) for info in same]
-
-    return still
-
-
-def test_psutil_tells_the_same_of_every_process(still):
-    found = [differences(*pair) for pair in still(by_psutil)]
+def test_psutil_tells_the_same_of_every_process_that_does_nothing(sleeper):
+    eventually(lambda: state(sleeper.pid) == "S")
+    before = look()
+    theirs = by_psutil([info.pid for info in before])
+    after = look()
+    # The name of a kernel's worker is that of its work. Others may run for less than a tick.
+    same = [
+        info
+        for info, told in before.items()
+        if told == after.get(info) and not told["name"].startswith("kworker/")
+    ]
+    assert sleeper.pid in [info.pid for info in same]
+    found = [differences(before[info], theirs[info.pid]) for info in same]
     assert [one for many in found for one in many if one[0] != "status"] == []
-
-
-def test_ps_tells_the_same_of_every_process(still):
-    if b"procps" not in subprocess.check_output([need_program("ps"), "--version"], stderr=-2):
-        pytest.skip("this ps is not that of procps")
-
-    def ask(pids):
-        output = subprocess.check_output("ps -ww -eo pid=,ppid=,ruid=,euid=,suid=,tty=".split())
-        rows = [line.decode().split() for line in output.splitlines() if b"?" not in line[:9]]
-        return {int(row[0]): row[1:] for row in rows}
-
-    for ours, theirs in still(ask):
-        tty = (ours["terminal"] or "/dev/?")[5:]
-        assert [str(ours["ppid"])] + list(map(str, ours["uids"])) + [tty] == theirs
 
 
 TITLE = """if True:

@@ -49,8 +49,9 @@ def test_a_thread_id_is_not_a_process(variant):
     + [(pid, TypeError) for pid in (True, 1.0, "1", b"1", None)],
 )
 def test_what_can_not_be_a_pid_is_refused(pid, error):
-    with pytest.raises(error, match="^pid must be"):
-        pidwait.pid_exists(pid)
+    for function in pidwait.pid_exists, pidwait.ProcessInfo:
+        with pytest.raises(error, match="^pid must be"):
+            function(pid)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,20 @@ def run(*args, path=(), **kwargs):
     return done.returncode, done.stdout, done.stderr
 
 
+HEAVY = """if True:
+    import sys
+    before = set(sys.modules)
+    import {}
+    heavy = "ctypes cffi _cffi_backend typing subprocess asyncio logging threading signal"
+    print(sorted(set(heavy.split()) & (set(sys.modules) - before)))
+"""
+
+
+def heavy_modules(name, path=()):
+    """What run() returns of an import of that module: it prints the heavy modules loaded by it."""
+    return run("-c", HEAVY.format(name), path=path)
+
+
 def read(top):
     """{path: contents} of the files below a folder, but for what Python has compiled."""
     return {

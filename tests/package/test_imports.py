@@ -11,6 +11,7 @@ import pytest
 
 from .. import pidwait
 from ..processes import run_python
+from .conftest import heavy_modules
 
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
@@ -107,15 +108,7 @@ def printed(code, *arguments):
 
 
 def test_import_loads_nothing_heavy():
-    code = """if True:
-        import sys
-        before = set(sys.modules)
-        import {}
-        heavy = "ctypes cffi _cffi_backend typing subprocess asyncio logging threading signal"
-        print(sorted(set(heavy.split()) & (set(sys.modules) - before)))
-    """
-    done = run_python(code.format(pidwait.__name__))
-    assert done.stdout == "[]\n", done.stderr
+    assert heavy_modules(pidwait.__name__) == (0, "[]\n", "")
 
 
 @fork

@@ -14,8 +14,8 @@ import types
 import pytest
 
 from .. import pidwait
-from ..processes import PYTHON, WINDOWS, exiting_when_told, run_python
-from .conftest import run, vendor
+from ..processes import PYTHON, WINDOWS, exiting_when_told
+from .conftest import heavy_modules, run, vendor
 
 pytestmark = pytest.mark.windows
 HERE = "windows" if WINDOWS else "linux"
@@ -130,15 +130,7 @@ def test_it_starts_processes_if_asked_for(imported):
 
 
 def test_import_loads_nothing_heavy(folder):
-    code = """if True:
-        import sys
-        before = set(sys.modules)
-        import waits
-        heavy = "ctypes cffi _cffi_backend typing subprocess asyncio logging threading signal"
-        print(sorted(set(heavy.split()) & (set(sys.modules) - before)))
-    """
-    done = run_python(code, env=dict(os.environ, PYTHONPATH=str(folder)))
-    assert done.stdout == "[]\n", done.stderr
+    assert heavy_modules("waits", path=folder) == (0, "[]\n", "")
 
 
 def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
