@@ -70,17 +70,14 @@ class SpawnRequest:
         if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
             raise ValueError("embedded null byte")
         self.named = executable, cwd  # as they were given, for errors
-        own = env is None
         # The bytes behind os.environ: comparing them takes 1 µs, reading os.environ takes 30.
-        mapping: "Any" = getattr(os.environ, "_data", os.environ) if own else env
-        # With python -bb it is an error to compare str and bytes.
-        kept = _environments.get(own) if own or not sys.flags.bytes_warning else None
-        if kept is None or kept.mapping != mapping:
-            kept = Environment(mapping)
-            # Other objects, such as paths, may compare equal though they have changed.
-            if set(map(type, kept.mapping.values())) <= {str, bytes}:
-                _environments[own] = kept
-        self.environment = kept
+        own: "Any" = getattr(os.environ, "_data", None)
+        if env is not None or own is None:
+            self.environment = Environment(os.environ if env is None else env)
+        else:
+            if not _own_environment or _own_environment[0].mapping != own:
+                _own_environment[:] = [Environment(own)]
+            self.environment = _own_environment[0]
         stdio, close_fds, passed = files
         passed = tuple(sorted(set(passed))) if passed else ()
         self.actions = self.cwd, stdio, bool(close_fds), passed
@@ -119,7 +116,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         posix_spawn, strings = native("posix_spawn"), native("spawn_strings")
         argv, environment = strings(request.argv), request.environment
         block = environment.block = environment.block or strings(environment.items)
-        _, actions, attributes = _structures(request.actions, request.attributes)
+        actions, attributes = _structures(request.actions, request.attributes)
         if hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
         request.started = cell = native("spawn_cell")()
@@ -194,23 +191,23 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     return OSError(error, text, name)
 
 
-# For later starts that are alike: an environment by whether it is our own, and structures.
-_environments: "dict[bool, Environment]" = {}
-_kept_structures: "dict[Any, tuple[int | None, Structure, Structure]]" = {}
+# For later starts that are alike: the environment, if it is our own, and structures.
+_own_environment: "list[Environment]" = []
+_kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
 # They go with the binding that made them.
-memories += [_environments.clear, _kept_structures.clear]
+memories += [_own_environment.clear, _kept_structures.clear]
 
 
-def _structures(actions: "Any", attributes: "Any") -> "tuple[int | None, Structure, Structure]":
-    """The closing limit, the file actions and the attributes."""
-    found = _kept_structures.get((actions, attributes))
-    if found is None or found[0]:  # a limit may have changed
-        limit = _closing_limit() if actions[2] else 0
-        if found is None or found[0] != limit:
-            found = limit, _file_actions(limit, actions), _attributes(limit is None, *attributes)
-            if len(_kept_structures) >= 16:
-                _kept_structures.clear()
-            _kept_structures[actions, attributes] = found
+def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
+    """The file actions and the attributes."""
+    limit = _closing_limit() if actions[2] else 0
+    key = limit, actions, attributes
+    found = _kept_structures.get(key)
+    if found is None:
+        found = _file_actions(limit, actions), _attributes(limit is None, *attributes)
+        if len(_kept_structures) >= 16:
+            _kept_structures.clear()
+        _kept_structures[key] = found
     return found
 
 
