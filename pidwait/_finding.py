@@ -38,7 +38,7 @@ class ProcessInfo:
         if not pid_exists(number):
             raise failed(ESRCH).as_error("open", number)
         self._fill(number)
-        with Oneshot(self, False):
+        with Oneshot(self):
             return
 
     def _fill(self, pid: int) -> None:
@@ -63,7 +63,7 @@ class ProcessInfo:
         return facts
 
     def _ask(self, name: str) -> "Any":
-        with Oneshot(self, name in source().NEED_FULL) as facts:
+        with Oneshot(self) as facts:
             return fact(facts, name)
 
     def name(self) -> str:
@@ -112,7 +112,7 @@ class ProcessInfo:
         """Whether the process still exists, running or a zombie. A process that reuses the pid
         does not count."""
         try:
-            self._checked(source().read(self.pid, False)).close()
+            self._checked(source().read(self.pid)).close()
         except Failed as why:
             if why.errno not in (ESRCH, EACCES, EPERM):
                 raise as_error(why, self.pid) from None
@@ -121,7 +121,7 @@ class ProcessInfo:
 
     def oneshot(self) -> "Oneshot":
         """A ``with`` block in which this thread reads each file or table at most once."""
-        return Oneshot(self, True)
+        return Oneshot(self)
 
     def as_dict(
         self, attrs: "Iterable[str] | None" = None, ad_value: object = None
@@ -131,7 +131,7 @@ class ProcessInfo:
         A value that we may not read, or that the system does not offer, is ``ad_value``.
         """
         names = checked(attrs)
-        with Oneshot(self, not source().NEED_FULL.isdisjoint(names)) as facts:
+        with Oneshot(self) as facts:
             return gather(facts, names, ad_value)
 
     def children(self, recursive: bool = False) -> "list[ProcessInfo]":
@@ -188,8 +188,8 @@ class ProcessInfo:
 class Oneshot:
     """The facts of a process, within a ``with`` block: those of a block around it, if any."""
 
-    def __init__(self, info: ProcessInfo, full: bool) -> None:
-        self._info, self._full = info, full
+    def __init__(self, info: ProcessInfo) -> None:
+        self._info = info
         self._facts: "Facts | None" = None
 
     def __enter__(self) -> "Any":
@@ -197,8 +197,7 @@ class Oneshot:
         facts = held.get(get_ident())
         if facts is None:
             try:
-                facts = source().read(self._info.pid, self._full)
-                facts = self._facts = self._info._checked(facts)
+                facts = self._facts = self._info._checked(source().read(self._info.pid))
             except Failed as why:
                 raise as_error(why, self._info.pid) from None
             held[get_ident()] = facts
@@ -235,7 +234,7 @@ def process_iter(
 
 
 def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
-    for facts in source().read_all(not source().NEED_FULL.isdisjoint(names)):
+    for facts in source().read_all():
         info = ProcessInfo.__new__(ProcessInfo)
         info._fill(facts.pid)
         try:

@@ -103,14 +103,12 @@ class Source(Protocol):
     """What lists the processes of a system."""
 
     WHERE: str  # what tells the facts, for messages
-    # The names of facts to be read with ``full``: then all facts are of one process, even if its
-    # pid is given to another one meanwhile. Without it, these may be of that other one.
-    NEED_FULL: "frozenset[str]"
 
-    def read(self, pid: int, full: bool) -> Facts:
+    # The facts are of one process, even if its pid is given to another one meanwhile.
+    def read(self, pid: int) -> Facts:
         """Failed (ESRCH), here or with the first fact, if no process has the pid."""
 
-    def read_all(self, full: bool) -> "Iterator[Facts]":
+    def read_all(self) -> "Iterator[Facts]":
         """In the order of the pids. OSError if processes can't be listed."""
 
     def now(self) -> int:

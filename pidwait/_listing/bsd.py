@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._types import Callable, Iterator
 
 WHERE = PS
-NEED_FULL: "frozenset[str]" = frozenset()
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
 # Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the
@@ -187,7 +186,7 @@ def now() -> int:
     return int(time.time())
 
 
-def read(pid: int, full: bool) -> Facts:
+def read(pid: int) -> Facts:
     # Twice: the pid may have been given to another process since.
     for _ in range(2):
         for facts in _list("-p", str(pid)):
@@ -197,7 +196,7 @@ def read(pid: int, full: bool) -> Facts:
     raise failed(EACCES, "the process is hidden")
 
 
-def read_all(full: bool) -> "Iterator[Facts]":
+def read_all() -> "Iterator[Facts]":
     return iter(sorted(_list("-ax"), key=lambda facts: facts.pid))
 
 

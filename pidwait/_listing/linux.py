@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Iterator
 
 WHERE = "/proc"
-NEED_FULL = frozenset(("cmdline", "uids", "username"))
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 _COMM_MAX = 15  # bytes of a name that the kernel keeps
@@ -29,11 +28,10 @@ _boot = [0.0]
 
 
 class Facts:
-    __slots__ = tuple("_cmdline _directory _fields _full _name _uids _usernames pid".split())
+    __slots__ = tuple("_cmdline _directory _fields _name _uids _usernames pid".split())
 
-    def __init__(self, pid: int, full: bool, usernames: "Callable[[int], str]") -> None:
+    def __init__(self, pid: int, usernames: "Callable[[int], str]") -> None:
         self.pid = pid
-        self._full = full
         self._usernames = usernames
         self._fields: "list[bytes] | None" = None
         self._cmdline: "list[str] | None" = None
@@ -43,14 +41,11 @@ class Facts:
         self._directory: "Any" = None
 
     def _read(self, name: str) -> bytes:
-        is_long = name == "cmdline"
         try:
-            if not self._full:
-                return read_file("/proc/%d/%s" % (self.pid, name), None, is_long)
             if self._directory is None:
                 self._directory = opened(os.open, "/proc/%d" % self.pid, _FLAGS)
             open_ = partial(os.open, dir_fd=self._directory.fileno())
-            return read_file(name, open_, is_long)
+            return read_file(name, open_, name == "cmdline")
         except Failed as why:
             if why.errno not in (ENOENT, ESRCH):  # hidepid=1 refuses it
                 raise
@@ -86,11 +81,6 @@ class Facts:
         for longer in map(os.path.basename, (first.partition(" ")[0], first)):
             # As bytes: the cut may be in the middle of a character.
             if os.fsencode(longer).startswith(self._name):
-                # What was read by the pid may be another process's, whose name begins alike, as
-                # those of workers do. If the start is the old one now, it was so before, too.
-                again = Facts(self.pid, False, self._usernames)
-                if not self._full and again.started() != self.started():
-                    raise failed(ESRCH)
                 return longer
         return name
 
@@ -168,16 +158,16 @@ def now() -> int:
     return int(time.clock_gettime(_BOOTTIME) * _TICKS)
 
 
-def read(pid: int, full: bool) -> Facts:
+def read(pid: int) -> Facts:
     _check()
-    return Facts(pid, full, user_name)
+    return Facts(pid, user_name)
 
 
-def read_all(full: bool) -> "Iterator[Facts]":
+def read_all() -> "Iterator[Facts]":
     _check()
     usernames = lru_cache(maxsize=None)(user_name)
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
-        yield Facts(pid, full, usernames)
+        yield Facts(pid, usernames)
 
 
 def _check() -> None:

@@ -2,7 +2,7 @@
 """Windows, listed: a snapshot of all processes, and a HANDLE for what it lacks.
 
 While the HANDLE is open, the pid is not given to another process. So all facts are of one
-process, with ``full`` or without.
+process.
 """
 
 import re
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .._types import Any, Iterator
 
 WHERE = "OpenProcess"
-NEED_FULL: "frozenset[str]" = frozenset()
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
@@ -220,11 +219,11 @@ def now() -> int:
     return int(time.time() * _SECOND) + _EPOCH - _TICK
 
 
-def read(pid: int, full: bool) -> Facts:
+def read(pid: int) -> Facts:
     return Facts(pid)
 
 
-def read_all(full: bool) -> "Iterator[Facts]":
+def read_all() -> "Iterator[Facts]":
     try:
         found = sorted(entries(), key=lambda entry: entry.pid)
     except Failed as why:
