@@ -278,12 +278,6 @@ def sleeper(start):
 
 
 @pytest.fixture
-def own_sleeper(start, tmp_path):
-    """A sleeper with a program that nobody else runs."""
-    return start(*with_own_program(sleeping(60), tmp_path))
-
-
-@pytest.fixture
 def token():
     """A word that is in the names of this test's processes alone."""
     return "t" + uuid.uuid4().hex[:6]

@@ -98,17 +98,6 @@ MAIN_THREAD_ENDS = """if True:
     threading.Thread(target=rest).start()
     ctypes.CDLL(None).pthread_exit(None)
 """
-# For run_python(), in an indented block: a child that lives until SIGUSR1, which is blocked.
-FORK = """
-    def fork(code):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                signal.sigwait([signal.SIGUSR1])
-            finally:
-                os._exit(code)
-        return pid
-"""
 
 
 def ending_after_the_main_thread(code, seconds=0):

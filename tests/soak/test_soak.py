@@ -37,6 +37,10 @@ def test_ten_thousand_through_one_set(variant):
     run("many", 10000)
 
 
+def test_fifty_thousand_through_one_set_of_sixteen_threads():
+    run("threads", 50000)
+
+
 def tells_every_exit():
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
     return pidwait.probe()["calls"]["PIDFD_GET_INFO"]["available"] and release >= (6, 15)
