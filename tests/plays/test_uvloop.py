@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Waiting in uvloop's event loop, which has handles, timers and subprocesses of its own."""
+"""Waiting in uvloop's event loop, which has handles, timers and subprocesses of its own.
 
-import _thread
+The tests of asyncio's loop that use no more than any loop has run in this one, too.
+"""
+
 import asyncio
 import gc
-import os
-import signal
-import time
 
 import pytest
 import uvloop
 
 from ..asyncio.loops import aio, begun, every_way, is_cancelled, some_turns
+from ..asyncio.test_groups import (  # noqa: F401
+    test_a_herd,
+    test_alive_is_in_the_order_given,
+    test_an_iteration_goes_on_after_a_cancelled_step,
+    test_exited_is_in_the_order_of_exit,
+    test_exits_come_as_the_processes_exit,
+    test_what_has_exited_is_found_at_once,
+)
+from ..asyncio.test_wait import (  # noqa: F401
+    test_a_process_that_has_exited_before_the_wait,
+    test_a_thousand_waits_take_no_thread,
+    test_an_exit_and_a_cancel_at_the_same_time,
+    test_other_waits_for_the_same_process_go_on,
+    test_the_exit_code_comes_once_the_process_exits,
+)
 from ..conftest import open_fds
-from ..processes import become_zombie, eventually, exiting
-
-MANY = 50
+from ..processes import eventually, exiting
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,79 +46,6 @@ def loop(variant):
 @pytest.fixture
 def run(loop):
     return loop.run_until_complete
-
-
-def end(pids):
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
-
-
-def test_many_waits_at_once(run, herd):
-    """They exit at once or later: all codes are right."""
-    codes = {herd.fork(code, after=code % 5 / 50.0): code for code in range(MANY)}
-
-    async def main():
-        threads = _thread._count()
-        assert await asyncio.gather(*map(aio.wait, codes)) == list(codes.values())
-        assert _thread._count() == threads
-
-    run(main())
-
-
-@every_way
-def test_exit_while_it_is_waited_for(run, start_told, way):
-    child = start_told(3)
-
-    async def main():
-        waiting = await begun(way(child))
-        gc.collect()  # only the loop refers to what waits
-        child.stdin.close()
-        return await waiting
-
-    assert run(main()) == 3 == child.returncode
-
-
-@every_way
-def test_exit_before_the_wait(run, start, way):
-    child = start(*exiting(3))
-    become_zombie(child.pid)
-    assert run(way(child)) == 3
-
-
-def test_groups(run, herd):
-    pids = [herd.fork(0) for _ in range(MANY)]
-    ended, alive = pids[: MANY // 2], pids[MANY // 2 :]
-
-    async def main():
-        assert await aio.wait_procs(pids, 0) == ([], pids)
-        began = time.monotonic()
-        assert await aio.wait_procs(pids, 0.05) == ([], pids)
-        assert time.monotonic() - began >= 0.05
-        waiting = await begun(aio.wait_procs(ended))
-        end(ended)
-        exited, left = await waiting
-        assert sorted(exited) == [(pid, -signal.SIGTERM) for pid in sorted(ended)] and left == []
-        seen = []
-        end(alive[:1])
-        async for one in aio.as_completed(alive):
-            seen.append(one)
-            end(alive[len(seen) :][:1])
-        assert seen == [(pid, -signal.SIGTERM) for pid in alive]
-
-    run(main())
-
-
-@every_way
-def test_one_of_several_is_cancelled(run, start_told, way):
-    child = start_told(3)
-
-    async def main():
-        tasks = [await begun(way(child)) for _ in range(3)]
-        assert await is_cancelled(tasks[1])
-        child.stdin.close()
-        return await tasks[0], await tasks[2]
-
-    assert run(main()) == (3, 3)
 
 
 @every_way
