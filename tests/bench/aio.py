@@ -18,7 +18,7 @@ import threading
 import time
 
 from .. import pidwait
-from . import aio_children, core, herd, latency, limit, many
+from . import aio_children, core, herd, latency, many
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
 PARTS = ("wakeup", "number", "watcher", "children", "cancelled", "soft limit")
@@ -212,7 +212,7 @@ def watcher(folder, rounds):
         for _, _, title in rows:
             yield core.Row(title, None, bound=1.0, lacks=NO_PEER)
         return
-    sleeper = limit.build(SLEEPER.encode(), os.path.join(folder, "sleeper"), "-Os", "-static")
+    sleeper = core.build(SLEEPER.encode(), os.path.join(folder, "sleeper"), "-Os", "-static")
     wrong = []
     variants = {
         "ChildWatcher": lambda loop: watched(aio.ChildWatcher(), loop),

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the benches share: rows, the table, turns, processes."""
 
+import importlib.util
 import os
+import platform
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +114,29 @@ def paired_row(title, ours, peer, bound=None, notes=()):
     """A Row for two that were measured in the same rounds: the median of the rounds' ratios."""
     ratio = median([one / other for one, other in zip(ours, peer)])
     return Row(title, median(ours), median(peer), bound=bound, notes=notes, ratio=ratio)
+
+
+def compiler():
+    """The command of a C compiler."""
+    for name in ("cc", "gcc"):
+        if shutil.which(name):
+            return [name]
+    if importlib.util.find_spec("ziglang"):
+        # zig links nothing statically with the system's own libc.
+        target = platform.machine() + "-linux-musl"
+        return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+    raise Unavailable("no C compiler: neither cc nor gcc is on PATH, nor ziglang installed")
+
+
+def build(source, path, *flags):
+    """Compile the text of a C program."""
+    command = compiler() + ["-w", "-x", "c", "-o", path, "-"]
+    try:
+        subprocess.run(command + list(flags), input=source, check=True, stderr=subprocess.PIPE)
+    except (OSError, subprocess.CalledProcessError) as error:
+        errors = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+        raise Unavailable("{}: {} {}".format(command[0], error, errors)) from error
+    return path
 
 
 def script(module, *arguments):

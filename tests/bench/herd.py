@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from . import core, limit
+from . import core
 
 STARTER = r"""
 #define _GNU_SOURCE
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 
 
 def compile_starter(folder):
-    return limit.build(STARTER.encode(), os.path.join(folder, "starter"), "-Os", "-static")
+    return core.build(STARTER.encode(), os.path.join(folder, "starter"), "-Os", "-static")
 
 
 class Herd:

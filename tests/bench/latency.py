@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wake-up after a child's exit, and the CPU time of a wait, in microseconds
 
-"C" is a program (limit.c) that waits for its own children, which are started and ended as ours are.
-
 The child is a small C program that reads from a pipe, reports the time, and exits. It is small
 because the kernel's work to end it, the same for all, dilutes the ratios. A third process writes to
 the pipe 16 to 24 ms after the wait began, so that every waiter is asleep. Children are started in
@@ -20,7 +18,7 @@ import tempfile
 import time
 
 from .. import pidwait
-from . import core, limit, plots
+from . import core, plots
 
 TIMEOUT = 30
 BATCH = 30
@@ -119,12 +117,10 @@ class Children:
         """``delays``: the least and the most seconds from the order to the exit."""
         self._delays = delays
         path = os.path.join(folder, "child")
-        self._child = limit.build(CHILD.encode(), path, "-Os", "-static")
-        # The last pipe is for the C program's children.
-        self._pipes = [os.pipe() for _ in range(BATCH + 1)]
+        self._child = core.build(CHILD.encode(), path, "-Os", "-static")
+        self._pipes = [os.pipe() for _ in range(BATCH)]
         self._times, self._tell = os.pipe()
         self._ready = []
-        self._limit = None
         reads, self._orders = os.pipe()
         self._teller = os.fork()
         if self._teller == 0:
@@ -147,7 +143,7 @@ class Children:
         if not self._ready:
             self._ready = [
                 (number, subprocess.Popen([self._child], stdin=reads, stdout=self._tell))
-                for number, (reads, _) in enumerate(self._pipes[:BATCH])
+                for number, (reads, _) in enumerate(self._pipes)
             ]
         number, popen = self._ready.pop()
         with popen:
@@ -163,26 +159,10 @@ class Children:
     def _exited(self):
         return struct.unpack("d", os.read(self._times, 8))[0]
 
-    def start_limit(self, path):
-        fds = (self._pipes[BATCH][0], self._tell)
-        self._limit = limit.Limit(path, "wait", self._child, *fds, pass_fds=fds)
-
-    def measure_limit(self):
-        """The same for the C program, which does the timing itself."""
-        self._limit.tell("")
-        self._end(BATCH)
-        woken, cpu, code = self._limit.answer()
-        exited = self._exited()
-        if int(code) != 7:
-            raise core.Unavailable("limit got the exit code " + code)
-        return (float(woken) - exited) * 1e6, float(cpu) * 1e6
-
     def close(self):
         # Without a writer, each child that still reads from a pipe finds its end, and exits.
         os.close(self._orders)
         os.waitpid(self._teller, 0)
-        if self._limit:
-            self._limit.close()
         for _, popen in self._ready:
             popen.wait()
         for fd in [reads for reads, _ in self._pipes] + [self._times, self._tell]:
@@ -199,7 +179,6 @@ def rows(results, lacks):
         ("wait(popen)", "inline, poll()", 1.15),
         ("wait(popen)", "psutil", None),
         ("wait(popen)", "Popen.wait", popen_bound),
-        ("wait(pid)", "C", None),
     )
     cpu_bounds = {("wait(pid)", "inline"): 1.4}
     for title, column, percent in ("p50", 0, 50), ("p90", 0, 90), ("CPU", 1, 50):
@@ -235,10 +214,6 @@ def measure(rounds):
             variants = {
                 name: lambda wait=wait: children.measure(wait) for name, wait in found.items()
             }
-            path, lacks["C"] = limit.build_limit(folder)
-            if path:
-                children.start_limit(path)
-                variants["C"] = children.measure_limit
             return core.in_turns(variants, rounds, warm_up=5), lacks
         finally:
             children.close()

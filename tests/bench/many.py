@@ -2,8 +2,7 @@
 """Thousands of processes, not our children, at once: CPU per exit, idle CPU, memory, limits
 
 Each measurement has a herd of its own, with one exit every 0.2 ms unless it says otherwise. It
-counts the CPU time after the set-up, in microseconds per exit. "C" is the loop as a C program
-(limit.c).
+counts the CPU time after the set-up, in microseconds per exit.
 """
 
 import fcntl
@@ -17,7 +16,7 @@ import time
 import tracemalloc
 
 from .. import pidwait
-from . import core, herd, limit, plots
+from . import core, herd, plots
 
 STEP = 200
 IDLE = 10
@@ -89,7 +88,6 @@ def wrong(pids, exits):
 class Bench:
     def __init__(self, folder, rounds):
         self.starter = herd.compile_starter(folder)
-        self.limit, self.no_limit = limit.build_limit(folder)
         self.rounds = rounds
         self.wrong = None
 
@@ -103,19 +101,6 @@ class Bench:
             if prepare in (by_set, by_wait_procs):
                 self.wrong = (self.wrong or 0) + wrong(processes.pids, exits)
         return cpu / count * 1e6
-
-    def per_exit_in_c(self, count, step):
-        """The loop as a C program: the same wait for a herd of the same kind."""
-        with herd.Herd(self.starter, count) as processes:
-            with limit.Limit(self.limit, "set", count) as waiting:
-                waiting.tell(" ".join(map(str, processes.pids)))
-                waiting.answer()
-                processes.end(0, count, step)
-                (cpu,) = waiting.answer()
-                exits = [tuple(map(int, waiting.answer())) for _ in range(count)]
-            if wrong(processes.pids, exits):
-                raise core.Unavailable("limit lost exits, or got wrong codes")
-        return float(cpu) / count * 1e6
 
     def compare(self, rounds=None, **variants):
         results = core.in_turns(variants, rounds or self.rounds, warm_up=0)
@@ -136,15 +121,10 @@ class Bench:
                 "waitset": lambda step=step: self.per_exit(by_set, 4000, step),
                 "loop": lambda step=step: self.per_exit(by_epoll, 4000, step),
             }
-            if self.limit:
-                variants["limit"] = lambda step=step: self.per_exit_in_c(4000, step)
             figures = self.compare(**variants)
             for name, ours in (("wait_procs", "many"), ("WaitSet", "waitset")):
                 title = "CPU, 4,000, {} : loop, {}".format(name, pace)
                 yield core.Row(title, figures[ours], figures["loop"], bound=1.4)
-                title = "CPU, 4,000, {} : C, {}".format(name, pace)
-                peer = figures.get("limit")
-                yield core.Row(title, figures[ours], peer, lacks=self.no_limit)
 
     def psutil(self):
         # One exit a millisecond: at a higher rate psutil finds several in each of its rounds.

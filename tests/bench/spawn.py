@@ -4,16 +4,14 @@
 Each interpreter measures a pair of variants in processes of their own, in turns: a third that
 shares code with one of them would keep that in the caches. Microseconds per start, to the end of
 its wait; CPU is that of the starting process, without its children. Noise of the machine hits both
-variants of a round alike, so a figure is the median of the rounds' ratios. "C" is a C program
-(limit.c) that does what spawn does.
+variants of a round alike, so a figure is the median of the rounds' ratios.
 """
 
 import json
 import os
-import tempfile
 from functools import partial
 
-from . import core, limit, plots, starts
+from . import core, plots, starts
 
 GIB = 2**30
 HEAPS = tuple(megabytes * 2**20 for megabytes in (16, 64, 256, 1024))
@@ -40,9 +38,8 @@ def row(title, found, ours, peer, bound=None, column=CPU, notes=()):
 
 
 class Bench:
-    def __init__(self, processes, folder):
+    def __init__(self, processes):
         self.processes = processes
-        self.folder = folder
 
     def measure(self, version, rows, **options):
         """The rows of one interpreter: (title, ours, peer, bound)."""
@@ -55,17 +52,8 @@ class Bench:
         processes = options.pop("processes", self.processes)
         measured = []
         for title, ours, peer, bound in rows:
-            names, lacks = [ours, peer], None
-            if peer == "C":
-                options["program"], lacks = limit.build_limit(self.folder)
-                if lacks:
-                    names.remove(peer)
-            found = ask(python, processes, names=names, **options)
-            measured.append(
-                core.Row(title, core.median([both[column] for both in found[ours]]), lacks=lacks)
-                if lacks
-                else row(title, found, ours, peer, bound, column)
-            )
+            found = ask(python, processes, names=[ours, peer], **options)
+            measured.append(row(title, found, ours, peer, bound, column))
         return measured
 
     def old(self, version):
@@ -76,7 +64,6 @@ class Bench:
             ("Popen, CPU", "ours", "standard", 1.2),
             ("Popen patched : standard, CPU", "patched", "standard", 1.2),
             ("spawn : Popen(process_group=0), CPU", "spawn", "standard, group", 1.2),
-            ("spawn : C, CPU", "spawn", "C", None),
         ]
         return self.measure(version, rows)
 
@@ -176,15 +163,14 @@ def ask_stall():
 def run(options):
     if os.name != "posix":
         raise core.Unavailable("Windows has no posix_spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options.rounds or 3, folder)
-        parts = {
-            "heap": bench.heap,
-            "256 threads": bench.threads_256,
-            "64 threads": bench.threads_64,
-            "closefrom": bench.closefrom,
-            "stall": bench.stall,
-        }
-        parts.update({version: partial(bench.old, version) for version in OLD})
-        parts.update({version: partial(bench.new, version) for version in NEW})
-        return [row for name in options.part or PARTS for row in parts[name]()]
+    bench = Bench(options.rounds or 3)
+    parts = {
+        "heap": bench.heap,
+        "256 threads": bench.threads_256,
+        "64 threads": bench.threads_64,
+        "closefrom": bench.closefrom,
+        "stall": bench.stall,
+    }
+    parts.update({version: partial(bench.old, version) for version in OLD})
+    parts.update({version: partial(bench.new, version) for version in NEW})
+    return [row for name in options.part or PARTS for row in parts[name]()]

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from .. import pidwait, seam
-from . import core, limit
+from . import core
 
 TRUE = ["/bin/true"]
 CLOSEFROM = "posix_spawn_file_actions_addclosefrom_np"
@@ -64,16 +64,6 @@ def spawn():
     return many(start)
 
 
-def in_c(path):
-    program = limit.Limit(path, "start", TRUE[0])
-
-    def run(count, pool):
-        program.tell(str(count))
-        return [float(seconds) for seconds in program.answer()]
-
-    return run, program.close
-
-
 # name: the function that prepares a variant and returns its starter.
 VARIANTS = {
     "spawn": spawn,
@@ -95,11 +85,10 @@ def hide_closefrom():
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
 
 
-def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False, program=None):
+def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False):
     """{name: [(CPU, wall) of each round]} in microseconds per start, the variants in turns.
 
-    threads: the sizes of the pools to measure with; 0 is without a pool, on one CPU. ``program`` is
-    limit.c compiled, for "C".
+    threads: the sizes of the pools to measure with; 0 is without a pool, on one CPU.
     """
     if hidden:
         hide_closefrom()
@@ -108,13 +97,9 @@ def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False, prog
     ballast = bytearray(heap)
     ballast[::4096] = b"x" * len(ballast[::4096])  # touch the pages, so that they exist
     pools = {number: ThreadPoolExecutor(number) if number else None for number in threads}
-    close = None
     variants = {}
     for name in names:
-        if name == "C":
-            start, close = in_c(program)
-        else:
-            start = VARIANTS[name]()
+        start = VARIANTS[name]()
         for number, pool in pools.items():
             key = "{}, {}".format(name, number) if len(pools) > 1 else name
             variants[key] = lambda start=start, pool=pool: start(count, pool)
@@ -123,8 +108,6 @@ def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False, prog
     finally:
         for pool in filter(None, pools.values()):
             pool.shutdown()
-        if close:
-            close()
     return {
         name: [[seconds / count * 1e6 for seconds in both] for both in result]
         for name, result in results.items()
