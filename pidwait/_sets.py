@@ -206,7 +206,9 @@ class WaitSet(Generic[P]):
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
         targets = [find(proc, key_of(proc)) for proc in procs]
-        self._start()
+        # By thread: the exits that its wait() is about to return. If a thread is in here already
+        # when it calls wait(), two exceptions in a row have interrupted it.
+        self._calls: "dict[int, Exits]" = {}
         self._engine = Engine(True)
         self._is_closed = False  # from here on, __del__ closes the set
         try:
@@ -216,16 +218,11 @@ class WaitSet(Generic[P]):
             self.close()
             raise
 
-    def _start(self) -> None:
-        # By thread: the exits that its wait() is about to return. If a thread is in here already
-        # when it calls wait(), two exceptions in a row have interrupted it.
-        self._calls: "dict[int, Exits]" = {}
-
     def _entered(self) -> Engine:
         """The engine, in a forked child made anew; ValueError if the set is closed."""
         engine = self._engine
         if engine.pid != getpid():  # some calls are of threads that only the parent has
-            self._start()
+            self._calls = {}
             if not self._is_closed:
                 engine.after_fork()
         if self._is_closed:
@@ -308,8 +305,8 @@ class WaitSet(Generic[P]):
         if not self._is_closed:
             self._rearm()
         self._calls.pop(me, None)  # last: until here an exception may come
-        if self._is_closed:
-            self._close_unused()
+        if self._is_closed and not self._calls:
+            self._engine.close()
 
     def _rearm(self) -> None:
         """Wake the threads that sleep, and make fileno() readable, if there is work for them."""
@@ -336,11 +333,8 @@ class WaitSet(Generic[P]):
     def close(self) -> None:
         """Close the set. Its resources are released when the waits in progress have ended."""
         if self._engine.pid != getpid():
-            self._start()
+            self._calls = {}
         self._is_closed = True
-        self._close_unused()
-
-    def _close_unused(self) -> None:
         if not self._calls:
             self._engine.close()
 
