@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ._types import Any, Callable, Exits, Generic, Iterable, Iterator, P, Proc, Self, Target
 if not TYPE_CHECKING:
-    P, Generic = None, {None: object}  # for class WaitSet(Generic[P])
+    P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
 
 
 if TYPE_CHECKING:

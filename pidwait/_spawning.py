@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     class HasFileno(Protocol):  # novm
         def fileno(self) -> int: ...
 
-    Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
-    Env = Union[Mapping[str, Path], Mapping[bytes, Path]]
+    StrOrBytesPath = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
+    Env = Union[Mapping[str, StrOrBytesPath], Mapping[bytes, StrOrBytesPath]]
     File = Union[int, HasFileno]
 
 # As in the standard library's subprocess.
@@ -39,9 +39,9 @@ memories.append(_is_prepared.clear)
 
 
 def spawn(
-    args: "Path | Sequence[Path]",
+    args: "StrOrBytesPath | Sequence[StrOrBytesPath]",
     env: "Env | None" = None,
-    cwd: "Path | None" = None,
+    cwd: "StrOrBytesPath | None" = None,
     stdin: "File | None" = None,
     stdout: "File | None" = None,
     stderr: "File | None" = None,
@@ -182,7 +182,7 @@ class Child(Process):
     (3, True)
     """
 
-    args: "Path | Sequence[Path] | None" = None
+    args: "StrOrBytesPath | Sequence[StrOrBytesPath] | None" = None
     reaped: bool = False
     if TYPE_CHECKING:
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._types import Any, Callable, Generic, P, P_co, Target
 if not TYPE_CHECKING:
-    P_co, Generic = None, {None: object}  # for class Watch(Generic[P_co])
+    P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
 
 
 def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]":

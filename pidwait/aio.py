@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from asyncio import AbstractChildWatcher, AbstractEventLoop
     from typing import overload
 
-    from ._spawning import Child as _Child
-    from ._spawning import Path
+    from ._spawning import Child as BlockingChild
+    from ._spawning import StrOrBytesPath
     from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
 if not TYPE_CHECKING:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
+
+
+def __dir__() -> "list[str]":
+    return [*__all__, *(name for name in globals() if name[:2] == "__")]
+
 
 _running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 
@@ -188,7 +193,7 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     return _Group(procs)
 
 
-def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
+def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "Child":
     """Start a program by posix_spawn; return its Child, for ``async with``.
 
     Arguments and exceptions are those of the package's spawn(). The event loop is blocked
@@ -205,13 +210,14 @@ def spawn(args: "Path | list[Path]", **options: "Any") -> "Child":
 
 
 class Child:
-    """The result of spawn(). wait() reaps the child. ``args`` is the argument of spawn().
+    """The result of spawn(). wait() reaps the child.
 
-    The end of an ``async with`` block waits for the child. If the block is cancelled, the child
-    keeps running, and is reaped later.
+    ``pid`` is its pid, and ``args`` is the argument of spawn(). The end of an ``async with``
+    block waits for the child. If the block is cancelled, the child keeps running, and is reaped
+    later.
     """
 
-    def __init__(self, child: "_Child") -> None:
+    def __init__(self, child: "BlockingChild") -> None:
         self._child = child
         self.pid: int = child.pid
         self.args: "Any" = child.args
@@ -285,6 +291,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
         """Do nothing: a handler belongs to the loop that runs when it is added."""
 
     def is_active(self) -> bool:
+        """Return True."""
         return True
 
     def close(self) -> None:

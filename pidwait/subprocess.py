@@ -3,7 +3,7 @@
 
 Popen is a subclass of the standard Popen; run, call, check_call and check_output use it. They
 take the same arguments as the standard ones of this Python, and ``process_group`` on every
-Python. All other names are the standard library's.
+Python. All other names of subprocess.__all__, and list2cmdline, are the standard library's.
 
 patch() changes the standard Popen itself, in place.
 """
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["patch", "unpatch"]
 __all__ += _standard.__all__
+
+
+def __dir__() -> "list[str]":
+    return [*__all__, *(name for name in globals() if name[:2] == "__")]
+
+
+list2cmdline = _standard.list2cmdline
 
 _WINDOWS = os.name == "nt"
 _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on

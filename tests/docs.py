@@ -39,7 +39,7 @@ def signature(function, is_method):
 def text(thing):
     """The docstring as Markdown: its examples are blocks of code."""
     lines, is_example = [], False
-    for line in inspect.cleandoc(thing.__doc__ or "").replace("``", "`").splitlines():
+    for line in (inspect.getdoc(thing) or "").replace("``", "`").splitlines():
         if line.startswith(">>>") and not is_example:
             lines.append("```pycon")
             is_example = True

@@ -142,8 +142,13 @@ class Engine:
         self._adding.pop(target, None)
         with self._lock:
             self._note(target, ())
-        if target.handle is not None:
-            self.sleeper.discard(target.handle)
+        self._drop(target)
+
+    def _drop(self, target: Target) -> None:
+        handle = target.handle  # once: another thread may set it to None
+        if handle is not None:
+            self.sleeper.discard(handle)
+            handle.target = None  # or only a garbage collection would free the two
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
@@ -286,8 +291,7 @@ class Engine:
     def close(self) -> None:
         """Close all handles. What has not been reported is still in ``targets``."""
         for target in list(self.targets):
-            if target.handle is not None:
-                self.sleeper.discard(target.handle)
+            self._drop(target)
         self.sleeper.close()
 
 

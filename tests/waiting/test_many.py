@@ -6,8 +6,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import time
 import warnings
+import weakref
 
 import pytest
 
@@ -279,6 +281,40 @@ def test_an_iterator_goes_on_in_a_forked_child(variant, herd):
 
     assert in_a_fork(use)
     assert sorted(completed) == sorted((pid, -signal.SIGTERM) for pid in pids)
+
+
+class Given:
+    def __init__(self, pid):
+        self.pid = pid
+
+
+def by_set(procs):
+    with pidwait.WaitSet(procs) as waiting:
+        waiting.wait()
+
+
+def by_discard(procs):
+    with pidwait.WaitSet(procs) as waiting:
+        waiting.discard(procs[0])
+
+
+@everywhere
+@pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="PyPy frees nothing at once")
+@pytest.mark.parametrize(
+    "wait",
+    [pidwait.wait_procs, lambda procs: list(pidwait.as_completed(procs)), by_set, by_discard],
+)
+def test_what_was_given_is_not_kept(variant, zombie, wait):
+    """A Popen's pipes, say, are closed when the caller drops it, not at a garbage collection."""
+    given = Given(zombie(3).pid)
+    there = weakref.ref(given)
+    gc.disable()
+    try:
+        wait([given])
+        del given
+        assert there() is None
+    finally:
+        gc.enable()
 
 
 @everywhere
