@@ -269,7 +269,7 @@ class WaitSet(Generic[P]):
         """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.
 
         The processes in the list leave the set. The list is empty if no process has exited
-        after ``timeout`` seconds, or if the set is empty. If several threads wait, only one
+        after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait, only one
         of them gets each exit.
         """
         deadline = Deadline(timeout)
