@@ -269,8 +269,8 @@ class WaitSet(Generic[P]):
         """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.
 
         The processes in the list leave the set. The list is empty if no process has exited
-        after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait, only one
-        of them gets each exit.
+        after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait,
+        only one of them gets each exit.
         """
         deadline = Deadline(timeout)
         engine, me = self._entered(), get_ident()
