@@ -329,6 +329,12 @@ _KINDS = (
     (PsutilTarget, ("is_running", "create_time")),
     (MultiprocessingTarget, ("exitcode", "join")),
 )
+# If this method is a coroutine function, it is of another kind: trio's has a poll(), too; dask's
+# has a join().
+_COROUTINES: "dict[type[Target], tuple[str, type[Target]]]" = {
+    PopenTarget: ("wait", LoopTarget),
+    MultiprocessingTarget: ("join", Target),
+}
 
 
 def find(proc: "Proc", key: object = None) -> Target:
@@ -363,16 +369,8 @@ def _kind_of(proc: "Any") -> "type[Target]":
     except Exception as error:  # of trio's returncode: see LoopTarget
         raise_of_handler(error)
         kind = LoopTarget
-    if kind is PopenTarget or kind is LoopTarget:
-        if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
-            return Target
-        if _has_coroutine(proc, "wait"):  # trio's has a poll(), too
-            return LoopTarget
-    if kind is MultiprocessingTarget and _has_coroutine(proc, "join"):  # dask's
+    if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
         return Target
-    return kind
-
-
-def _has_coroutine(proc: "Any", name: str) -> bool:
+    name, instead = _COROUTINES.get(kind, ("", kind))
     code = getattr(getattr(type(proc), name, None), "__code__", None)
-    return getattr(code, "co_flags", 0) & _CO_COROUTINE != 0
+    return instead if getattr(code, "co_flags", 0) & _CO_COROUTINE else kind
