@@ -4,7 +4,6 @@
 A target's key is called in the loop once the process has exited: ``key(target, code)``.
 """
 
-from functools import partial
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
@@ -14,7 +13,6 @@ from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
 from ._systems.posix import reap_child
 from ._waiting.engine import Engine
-from ._waiting.owners import PopenTarget
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
@@ -92,7 +90,7 @@ class LoopEngine(Engine):
         _engines.pop((id(self.loop), self.pid), None)
         super().close()
         for target in self.targets:  # the loop has been closed
-            if isinstance(target.proc, ChildHandler):
+            if isinstance(target.proc, AsyncioChild):
                 target.proc.leave()
 
     __del__ = close
@@ -149,41 +147,22 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
         log("can't wake an event loop: %r", error)
 
 
-class ChildHandler:
-    """A child that asyncio has started. For a target it is a Popen, whose poll() reaps.
-
-    It is in ``handlers``, by its pid, until it has been removed, or has called back.
-    """
+class AsyncioChild:
+    """A child that asyncio has started. For a target it is a Popen, whose poll() reaps."""
 
     returncode = None
+    is_removed = False  # from the watcher: then it must not be reaped
 
-    def __init__(
-        self, handlers: "dict[int, ChildHandler]", pid: int, loop: "Any", callback: "Any"
-    ) -> None:
-        self._handlers = handlers
+    def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._callback = callback
-        handlers[pid] = self
-        add_to_loop(loop, [PopenTarget(self, pid, partial(loop.call_soon, self._tell))])
 
     def poll(self) -> "int | None":
-        if self._handlers.get(self.pid) is not self:
-            return 0  # it has been removed: nobody will get that
-        code = reap_child(self.pid)
+        code = 0 if self.is_removed else reap_child(self.pid)
         return None if code is RUNNING else code  # type: ignore[return-value]
-
-    def _tell(self, _: object, code: "int | None") -> None:
-        if self._handlers.get(self.pid) is not self:
-            return
-        del self._handlers[self.pid]
-        if code is None:
-            log("pid %d: reaped by other code, so the return code is reported as 255", self.pid)
-        self._callback(255 if code is None else code)
 
     def leave(self) -> None:
         """Have the thread of watch() reap it: the loop has been closed."""
-        self._callback = lambda code: None
         try:
-            watch(self, self._tell)
+            watch(self, lambda child, code: None)
         except RuntimeError as error:  # the interpreter is shutting down
             log("pid %d is not reaped: %s", self.pid, error)

@@ -12,10 +12,10 @@ from weakref import ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
-from ._base.errors import TimeoutExpired
-from ._loop_engine import ChildHandler, add_to_loop, call_soon, discard_from_loop, find_engine
+from ._base.errors import TimeoutExpired, log
+from ._loop_engine import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_engine
 from ._process import wait as wait_now
-from ._waiting.owners import check_pid, find
+from ._waiting.owners import PopenTarget, check_pid, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -276,16 +276,31 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
     def __init__(self) -> None:
         if AbstractChildWatcher is None:
             raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
-        self._handlers: "dict[int, ChildHandler]" = {}
+        self._children: "dict[int, AsyncioChild]" = {}
 
     def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
         """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
-        check_pid(pid)
-        ChildHandler(self._handlers, pid, _running_loop(), lambda code: callback(pid, code, *args))
+        loop: "Any" = _running_loop()
+        child = AsyncioChild(check_pid(pid))
+        self.remove_child_handler(pid)
+        self._children[pid] = child
+
+        def tell(_: object, code: "int | None") -> None:
+            if child.is_removed:
+                return
+            self.remove_child_handler(pid)
+            if code is None:
+                log("pid %d: reaped by other code, so the return code is reported as 255", pid)
+            callback(pid, 255 if code is None else code, *args)
+
+        add_to_loop(loop, [PopenTarget(child, pid, partial(loop.call_soon, tell))])
 
     def remove_child_handler(self, pid: int) -> bool:
         """Remove the handler of this pid, and do not reap; return whether there was one."""
-        return self._handlers.pop(pid, None) is not None
+        child = self._children.pop(pid, None)
+        if child is not None:
+            child.is_removed = True
+        return child is not None
 
     def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
         """Do nothing: a handler belongs to the loop that runs when it is added."""
@@ -296,7 +311,8 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
 
     def close(self) -> None:
         """Remove all handlers."""
-        self._handlers.clear()
+        for pid in list(self._children):
+            self.remove_child_handler(pid)
 
     def __enter__(self) -> "Self":
         return self
