@@ -57,28 +57,24 @@ class Watch(Generic[P_co]):
     >>> watching.cancel()
     """
 
-    __slots__ = ("_is_cancelled", "callback", "proc")
+    __slots__ = ("callback", "proc")
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
             return cls
 
     def __init__(self, proc: "P_co", callback: "Callable[[P_co, int | None], object]") -> None:
-        self._is_cancelled = False
         self.proc: "P_co" = proc
         self.callback: "Callable[..., object]" = callback
 
     def cancel(self) -> None:
         """Cancel the callback. If it is already running, do not wait for it."""
-        self._is_cancelled = True
         watches = _by_pid.get(os.getpid())
         if watches is not None:
             for target in watches.find(self):
                 watches.drop(target)
 
     def _call(self, exitcode: "int | None") -> None:
-        if self._is_cancelled:
-            return
         try:
             self.callback(self.proc, exitcode)
         except SystemExit:
@@ -157,8 +153,9 @@ class _Watches(Engine):
             self.collect()
             self._rearm()  # or what has ended this sleep would end the next one
             for target, exitcode in list(self.codes.items()):
-                self.discard(target)
-                target.key._call(exitcode)  # type: ignore[attr-defined]
+                if target in self.targets:  # else a callback has cancelled it
+                    self.discard(target)
+                    target.key._call(exitcode)  # type: ignore[attr-defined]
             with self._gate:
                 if not self.targets:
                     self._is_closed = True
