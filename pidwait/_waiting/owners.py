@@ -214,16 +214,14 @@ class PopenTarget(OwnerTarget):
         # holds the lock, it is about to set returncode. gevent's Popen has no such lock, and
         # never makes up a code.
         lock = getattr(self.proc, "_waitpid_lock", None)
-        if lock is None or os.name == "nt":  # Windows can always tell
-            return False
-        if not lock.acquire(False):
+        # Windows can always tell.
+        if lock is None or os.name == "nt" or not lock.acquire(False):
             return False
         try:
-            if self.proc.returncode is not None:
-                return False
+            known = self.proc.returncode
         finally:
             lock.release()
-        return self.pid is None or not is_our_child(self.pid)
+        return known is None and not is_our_child(self.pid)  # type: ignore[arg-type]
 
 
 class MultiprocessingTarget(OwnerTarget):
