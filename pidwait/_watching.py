@@ -153,9 +153,9 @@ class _Watches(Engine):
             self.collect()
             self._rearm()  # or what has ended this sleep would end the next one
             for target, exitcode in list(self.codes.items()):
-                if target in self.targets:  # else a callback has cancelled it
-                    self.discard(target)
+                if target in self.targets:  # else it has been cancelled
                     target.key._call(exitcode)  # type: ignore[attr-defined]
+                    self.discard(target)
             with self._gate:
                 if not self.targets:
                     self._is_closed = True
