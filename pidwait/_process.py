@@ -58,7 +58,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
                 if is_object:
                     code = asked(target.confirm)
                 if code is RUNNING:
-                    code = handle.wait(deadline, reap)
+                    code = handle.reap(deadline) if reap else handle.wait(deadline)
             finally:
                 handle.close()
     if is_object and code is not RUNNING:

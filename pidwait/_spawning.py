@@ -224,7 +224,7 @@ class Child(Process):
         me = get_ident()
         self._reaping[me] = None
         try:
-            outcome = handle.wait(deadline, True)
+            outcome = handle.reap(deadline)
             if outcome is not RUNNING and not self.reaped:
                 if outcome is None and len(self._reaping) > 1:
                     return PENDING

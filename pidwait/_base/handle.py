@@ -88,6 +88,10 @@ class Handle:
                 return outcome
         return RUNNING
 
+    def reap(self, deadline: Deadline) -> "Outcome":
+        """wait(), and reap our child."""
+        return self.wait(deadline, True)
+
 
 def settled(look: "Callable[[bool], Outcome]", deadline: Deadline) -> "Outcome":
     """Call ``look(last)`` at growing intervals while it is PENDING, until the deadline."""

@@ -86,14 +86,14 @@ class PidfdHandle(Handle):
             setattr(self, name, getattr(polled, name))
         return True
 
-    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+    def reap(self, deadline: Deadline) -> "Outcome":
         # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
-        if reap and deadline.timeout is None and may_block():
+        if deadline.timeout is None and may_block():
             try:
                 return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
             except Failed as why:  # look() finds out why
                 PidfdHandle._was_ours = why.errno != ECHILD
-        return super().wait(deadline, reap)
+        return self.wait(deadline, True)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
         if not (reap or PidfdHandle._was_ours):
