@@ -161,9 +161,9 @@ def code_of_zombie(pid: "int | None") -> "int | None":
     pid still belongs to the same process.
     """
     stat = read_stat(pid) if pid else None
-    if pid is None or stat is None or not stat.exited or not (stat.status or _is_success(pid)):
-        return None
-    return code_of_status(stat.status)
+    if pid and stat and stat.exited and (stat.status or _is_success(pid)):
+        return code_of_status(stat.status)
+    return None
 
 
 def _is_success(pid: int) -> bool:
