@@ -5,7 +5,7 @@ from _thread import get_ident
 from os import getpid
 
 from ._base.deadline import Deadline
-from ._base.errors import Failed, TimeoutExpired, warn_unclosed
+from ._base.errors import TimeoutExpired, warn_unclosed
 from ._waiting.engine import Engine
 from ._waiting.owners import find, key_of
 
@@ -296,6 +296,7 @@ class WaitSet(Generic[P]):
             return [(target.proc, code) for target, code in taken]
         except BaseException:  # if a signal handler raises, no exit must be lost
             engine.is_suspect = True  # first, in case that it raises again
+            self._calls[me] = taken
             engine.put_back(taken)
             self._leave(me)
             raise
@@ -309,15 +310,7 @@ class WaitSet(Generic[P]):
             self._engine.close()
 
     def _rearm(self) -> None:
-        """Wake the threads that sleep, and make fileno() readable, if there is work for them."""
-        engine = self._engine
-        delay = None
-        if engine.sleeping or self._is_shown:
-            delay = engine.delay() if engine.targets or not engine.sleeping else 0.0
-        try:
-            engine.sleeper.wake(delay)
-        except Failed as why:
-            engine.give_up(why)
+        self._engine.rearm(self._is_shown)
 
     def fileno(self) -> int:
         """Return a file descriptor that is readable when you should call wait(0).

@@ -292,6 +292,7 @@ def _own(pid: int, args: "Any") -> Child:
 
 # Handles on children that were closed while running.
 _left: "dict[Handle, None]" = {}
+_looking: "dict[Handle, int]" = {}  # the threads that look at them
 
 
 def _leave(pid: int) -> None:
@@ -303,13 +304,14 @@ def _leave(pid: int) -> None:
 
 
 def _reap_left() -> None:
+    me = get_ident()
     for handle in list(_left):
-        if _left.pop(handle, 0) is None:  # else another thread looks at it
-            outcome: "Outcome" = RUNNING
-            try:
-                outcome = handle.look(True)
-            finally:  # a signal handler may raise
-                if outcome is RUNNING or outcome is PENDING:
-                    _left[handle] = None
-                else:
-                    handle.close()
+        if _looking.setdefault(handle, me) != me:
+            continue
+        try:
+            # It stays in there until it has been reaped: a signal handler may raise.
+            if handle in _left and handle.look(True) not in (RUNNING, PENDING):
+                _left.pop(handle, None)
+                handle.close()
+        finally:
+            _looking.pop(handle, None)

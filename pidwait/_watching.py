@@ -5,7 +5,7 @@ import os
 import sys
 from _thread import RLock
 
-from ._base.errors import Failed, call, log
+from ._base.errors import log, raise_of_handler
 from ._waiting.engine import Engine
 from ._waiting.owners import find
 
@@ -107,8 +107,9 @@ class _Watches(Engine):
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
         try:
-            call(__import__("_ctypes").dlopen, "libgcc_s.so.1", os.RTLD_NOW)
-        except (ImportError, AttributeError, Failed) as why:
+            __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
+        except (ImportError, AttributeError, OSError) as why:
+            raise_of_handler(why)
             log("libgcc_s: %s", why)
 
     def serve(self, target: "Target") -> bool:
@@ -128,30 +129,24 @@ class _Watches(Engine):
         except BaseException:
             self.drop(target)
             raise
-        self._rearm()
+        self.rearm()
         return True
 
     def drop(self, target: "Target") -> None:
         self.discard(target)
-        self._rearm()
+        self.rearm()
 
-    def _rearm(self) -> None:
-        """End the thread's sleep when there is something to do."""
-        delay = None
-        if self.sleeping:
-            delay = self.delay() if self.targets else 0.0
+    def rearm(self, is_shown: bool = False) -> None:
         try:
-            self.sleeper.wake(delay)
-        except ValueError:  # the thread has just ended, and closed it
-            return
-        except Failed as why:
-            self.give_up(why)
+            super().rearm(is_shown)
+        except ValueError as why:  # the thread has just ended, and closed it
+            log("watch: %s", why)
 
     def _run(self) -> None:
         while self.pid == os.getpid():  # a callback may fork
             self.sleep(None)
             self.collect()
-            self._rearm()  # or what has ended this sleep would end the next one
+            self.rearm()  # or what has ended this sleep would end the next one
             for target, exitcode in list(self.codes.items()):
                 if target in self.targets:  # else it has been cancelled
                     target.key._call(exitcode)  # type: ignore[attr-defined]

@@ -74,6 +74,8 @@ def refusal(function: object, error: OSError) -> Failed:
 
     A handler's error is raised again.
     """
+    if error.errno is None:  # the system's errors have one; gevent.Timeout's exceptions need not
+        raise error
     # The traceback of an error that C code raises ends where it was called; that of a handler's
     # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
     if error.__traceback__.tb_next:  # type: ignore[union-attr]

@@ -56,7 +56,9 @@ class EpollSleeper:
         self._epoll: "Any" = None  # a low number: select() takes no other
         self._timer: "Any" = None
         self._bell: "Any" = None
-        self._is_set = False  # the timer, or the bell
+        # The settings of the timer that may be in force: another thread may make one meanwhile.
+        self._armed: "dict[object, None]" = {}
+        self._is_set = False  # the bell
         self._is_shown = False
         # Where nothing can end a sleep, it is a short one.
         self._longest = LONGEST_SLEEP
@@ -158,19 +160,22 @@ class EpollSleeper:
 
     def wake(self, seconds: "float | None") -> None:
         """End each sleep, and have fileno() readable, after ``seconds``; None: never."""
-        if seconds is None and not self._is_set:
+        if seconds is None and not (self._is_set or self._armed):
             return
         if self._timer is not None:
-            self._is_set = True
+            before, now = list(self._armed), [] if seconds is None else [object()]
             initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
             try:
+                self._armed.update(dict.fromkeys(now))
                 settime, fd = native("timerfd_settime"), self._timer.fileno()
                 call(lambda: settime(fd, initial=initial))
-                self._is_set = seconds is not None
+                self._armed.update(dict.fromkeys(now))  # as another thread may disarm in between
+                for one in before:
+                    self._armed.pop(one, None)
                 return
             except Failed as why:  # a policy that came later
                 log("without a timer: %s", why)
-                self._timer, self._is_set, self._longest = None, False, LONGEST
+                self._timer, self._longest = None, LONGEST
         if self._epoll is not None:
             # Without a timer fileno() is readable too early, but never too late.
             self._ring(seconds is not None and (seconds == 0 or self._is_shown))

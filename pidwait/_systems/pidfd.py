@@ -60,6 +60,7 @@ class PidfdHandle(Handle):
         return self.fd
 
     def close(self) -> None:
+        self.fd = -1  # the number may be another file's soon
         close(self._file)
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
@@ -76,7 +77,9 @@ class PidfdHandle(Handle):
             raise why
         try:
             polled = ProcfsHandle(self.pid)
-        except Failed:
+        except Failed as gone:
+            if gone.errno != ESRCH:
+                raise
             return False
         # It was opened by the pid, which may have gone to another process before: so the pidfd
         # is asked afterwards.
@@ -118,7 +121,8 @@ class PidfdHandle(Handle):
         except Failed as why:
             if self._fall_back(why):
                 return self.look(reap, last)
-            return self._in_time(self._ask()[1], last)
+            is_reaped, code = self._ask()
+            return RUNNING if is_reaped is False else self._in_time(code, last)
         if not event:
             return RUNNING
         if reap and is_ours and self.pid is not None:

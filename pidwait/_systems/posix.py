@@ -4,7 +4,7 @@
 import io
 import os
 import select
-from errno import EBADF, ECHILD, ENOSYS, EPERM, ESRCH
+from errno import EBADF, ECHILD, ENOSYS, ESRCH
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
@@ -115,10 +115,13 @@ def is_found(pid: int) -> bool:
     try:
         call(os.kill, pid, 0)
     except Failed as why:
-        if why.errno not in (EPERM, ESRCH):
-            raise
-        return why.errno == EPERM  # another user's
-    return True
+        if why.errno == ESRCH:
+            return False
+        try:
+            call(os.kill, os.getpid(), 0)
+        except Failed:  # a policy answers so for every process
+            return os.path.exists("/proc/%d" % pid) or not os.path.exists("/proc/self/stat")
+    return True  # perhaps another user's
 
 
 # What tells the parent of a process, or None; the modules of each system add theirs.

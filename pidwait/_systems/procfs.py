@@ -128,7 +128,7 @@ def links_tell_exit(pid: int) -> bool:
 
 def _pairs(text: bytes) -> "dict[str, str]":
     """The lines of a file, each with a name and a colon."""
-    pairs = (line.partition(":") for line in text.decode("ascii", "replace").splitlines())
+    pairs = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value.strip() for name, _, value in pairs}
 
 

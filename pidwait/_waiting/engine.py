@@ -270,6 +270,23 @@ class Engine:
             return 0.0
         return self.looks.delay() if self.looks.entries else None
 
+    def rearm(self, is_shown: bool = False) -> None:
+        """Wake the threads that sleep if there is work for them; with ``is_shown`` have fileno()
+        tell that, too."""
+        armed: "float | None" = -1.0  # not yet
+        while True:
+            due = None
+            if self.sleeping or is_shown:
+                due = self.delay() if self.targets or not self.sleeping else 0.0
+            # Again, if another thread has changed something, and its wake() came before ours.
+            if armed == 0 or (armed != -1 and due != 0):
+                return
+            armed = due
+            try:
+                self.sleeper.wake(due)
+            except Failed as why:
+                self.give_up(why)
+
     def after_fork(self) -> None:
         """Let a forked child use its copy: the parent's threads, epoll and kqueue are not there."""
         self.pid = getpid()
@@ -286,6 +303,7 @@ class Engine:
         try:
             self.sleeper = self.sleeper.forked()
         except Failed as why:
+            self.sleeper = PollingSleeper()  # nothing may wake the parent's
             self.give_up(why)
 
     def close(self) -> None:

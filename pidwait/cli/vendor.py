@@ -29,7 +29,8 @@ _PART = _RECORD + "."  # how the name of a file begins that is being written
 
 _VENDOR_USAGE = """\
 {prog} vendor [--force] DEST
-       {prog} vendor --single-file [--parts PART,...] [--systems SYSTEM,...] [FILE]
+       {prog} vendor --single-file [--force] [--parts PART,...]
+                     [--systems SYSTEM,...] [FILE]
        {prog} vendor --check DEST|FILE"""
 _VENDOR_TEXT = """\
 Copy this package into another project, under any name. DEST is the folder of
@@ -58,9 +59,9 @@ def vendor_command(argv: "Sequence[str]") -> int:
 
 def _vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     actions = [one for one in ("check", "force", "single-file") if one in options]
-    if len(actions) > 1:
-        raise Usage("--%s can't be combined with --%s" % (actions[0], actions[1]))
-    work = {"check": _check, "single-file": _make_file}.get("".join(actions), _copy)
+    if "check" in actions and len(actions) > 1:
+        raise Usage("--check can't be combined with --%s" % actions[1])
+    work = {"check": _check, "single-file": _make_file}.get((actions or [""])[-1], _copy)
     if len(operands) != 1 and (operands or work != _make_file):
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
     if work != _make_file and ("parts" in options or "systems" in options):
@@ -72,10 +73,24 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
     parts = _words(options, "parts", PARTS) or ["many", "cli"]
     text = join(own_files(), __version__, parts, _words(options, "systems", SYSTEMS) or SYSTEMS)
     if dest:
-        Path(dest).write_bytes(text.encode())
+        path = Path(os.path.abspath(dest))
+        if path.exists() and path.stat().st_size and _single(path)[-1] and "force" not in options:
+            raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
+        _put(path.parent, path.name, text.encode())
     else:
         say(text)
     return 0
+
+
+def _single(path: Path) -> "tuple[str, str, str, str, bool]":
+    """Of a single file: its text, version, parts, systems, and whether it was changed by hand."""
+    text = path.read_text("utf-8", "replace")
+    found = FORM.search(text)
+    if found is None:
+        raise CommandError("%s is not a copy of this package" % path)
+    version, parts, systems, digest = found.groups()
+    body = text.partition("OF SUCH DAMAGE.\n")[2]
+    return text, version, parts, systems, hashlib.sha256(body.encode()).hexdigest() != digest
 
 
 def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "list[str]":
@@ -97,13 +112,8 @@ def _by_hand(
 
 def _check(options: "dict[str, str]", dest: str) -> int:
     if os.path.isfile(dest):
-        text = Path(dest).read_text("utf-8", "replace")
-        found = FORM.search(text)
-        if found is None:
-            raise CommandError("%s is not a copy of this package" % dest)
-        version, parts, systems, digest = found.groups()
-        body = text.partition("OF SUCH DAMAGE.\n")[2]
-        by_hand = "" if hashlib.sha256(body.encode()).hexdigest() == digest else "\n"
+        text, version, parts, systems, is_changed = _single(Path(dest))
+        by_hand = "\n" if is_changed else ""
         is_current = text == join(own_files(), __version__, parts.split(","), systems.split(","))
     else:
         version, old = _read_record(Path(dest))
