@@ -90,7 +90,7 @@ class LoopEngine(Engine):
         _engines.pop((id(self.loop), self.pid), None)
         super().close()
         for target in self.targets:  # the loop has been closed
-            if isinstance(target.proc, AsyncioChild):
+            if isinstance(target.proc, AsyncioChild) and not target.proc.is_removed:
                 target.proc.leave()
 
     __del__ = close
