@@ -56,7 +56,13 @@ def _has_vfork() -> bool:
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    uses_vfork = _has_vfork() and getattr(_standard, "_USE_VFORK", True) is not False
+    try:
+        has_vfork = _has_vfork()
+    except (ImportError, OSError) as error:  # no file descriptor left, or no right to read it
+        _errors.raise_of_handler(error)
+        _errors.log("sysconfig: %r", error)
+        return False
+    uses_vfork = has_vfork and getattr(_standard, "_USE_VFORK", True) is not False
     return not uses_vfork or _posix_spawn.is_start_taken_away()
 
 

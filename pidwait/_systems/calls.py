@@ -104,7 +104,7 @@ def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": backend,
         "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
-        "bindings": {name: _row(load(name)) for name in sorted(NAMES)},
+        "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
         "calls": {
             name: dict(_row(_why(of, check)), via=call and _via(call))
             for of, name, call, check in rows
@@ -125,6 +125,13 @@ def _why(name: str, check: "Check") -> "str | None":
         return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
     why = why_not(check)
     return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
+
+
+def _load(name: str) -> object:
+    try:
+        return load(name)
+    except Failed as why:  # no file descriptor is left
+        return str(why)
 
 
 def _row(found: object) -> "dict[str, Any]":

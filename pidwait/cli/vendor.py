@@ -61,7 +61,7 @@ def _vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     actions = [one for one in ("check", "force", "single-file") if one in options]
     if "check" in actions and len(actions) > 1:
         raise Usage("--check can't be combined with --%s" % actions[1])
-    work = {"check": _check, "single-file": _make_file}.get((actions or [""])[-1], _copy)
+    work = {"check": _check, "single-file": _make_file}.get("".join(actions[-1:]), _copy)
     if len(operands) != 1 and (operands or work != _make_file):
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
     if work != _make_file and ("parts" in options or "systems" in options):
