@@ -84,6 +84,7 @@ class KqueueHandle(PsHandle):
 
     def __init__(self, pid: int, sleeper: "Any" = None, target: "Any" = None) -> None:
         self.pid, self.target = pid, target
+        self._is_alone = sleeper is None  # in its kqueue
         self.registration = Registration(pid, 0)
         self.queue: "KqueueSleeper" = sleeper or KqueueSleeper(True, False)
         try:
@@ -98,14 +99,14 @@ class KqueueHandle(PsHandle):
         return self.queue.fileno()
 
     def close(self) -> None:
-        if self.target is None:
+        if self._is_alone:
             self.queue.close()
         else:
             self.queue.forget(self)
 
     def _has_event(self, deadline: Deadline) -> bool:
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        if self.target is None:
+        if self._is_alone:
             if not poll(self.queue.fileno(), select.POLLIN, deadline):
                 return False
             try:

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import queue
+import resource
 import select
 import threading
 
@@ -13,7 +14,7 @@ import pytest
 from .. import pidwait, trouble
 from .. import seam as table
 from ..processes import eventually, gone_pid, is_open
-from . import LONG, Child, asleep, every_wait_works, forked, raises, system
+from . import LONG, Child, asleep, every_wait_works, forked, raises, system, times_out
 
 PASSING = ("ENFILE",)  # it is polled this time alone
 
@@ -87,6 +88,29 @@ def test_every_wait_works_without_these_calls(calls, errors):
 @pytest.mark.parametrize("calls", ["waitid", "waitid epoll_create1 timerfd_create"])
 def test_polling_works_without_these_calls(calls):
     forked(everything, calls, "EPERM", False, "polling")
+
+
+def kill_is_refused(error, calls):
+    """What is gone is gone, and what runs runs."""
+    child, gone = Child(), gone_pid()
+    with pidwait.Process(child.pid) as process, pidwait.WaitSet([child.pid]) as waiting:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        system.forbid(refused("kill " + calls, error))
+        table.forget()
+        assert pidwait.wait(gone, LONG) is None and not pidwait.pid_exists(gone)
+        assert pidwait.wait_procs([gone, child.pid], 0.01) == ([(gone, None)], [child.pid])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        assert not process.has_exited() and waiting.wait(0.01) == []
+        times_out(lambda timeout: pidwait.wait(child.pid, timeout), 0.01)
+        child.end(7)
+        assert process.wait(LONG) == 7 and waiting.wait(LONG) == [(child.pid, 7)]
+    child.reap()
+
+
+@pytest.mark.parametrize("calls", ["", "pidfd_open"])
+@pytest.mark.parametrize("error", ["EPERM", "EACCES", "ENOSYS"])
+def test_every_wait_works_where_kill_is_refused(error, calls):
+    forked(kill_is_refused, error, calls)
 
 
 @pytest.mark.parametrize("calls", ["pidfd_open", "ioctl pidfd_send_signal waitid"])

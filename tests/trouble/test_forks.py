@@ -6,6 +6,8 @@ import importlib
 import multiprocessing
 import os
 import queue
+import resource
+import select
 import signal
 import subprocess
 import threading
@@ -220,6 +222,18 @@ def test_a_set_that_the_forked_child_uses_while_a_thread_waits_on_it(variant, na
 
 
 @pytest.mark.threads
+def test_a_copy_without_file_descriptors_does_not_wake_the_parent(pidfds):
+    with pidwait.WaitSet([os.getppid()]) as waiting:
+        fd = waiting.fileno()
+
+        def use():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+            assert waiting.wait(0) == []
+
+        in_a_fork(use)
+        assert select.select([fd], [], [], 0)[0] == [] == waiting.wait(0)
+
+
 def test_an_owner_that_a_thread_of_the_parent_is_asking(variant):
     """The forked child does not have that thread, so the owner is asked again there."""
     me, asked, end = os.getpid(), threading.Event(), threading.Event()

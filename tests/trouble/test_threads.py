@@ -3,6 +3,7 @@
 
 import os
 import queue
+import select
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import threading
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually, state
+from ..processes import become_zombie, eventually, gone_pid, state
 from . import LONG, Child, asleep, raises, times_out
 
 pytest.importorskip("ctypes")
@@ -165,6 +166,36 @@ def test_a_thread_that_sleeps_in_a_set_hears_of_what_others_do(variant):
             thread.join()
     child.reap()
     zombie.reap()
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_thread_that_adds_while_another_one_sets_the_timer_is_heard(backend, seam, comes):
+    """One resets the timer, as nothing is left to report; what the other one adds is to report."""
+    if backend != "pidfd":
+        pytest.skip("it is about the timer of an epoll")
+    settime, added = seam.get("timerfd_settime"), []
+
+    def add():
+        if not added:
+            added.append(gone_pid())
+            waiting.add(added[0])
+
+    def reset(fd, *, initial):
+        if initial == 0 and comes == "before":
+            add()
+        settime(fd, initial=initial)
+        if initial == 0 and comes == "after":
+            add()
+
+    gone = gone_pid()
+    with pidwait.WaitSet([os.getppid()]) as waiting:
+        fd = waiting.fileno()
+        waiting.add(gone)
+        seam.put("timerfd_settime", reset)
+        assert waiting.wait(0) == [(gone, None)]
+        assert select.select([fd], [], [], LONG)[0] == [fd] and added
+        assert waiting.wait(0) == [(added[0], None)]
+        assert select.select([fd], [], [], 0)[0] == []
 
 
 # Watches
