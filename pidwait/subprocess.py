@@ -14,6 +14,7 @@ import subprocess as _standard
 import sys
 from contextlib import ExitStack as _ExitStack
 from subprocess import *  # noqa: F403
+from subprocess import list2cmdline as list2cmdline
 from types import FunctionType, MethodType
 
 from . import _process, _systems
@@ -34,8 +35,6 @@ __all__ += _standard.__all__
 def __dir__() -> "list[str]":
     return [*__all__, *(name for name in globals() if name[:2] == "__")]
 
-
-list2cmdline = _standard.list2cmdline
 
 _WINDOWS = os.name == "nt"
 _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on

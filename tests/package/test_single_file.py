@@ -165,6 +165,23 @@ def test_check_tells_whether_it_is_current_or_was_changed(folder, tmp_path):
     assert vendor("--check", path)[0] == 1
 
 
+def test_it_overwrites_no_other_file_and_nothing_changed_by_hand(tmp_path):
+    other, path = tmp_path / "other.py", tmp_path / "waits.py"
+    other.write_text("mine = 1\n")
+    for options in [], ["--force"]:
+        status, out, err = vendor("--single-file", *options, other)
+        assert (status, out) == (1, "") and "is not a copy" in err
+    assert other.read_text() == "mine = 1\n"
+    path.symlink_to(tmp_path / "elsewhere.py")
+    assert vendor("--single-file", path)[0] == 0 and not path.is_symlink()
+    assert not (tmp_path / "elsewhere.py").exists()
+    made = path.read_bytes()
+    path.write_bytes(made + b"# mine\n")
+    status, out, err = vendor("--single-file", path)
+    assert (status, out) == (1, "") and "--force" in err and path.read_bytes() != made
+    assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
+
+
 def test_parts_bring_what_they_need(tmp_path):
     names = {"wait": set(), "many": {"WaitSet", "watch"}, "spawn": {"spawn", "Child"}}
     for part, more in names.items():

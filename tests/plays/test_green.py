@@ -105,3 +105,26 @@ def test_others_run_meanwhile(hub, order, backend):
     env = dict(os.environ, PYTHONWARNINGS="ignore", PIDWAIT_BACKEND=backend)
     done = run_python(PLAY.replace("{package}", pidwait.__name__), hub, order, env=env)
     assert done.stdout == "has run\n", done.stderr
+
+
+TIMEOUT = """if True:
+    import gevent.monkey
+    gevent.monkey.patch_all()
+    import gevent, os
+    import {package} as pidwait
+    for error in TimeoutError("up"), OSError("up"), ValueError("up"):
+        for wait in pidwait.wait, lambda pid: pidwait.wait_procs([pid]):
+            try:
+                with gevent.Timeout(0.05, error):
+                    wait(os.getppid())
+            except type(error) as raised:
+                assert raised is error
+            else:
+                raise AssertionError("it went on")
+    print("has run")
+"""
+
+
+def test_a_timeout_of_gevent_comes_out_of_a_wait():
+    done = run_python(TIMEOUT.replace("{package}", pidwait.__name__))
+    assert done.stdout == "has run\n", done.stderr

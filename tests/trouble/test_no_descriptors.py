@@ -100,6 +100,20 @@ def test_the_first_wait_works_where_no_descriptor_is_left(pidfds, monkeypatch):
     assert (done.returncode, done.stdout, done.stderr) == (0, "pidfd\n", "")
 
 
+PROBE = """if True:
+    import os, resource
+    from {package} import probe
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    print(sorted(probe()))
+"""
+
+
+def test_the_probe_answers_where_no_descriptor_is_left():
+    done = run_python(PROBE.replace("{package}", pidwait.__name__))
+    expected = "['backend', 'backends', 'bindings', 'calls', 'python', 'system']\n"
+    assert (done.stdout, done.stderr) == (expected, "")
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_a_passing_failure_has_one_process_polled_for_that_time_alone(pidfds, seam, herd, code):
     opens, pid = [OSError(code, os.strerror(code))] * 4, herd.fork(3)

@@ -322,6 +322,26 @@ def child_is_reaped_again(code):
         raises(ChildProcessError, os.waitpid, child.pid, 0)
 
 
+def left_children_are_reaped(step):
+    """A Child that was closed while it ran is reaped by a later start."""
+    for line in each_line(trouble.interrupt, step):
+        child = pidwait.spawn(["sleep", "60"])
+        pid = child.pid
+        child.close()
+        del child
+        os.kill(pid, signal.SIGKILL)
+        become_zombie(pid)
+        with contextlib.suppress(KeyboardInterrupt), line:
+            pidwait.spawn(["true"]).wait()
+        gc.collect()
+        for _ in range(2):
+            pidwait.spawn(["true"]).wait()
+        raises(ChildProcessError, os.waitpid, pid, 0)
+    with contextlib.suppress(ChildProcessError):  # those that no Child object has
+        while True:
+            os.waitpid(-1, 0)
+
+
 INTERRUPTED = [
     (waits_again, pidwait.wait),
     (waits_again, by_handle),
@@ -330,6 +350,7 @@ INTERRUPTED = [
     (set_waits_again, True),
     (set_waits_after_two, 17),
     (child_is_reaped_again, 3),
+    (left_children_are_reaped, 5),
 ]
 
 
