@@ -350,7 +350,7 @@ INTERRUPTED = [
     (set_waits_again, True),
     (set_waits_after_two, 17),
     (child_is_reaped_again, 3),
-    (left_children_are_reaped, 5),
+    (left_children_are_reaped, 2),
 ]
 
 
