@@ -3,9 +3,10 @@
 
 import os
 import sys
+from errno import EBADF
 from struct import Struct, pack
 
-from .._base.errors import call
+from .._base.errors import call, failed
 from .calls import CALLS, PLATFORM, WAITID, WaitId, native
 
 TYPE_CHECKING = False
@@ -73,6 +74,8 @@ SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 
 def get_info(fd: int) -> "tuple[int, int, int, int, int]":
     """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
+    if fd < 0:  # a signal handler has closed it
+        raise failed(EBADF)
     info = bytearray(_INFO_REQUEST)
     call(native("ioctl"), fd, PIDFD_GET_INFO, info, True)
     return PIDFD_INFO.unpack(info)

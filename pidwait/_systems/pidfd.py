@@ -99,6 +99,8 @@ class PidfdHandle(Handle):
         return self.wait(deadline, True)
 
     def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+        if self.fd < 0:  # closed: an exception keeps the exit that it has told from the caller
+            return RUNNING
         if not (reap or PidfdHandle._was_ours):
             is_reaped, code = self._ask()
             if is_reaped:

@@ -49,6 +49,8 @@ def poll(fd: int, mask: int, deadline: Deadline) -> int:
         poller = select.poll()
     except AttributeError:  # eventlet, say, has removed it
         raise failed(ENOSYS, "the select module has no poll") from None
+    if fd < 0:  # a signal handler has closed it
+        raise failed(EBADF)
     poller.register(fd, mask)
     while True:
         milliseconds, is_end = deadline.milliseconds()

@@ -11,7 +11,7 @@ import hashlib
 import keyword
 import os
 import re
-from errno import ENOTDIR
+from errno import ENOENT, ENOTDIR
 from pathlib import Path
 
 from .. import __version__
@@ -76,6 +76,8 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
         path = Path(os.path.abspath(dest))
         if path.exists() and path.stat().st_size and _single(path)[-1] and "force" not in options:
             raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
+        if not path.parent.is_dir():  # _put() would make it
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), dest)
         _put(path.parent, path.name, text.encode())
     else:
         say(text)

@@ -324,6 +324,7 @@ def child_is_reaped_again(code):
 
 def left_children_are_reaped(step):
     """A Child that was closed while it ran is reaped by a later start."""
+    before = trouble.open_fds()
     for line in each_line(trouble.interrupt, step):
         child = pidwait.spawn(["sleep", "60"])
         pid = child.pid
@@ -337,6 +338,10 @@ def left_children_are_reaped(step):
         for _ in range(2):
             pidwait.spawn(["true"]).wait()
         raises(ChildProcessError, os.waitpid, pid, 0)
+        lost = set(trouble.open_fds()) - set(before)
+        assert len(lost) <= 1, line.where
+        for fd in lost:
+            os.close(fd)
     with contextlib.suppress(ChildProcessError):  # those that no Child object has
         while True:
             os.waitpid(-1, 0)
