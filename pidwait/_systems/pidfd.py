@@ -141,7 +141,10 @@ class PidfdHandle(Handle):
 
     def _in_time(self, code: "Outcome", last: bool) -> "Outcome":
         """The code; None if it does not come in time."""
-        return None if code is PENDING and (last or not self.is_code_due()) else code
+        if code is PENDING and (last or not self.is_code_due()):
+            code = self._ask()[1]  # it may have come before the time was up
+            return None if code is PENDING else code
+        return code
 
     def _ask(self) -> "tuple[bool | None, Outcome]":
         """Whether it has been reaped, None if that can't be told; and its code once it has been.
