@@ -279,7 +279,7 @@ class Engine:
             if self.sleeping or is_shown:
                 due = self.delay() if self.targets or not self.sleeping else 0.0
             # Again, if another thread has changed something, and its wake() came before ours.
-            if armed == 0 or (armed != -1 and due != 0):
+            if armed != -1 and (due == armed or (due != 0 and armed is not None)):
                 return
             armed = due
             try:
