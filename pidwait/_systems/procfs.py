@@ -128,8 +128,11 @@ def links_tell_exit(pid: int) -> bool:
 
 def _pairs(text: bytes) -> "dict[str, str]":
     """The lines of a file, each with a name and a colon."""
-    pairs = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
-    return {name: value.strip() for name, _, value in pairs}
+    found = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(":")
+        found[name] = value.strip()
+    return found
 
 
 def fd_info(fd: int) -> "dict[str, str]":
