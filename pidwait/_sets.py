@@ -305,7 +305,7 @@ class WaitSet(Generic[P]):
         self._engine.sleeping.pop(me, None)
         if not self._is_closed:
             self._rearm()
-        self._calls.pop(me, None)  # last: until here an exception may come
+        self._calls.pop(me, None)  # last: an exception may come before
         if self._is_closed and not self._calls:
             self._engine.close()
 
