@@ -190,7 +190,6 @@ class WaitSet(Generic[P]):
     """
 
     _is_closed = True
-    _is_shown = False  # fileno() has been called
 
     if TYPE_CHECKING:
 
@@ -245,14 +244,14 @@ class WaitSet(Generic[P]):
             raise
         if self._is_closed and target in engine.targets:  # by another thread, meanwhile
             raise ValueError("the set is closed")
-        self._rearm()
+        engine.rearm()
 
     def discard(self, proc: "P") -> None:
         """Remove a process. Nothing changes if it is not in the set."""
         engine = self._entered()
         for target in engine.find(key_of(proc)):
             engine.discard(target)
-        self._rearm()
+        engine.rearm()
 
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""
@@ -286,12 +285,12 @@ class WaitSet(Generic[P]):
                 engine.sleep(seconds)
                 # At the end look at all members, unless fileno() wakes the caller for a late code,
                 # or that would take more than 5 % of a core.
-                last = seconds == 0 and not (self._is_shown or engine.looks.is_resting())
+                last = seconds == 0 and not (engine.is_shown or engine.looks.is_resting())
                 engine.collect(last)
                 engine.take(taken)
                 if taken or seconds == 0 or not engine.targets:
                     break
-                self._rearm()  # or what has ended this sleep would end the next one
+                engine.rearm()  # or what has ended this sleep would end the next one
             self._leave(me)
             return [(target.proc, code) for target, code in taken]
         except BaseException:  # if a signal handler raises, no exit must be lost
@@ -304,13 +303,10 @@ class WaitSet(Generic[P]):
     def _leave(self, me: int) -> None:
         self._engine.sleeping.pop(me, None)
         if not self._is_closed:
-            self._rearm()
+            self._engine.rearm()
         self._calls.pop(me, None)  # last: an exception may come before
         if self._is_closed and not self._calls:
             self._engine.close()
-
-    def _rearm(self) -> None:
-        self._engine.rearm(self._is_shown)
 
     def fileno(self) -> int:
         """Return a file descriptor that is readable when you should call wait(0).
@@ -318,9 +314,10 @@ class WaitSet(Generic[P]):
         That call may return an empty list. The file descriptor stays the same until close().
         Raises io.UnsupportedOperation (an OSError) on Windows, and if none was left for the set.
         """
-        fd = self._entered().sleeper.fileno()
-        self._is_shown = True
-        self._rearm()
+        engine = self._entered()
+        fd = engine.sleeper.fileno()
+        engine.is_shown = True
+        engine.rearm()
         return fd
 
     def close(self) -> None:

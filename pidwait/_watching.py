@@ -136,9 +136,9 @@ class _Watches(Engine):
         self.discard(target)
         self.rearm()
 
-    def rearm(self, is_shown: bool = False) -> None:
+    def rearm(self) -> None:
         try:
-            super().rearm(is_shown)
+            super().rearm()
         except ValueError as why:  # the thread has just ended, and closed it
             log("watch: %s", why)
 

@@ -53,6 +53,7 @@ class Engine:
         # exceptions interrupt that again and again, each gets its turn.
         self.is_suspect = False
         self._suspects: "dict[Target, None]" = {}
+        self.is_shown = False  # a program has the file descriptor, and may poll it
 
     def __contains__(self, key: object) -> bool:
         return bool(self.find(key))
@@ -270,13 +271,13 @@ class Engine:
             return 0.0
         return self.looks.delay() if self.looks.entries else None
 
-    def rearm(self, is_shown: bool = False) -> None:
-        """Wake the threads that sleep if there is work for them; with ``is_shown`` have fileno()
-        tell that, too."""
+    def rearm(self) -> None:
+        """Wake the threads that sleep, and a program that polls the file descriptor, if there is
+        work for them."""
         armed: "float | None" = -1.0  # not yet
         while True:
             due = None
-            if self.sleeping or is_shown:
+            if self.sleeping or self.is_shown:
                 due = self.delay() if self.targets or not self.sleeping else 0.0
             # Again, if another thread has changed something, and its wake() came before ours.
             if armed != -1 and (due == armed or (due != 0 and armed is not None)):
