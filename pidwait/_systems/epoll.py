@@ -234,27 +234,19 @@ def opened_high(function: "Callable[..., int]", *args: object) -> "Any":
         _lock[:] = [RLock(), os.getpid()]
     refused: "list[object]" = []
     with _lock[0]:
-        file = _opened_high(function, args, refused)
+        soft, hard = _exchange(None, refused) or (0, 0)
+        limits = None
+        if soft != hard and soft <= _HIGH:
+            limits = _exchange((hard, hard), refused)
+        try:
+            file = _moved_up(opened(function, *args), limits[0] if limits else min(soft // 2, _LOW))
+        finally:
+            found = limits and _exchange(limits, refused)
+            if found and found != (hard, hard):
+                _exchange(found, refused)  # another thread has set it meanwhile
     for why in refused:  # a policy, perhaps
         log("RLIMIT_NOFILE: %s", why)
     return file
-
-
-def _opened_high(
-    function: "Callable[..., int]", args: "tuple[object, ...]", refused: "list[object]"
-) -> "Any":
-    soft, hard = _exchange(None, refused) or (0, 0)
-    limits = None
-    if soft != hard and soft <= _HIGH:
-        limits = _exchange((hard, hard), refused)
-    if limits is None:
-        return _moved_up(opened(function, *args), min(soft // 2, _LOW))
-    try:
-        return _moved_up(opened(function, *args), limits[0])
-    finally:
-        found = _exchange(limits, refused)
-        if found is not None and found != (hard, hard):
-            _exchange(found, refused)  # another thread has set it meanwhile
 
 
 def _moved_up(file: "Any", lowest: int) -> "Any":
