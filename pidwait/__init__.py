@@ -10,7 +10,7 @@ from ._finding import ProcessInfo, process_iter
 from ._process import Process, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
 from ._spawning import Child, spawn
-from ._systems import probe
+from ._systems.probing import probe
 from ._watching import Watch, watch
 
 __version__ = "0.2.0"

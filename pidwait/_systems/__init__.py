@@ -32,11 +32,11 @@ from errno import ENOSYS, ESRCH
 from .._base.deadline import cpu_clock
 from .._base.errors import Failed, failed, log
 from .._base.probe import BACKEND, BACKENDS, checks, choice, memories, why_not
-from .calls import PLATFORM, report
+from .calls import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Clock, Handle, Opener
+    from .._types import Clock, Handle, Opener
 
 
 class System:
@@ -118,24 +118,3 @@ def received_handle(fd: int) -> "Handle":
     if received is None:
         raise failed(ENOSYS, "this system has no pidfds")
     return received(fd)
-
-
-def probe() -> "dict[str, Any]":
-    """Report what this system offers for waiting, and why it does not offer more.
-
-    Returns a dict that json can write. ``backend`` is the name of the backend in use.
-    ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
-    the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
-    makes it. The answers come from real calls, each made once.
-
-    Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
-    unknown value (the message lists the known values), and OSError if the value names
-    something that this system lacks.
-
-    >>> found = probe()
-    >>> found["backends"][found["backend"]]["available"]
-    True
-    >>> found["backends"]["polling"]["reason"] is None
-    True
-    """
-    return report(system[0].backends, backend())

@@ -5,18 +5,17 @@ A call is resolved when it is first needed. Two threads may resolve one at the s
 answer is right, and the last one stays.
 """
 
-import os
 import sys
 from errno import ENOSYS
 from types import SimpleNamespace
 
-from .._base.errors import TRANSIENT, Failed, call, failed
-from .._base.probe import BACKEND, FFI, checks, choice, memories, why_not
-from .bindings import NAMES, binding, check_files, load
+from .._base.errors import call, failed
+from .._base.probe import FFI, choice, memories
+from .bindings import NAMES, binding, check_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Check
+    from .._types import Any, Callable
 
 # name: (module that may have the interpreter's own function, function that makes one of a
 # binding); either can be None. The modules of each system add theirs.
@@ -29,7 +28,8 @@ _WHOLE = {"kqueue": "KQ_NOTE_EXIT", "kevent": "KQ_NOTE_EXIT"}
 # The numbers with which waitid(2) looks at our child: P_PID, and WEXITED | WNOHANG | WNOWAIT.
 WAITID: "dict[str, int]" = {}
 
-_origins: "dict[str, str]" = {}
+# What makes each of those that have been resolved: a module, or a binding.
+origins: "dict[str, str]" = {}
 
 
 class _Resolved(dict):  # type: ignore[type-arg]
@@ -39,7 +39,7 @@ class _Resolved(dict):  # type: ignore[type-arg]
 
     def __missing__(self, name: str) -> "Callable[..., Any]":
         try:
-            function, _origins[name] = _resolve(name)
+            function, origins[name] = _resolve(name)
         except LookupError as error:
             raise failed(ENOSYS, error.args[0]) from None
         except ImportError as error:
@@ -94,54 +94,3 @@ class WaitId:
 
 # The system, which selects the table: sys.platform without the version that some append.
 PLATFORM = sys.platform.rstrip("0123456789.")
-
-
-def report(available: "tuple[str, ...]", backend: str) -> "dict[str, Any]":
-    """What probe() returns."""
-    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
-    return {
-        "system": _system(),
-        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
-        "backend": backend,
-        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
-        "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
-        "calls": {
-            name: dict(_row(_why(of, check)), via=call and _via(call))
-            for of, name, call, check in rows
-        },
-    }
-
-
-def _system() -> str:
-    if sys.platform == "win32":
-        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
-        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
-    system = os.uname()
-    return "%s %s %s" % (system[0], system[2], system[4])
-
-
-def _why(name: str, check: "Check") -> "str | None":
-    if name != "polling" and os.environ.get(BACKEND) == "polling":
-        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
-    why = why_not(check)
-    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
-
-
-def _load(name: str) -> object:
-    try:
-        return load(name)
-    except Failed as why:  # no file descriptor is left
-        return str(why)
-
-
-def _row(found: object) -> "dict[str, Any]":
-    reason = found if isinstance(found, str) else None
-    return {"available": reason is None, "reason": reason}
-
-
-def _via(name: str) -> "str | None":
-    try:
-        native(name)
-    except Failed:
-        return None
-    return _origins[name]

@@ -25,11 +25,11 @@ NAME = "pid" + "wait"
 PARTS = {
     "wait": {
         "_base/errors": "TimeoutExpired",
-        "_systems": "probe",
         "_process": "Process pid_exists wait",
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_spawning": "Child spawn"},
+    "probe": {"_systems/probing": "probe"},
     "cli": {"cli/wait": "", "cli": ""},
 }
 # What the names of the modules of one system begin with, and its names in sys.platform.
@@ -70,7 +70,7 @@ def join(
 ) -> str:
     """The file, of the sources of the package by their paths."""
     asked, chosen = {"wait", *parts}, [one for one in SYSTEMS if one in set(systems)]
-    wanted = [one for one in PARTS if one in asked or (one == "many" and "cli" in asked)]
+    wanted = [one for one in PARTS if one in asked or (one in ("many", "probe") and "cli" in asked)]
     left_out = tuple(start for one in SYSTEMS if one not in chosen for start in SYSTEMS[one][0])
     kept = {path: files[path] for path in files if not path.split("/")[-1].startswith(left_out)}
     modules: "dict[str, str]" = {}

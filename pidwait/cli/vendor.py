@@ -39,8 +39,9 @@ the copy: acme/_vendor/NAME, say. If DEST is a copy already, it is updated.
       --force             overwrite changes that were made by hand
       --check             do not copy; show whether the copy is current
       --single-file       make one module; print it, or write it to FILE
-      --parts PART,...    include only these: wait, many, spawn, cli (default
-                          many,cli); for aio and subprocess, copy the folder
+      --parts PART,...    include only these: wait, many, spawn, probe, cli
+                          (default many,cli); for aio and subprocess, copy the
+                          folder
       --systems SYSTEM,...  only for these systems: linux, bsd, windows
   -V, --version           show the version
   -h, --help              show this

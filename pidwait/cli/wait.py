@@ -13,7 +13,7 @@ from .._base.deadline import Deadline
 from .._base.errors import IS_WHOLE, raise_of_handler
 from .._process import Process
 from .._sets import WaitSet
-from .._systems import probe
+from .._systems.probing import probe
 from .._waiting.owners import check_pid
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
 from .report import READER_GONE, CommandError, Progress, as_text, label, listed, name_of, say

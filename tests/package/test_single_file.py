@@ -88,7 +88,7 @@ def test_its_head_names_version_systems_parts_digest_and_licence(folder):
     assert b"\r" not in data
     head, _, body = data.decode().partition("OF SUCH DAMAGE.\n")
     assert " %s in one file" % pidwait.__version__ in head
-    assert "systems: %s\n" % HERE in head and "parts:   wait,many,cli\n" in head
+    assert "systems: %s\n" % HERE in head and "parts:   wait,many,probe,cli\n" in head
     assert "Redistributions of source code must retain" in head
     (digest,) = re.findall(r"\n    ([0-9a-f]{64})\n", head)
     assert digest == hashlib.sha256(body.encode()).hexdigest()
@@ -185,6 +185,7 @@ def test_it_overwrites_no_other_file_and_nothing_changed_by_hand(tmp_path):
 
 def test_parts_bring_what_they_need(tmp_path):
     names = {"wait": set(), "many": {"WaitSet", "watch"}, "spawn": {"spawn", "Child"}}
+    names["probe"] = {"probe"}
     for part, more in names.items():
         status, text, _ = vendor("--single-file", "--parts", part, "--systems", HERE)
         assert status == 0
@@ -207,7 +208,7 @@ def test_elsewhere_it_says_what_it_is_for(tmp_path):
     "args, text",
     [
         (["--systems", "plan9"], "--systems: 'plan9' is not one of linux, bsd, windows"),
-        (["--parts", "aio"], "--parts: 'aio' is not one of wait, many, spawn, cli"),
+        (["--parts", "aio"], "--parts: 'aio' is not one of wait, many, spawn, probe, cli"),
         (["a", "b"], "give one FILE"),
         (["/no/such/folder/file.py"], "file.py: "),
     ],

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What this system offers for waiting, and why not more."""
+
+import os
+import sys
+
+from .._base.errors import TRANSIENT, Failed
+from .._base.probe import BACKEND, checks, why_not
+from . import backend, system
+from .bindings import NAMES, load
+from .calls import native, origins
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Check
+
+
+def probe() -> "dict[str, Any]":
+    """Report what this system offers for waiting, and why it does not offer more.
+
+    Returns a dict that json can write. ``backend`` is the name of the backend in use.
+    ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
+    the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
+    makes it. The answers come from real calls, each made once.
+
+    Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
+    unknown value (the message lists the known values), and OSError if the value names
+    something that this system lacks.
+
+    >>> found = probe()
+    >>> found["backends"][found["backend"]]["available"]
+    True
+    >>> found["backends"]["polling"]["reason"] is None
+    True
+    """
+    best = backend()
+    available = system[0].backends
+    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
+    return {
+        "system": _system_name(),
+        "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
+        "backend": best,
+        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
+        "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
+        "calls": {
+            name: dict(_row(_why(of, check)), via=call and _via(call))
+            for of, name, call, check in rows
+        },
+    }
+
+
+def _system_name() -> str:
+    if sys.platform == "win32":
+        version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
+        return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
+    system = os.uname()
+    return "%s %s %s" % (system[0], system[2], system[4])
+
+
+def _why(name: str, check: "Check") -> "str | None":
+    if name != "polling" and os.environ.get(BACKEND) == "polling":
+        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
+    why = why_not(check)
+    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
+
+
+def _load(name: str) -> object:
+    try:
+        return load(name)
+    except Failed as why:  # no file descriptor is left
+        return str(why)
+
+
+def _row(found: object) -> "dict[str, Any]":
+    reason = found if isinstance(found, str) else None
+    return {"available": reason is None, "reason": reason}
+
+
+def _via(name: str) -> "str | None":
+    try:
+        native(name)
+    except Failed:
+        return None
+    return origins[name]
