@@ -4,11 +4,12 @@ import importlib
 import os
 import shutil
 import tempfile
+from functools import partial
 
 import pytest
 
 from .. import pidwait
-from ..processes import WINDOWS, eventually
+from ..processes import WINDOWS, eventually, state
 
 Done = collections.namedtuple("Done", "returncode stdout stderr")
 
@@ -52,9 +53,11 @@ def named(start):
         path = os.path.join(os.fsencode(folder), os.fsencode(name))
         os.symlink("/bin/sleep", path)
         child = start(path, str(seconds), **options)
-        with open("/proc/%d/comm" % child.pid, "rb") as comm:
-            shown = os.fsencode(name)[:15]
-            eventually(lambda: comm.seek(0) == 0 and comm.read()[:-1] == shown)
+        # Popen returns when exec closes its pipe. The kernel shows the name a little later, and
+        # the arguments last: fs/binfmt_elf.c.
+        with open("/proc/%d/cmdline" % child.pid, "rb") as shown:
+            read = partial(os.pread, shown.fileno(), 4096, 0)
+            eventually(lambda: read().startswith(path) or state(child.pid) == "Z")
         return child
 
     yield named
