@@ -54,7 +54,7 @@ def key_of(proc: "Any") -> object:
     """The key of a caller's ``proc``: its pid, or the identity of an object, hashable or not."""
     if type(proc) is int:
         return proc
-    if hasattr(proc, "__index__") and not hasattr(proc, "pid"):
+    if hasattr(proc, "__index__") and not (isinstance(proc, bool) or hasattr(proc, "pid")):
         return proc.__index__()
     return "id", id(proc)
 

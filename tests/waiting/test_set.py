@@ -130,6 +130,9 @@ def test_a_bad_process_changes_nothing(variant, sleeper):
             with pytest.raises(error):
                 pidwait.WaitSet([sleeper, proc])
         assert list(waiting) == [sleeper] and waiting.wait(0) == []
+        waiting.add(1)
+        waiting.discard(True)
+        assert True not in waiting and 1 in waiting
 
 
 @everywhere
