@@ -46,11 +46,16 @@ class System:
     file descriptor.
     """
 
-    received: "Opener | None" = None
-
-    def __init__(self, backend: str, handle: "Opener", polled: "Opener", clock: "Clock") -> None:
+    def __init__(
+        self,
+        backend: str,
+        handle: "Opener",
+        polled: "Opener",
+        clock: "Clock",
+        received: "Opener | None" = None,
+    ) -> None:
         self.backends = backend, "polling"
-        self.handle, self.polled, self.clock = handle, polled, clock
+        self.handle, self.polled, self.clock, self.received = handle, polled, clock, received
 
 
 def _find() -> System:
@@ -62,9 +67,7 @@ def _find() -> System:
         from .pidfd import PidfdHandle, received_pidfd
         from .procfs import ProcfsHandle
 
-        linux = System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock())
-        linux.received = received_pidfd
-        return linux
+        return System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock(), received_pidfd)
     if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
         from .kqueue import KqueueHandle
         from .ps import PsHandle, ps_clock
@@ -73,7 +76,7 @@ def _find() -> System:
     raise ImportError("this package does not support %s" % PLATFORM)
 
 
-system = [_find()]
+system = _find()
 _backend: "list[str]" = []
 memories.append(_backend.clear)
 
@@ -85,7 +88,7 @@ def backend() -> str:
     """
     if _backend:
         return _backend[0]
-    asked, there = choice(BACKEND, *BACKENDS), system[0].backends
+    asked, there = choice(BACKEND, *BACKENDS), system.backends
     name = there[0] if asked == "auto" else asked
     why = why_not(checks[name][0][2]) if name in there else failed(ENOSYS, "not on this system")
     if why is not None and why.is_transient:
@@ -100,21 +103,16 @@ def open_handle(pid: int) -> "Handle":
     """A handle by the best means that works; Failed (ESRCH) if no process has the pid."""
     if (_backend[0] if _backend else backend()) != "polling":
         try:
-            return system[0].handle(pid)
+            return system.handle(pid)
         except Failed as why:
             if why.errno == ESRCH:
                 raise
             log("pid %d is polled: %s", pid, why)
-    return open_polled(pid)
-
-
-def open_polled(pid: int) -> "Handle":
-    return system[0].polled(pid)
+    return system.polled(pid)
 
 
 def received_handle(fd: int) -> "Handle":
     """The handle for a pidfd that we did not open; it owns the file descriptor."""
-    received = system[0].received
-    if received is None:
+    if system.received is None:
         raise failed(ENOSYS, "this system has no pidfds")
-    return received(fd)
+    return system.received(fd)

@@ -34,7 +34,7 @@ def probe() -> "dict[str, Any]":
     True
     """
     best = backend()
-    available = system[0].backends
+    available = system.backends
     rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
     return {
         "system": _system_name(),
@@ -53,8 +53,8 @@ def _system_name() -> str:
     if sys.platform == "win32":
         version = "Windows %d.%d.%d" % sys.getwindowsversion()[:3]
         return "%s %s" % (version, os.environ.get("PROCESSOR_ARCHITECTURE", ""))
-    system = os.uname()
-    return "%s %s %s" % (system[0], system[2], system[4])
+    name = os.uname()
+    return "%s %s %s" % (name.sysname, name.release, name.machine)
 
 
 def _why(name: str, check: "Check") -> "str | None":

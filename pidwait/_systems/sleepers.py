@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def _find_sleeper() -> "Callable[[bool, bool], Sleeper]":
-    if system[0].backends[0] == "pidfd":
+    if system.backends[0] == "pidfd":
         from .epoll import EpollSleeper
 
         return EpollSleeper
-    if system[0].backends[0] == "kqueue":
+    if system.backends[0] == "kqueue":
         from .kqueue import KqueueSleeper
 
         return KqueueSleeper

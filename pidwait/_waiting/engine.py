@@ -17,7 +17,7 @@ from os import getpid
 
 from .._base.errors import Failed, failed, log
 from .._base.handle import PENDING, RUNNING
-from .._systems import open_handle, open_polled, system
+from .._systems import open_handle, system
 from .._systems.sleepers import PollingSleeper, open_sleeper
 from .looks import Looks
 from .owners import Target, asked
@@ -39,7 +39,7 @@ class Engine:
         # The targets by their keys and by their pids, oldest first. A pid can stand for several
         # processes, one after the other; a process can be waited for by its Popen and its pid.
         self._index: "dict[object, tuple[Target, ...]]" = {}
-        self.looks = Looks(system[0].clock)
+        self.looks = Looks(system.clock)
         self.sleeper: "Sleeper" = open_sleeper(shared)
         # The threads that are in sleep(), and those in collect(). One that is in there already
         # when it comes has been interrupted by an exception.
@@ -296,7 +296,7 @@ class Engine:
         self._collecting.clear()
         self._adding.clear()
         self._busy.clear()
-        old, self.looks = self.looks, Looks(system[0].clock)
+        old, self.looks = self.looks, Looks(system.clock)
         for target in list(self.targets):
             if target in old.entries:
                 self.looks.add(target)
@@ -316,7 +316,7 @@ class Engine:
 
 def _polled(pid: int) -> "Handle | None":
     try:
-        return open_polled(pid)
+        return system.polled(pid)
     except Failed as why:
         if why.errno != ESRCH:
             raise

@@ -75,7 +75,8 @@ class Library:
 
 def _install_inside(kernel, patch):
     system = _systems.System("kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _ps.ps_clock)
-    patch(_systems, "system", [system])
+    for attribute, value in vars(system).items():
+        patch(_systems.system, attribute, value)
     patch(_sleepers, "_make_sleeper", _kqueue.KqueueSleeper)
     for module in _calls, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
