@@ -220,7 +220,8 @@ class ProcfsHandle(Handle):
             raise failed(ESRCH, "a thread's ID, not a process's")
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        if deadline.remaining() is not None or not may_block():
+        # Look first: the pid may be another child's of ours since this was opened.
+        if not interval[0] or deadline.remaining() is not None or not may_block():
             return super().sleep(deadline, interval)
         try:
             call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)

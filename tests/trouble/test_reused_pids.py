@@ -74,10 +74,12 @@ def handles(backend):
     right = begin(backend)
     for make, zombie in ((Child, False), (Stranger, True)):
         number = Number(make)
-        with pidwait.Process(number.pid) as process, pidwait.Process(number.pid) as same:
+        process, same, third = [pidwait.Process(number.pid) for _ in range(3)]
+        with process, same, third:
             assert process == same and len({process, same}) == 1
             number.end()
             number.pass_on(zombie)
+            assert third.wait() in right  # not for the new one, even if that is our child
             assert process.has_exited()
             assert process.wait(LONG) in right and same.wait(0, reap=True) in right
             for send in (process.terminate, process.kill, lambda: process.send_signal(0)):
