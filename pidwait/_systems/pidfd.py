@@ -214,8 +214,9 @@ def received_pidfd(fd: int) -> PidfdHandle:
         raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
     if fd < 0:
         raise ValueError("fd must not be negative: %d" % fd)
-    call(os.set_inheritable, fd, False)
+    call(os.get_inheritable, fd)  # whether it is open
     pid = _pid_of(fd)
+    call(os.set_inheritable, fd, False)
     return PidfdHandle(pid, own(fd))
 
 

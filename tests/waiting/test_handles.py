@@ -370,8 +370,10 @@ def test_from_fd_of_what_is_no_pidfd_is_refused(by_pidfd):
         pidwait.Process.from_fd(-1)
     ends = os.pipe()
     for fd in ends:
+        os.set_inheritable(fd, True)
         with pytest.raises(ValueError, match="^fd %d is not a pidfd" % fd):
             pidwait.Process.from_fd(fd)
+        assert os.get_inheritable(fd)  # it is still the caller's
         os.close(fd)
     with pytest.raises(OSError) as caught:
         pidwait.Process.from_fd(ends[0])
