@@ -84,7 +84,8 @@ class WaitId:
 
     def __call__(self, idtype: int, id_: int, options: int) -> "SimpleNamespace | None":
         info = bytearray(256)  # the largest siginfo_t has 136 bytes
-        self._function(idtype, id_, info, options)
+        # Modulo: cffi takes no -1 for an unsigned int, which a handle has once it is closed.
+        self._function(idtype, id_ % 2**32, info, options)
         code, pid, status = (
             int.from_bytes(info[at : at + 4], sys.byteorder, signed=True) for at in self._offsets
         )

@@ -78,6 +78,8 @@ def test_waitid(binding, start, code, told):
 def test_waitid_has_nothing_to_tell(binding, sleeper):
     options = linux.WEXITED | linux.WNOHANG
     assert calls.get("waitid")(linux.P_PID, sleeper.pid, options) is None
+    with pytest.raises(OSError):  # as for a pidfd that another thread has just closed
+        calls.get("waitid")(linux.P_PIDFD, -1, options)
 
 
 @on_linux
