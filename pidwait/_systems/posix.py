@@ -130,12 +130,15 @@ def is_found(pid: int) -> bool:
 parents: "list[Callable[[int], int | None]]" = []
 
 
-def is_sibling(pid: int) -> bool:
-    """Whether a child of our parent has the pid; if that is not known, whether any process has."""
+def is_relative(pid: int, ancestor: int) -> bool:
+    """Whether a child of our parent, or of the ancestor, has the pid.
+
+    If that is not known, whether any process has.
+    """
     for parent_of in parents:
         parent = parent_of(pid)
         if parent is not None:
-            return parent == os.getppid()
+            return parent in (os.getppid(), ancestor)
     return is_found(pid)
 
 

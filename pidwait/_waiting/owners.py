@@ -21,7 +21,7 @@ from errno import ECHILD
 from .._base.deadline import Deadline
 from .._base.errors import TRANSIENT, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
-from .._systems.posix import is_our_child, is_sibling, look_at_child
+from .._systems.posix import is_our_child, is_relative, look_at_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ class PopenTarget(OwnerTarget):
                 log("waitid, pid %d: %s", self.pid, why)
                 return RUNNING
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
-        # SIGCHLD is ignored), or the Popen is our parent's, and its child is our sibling.
-        if os.getpid() == _importer or not is_sibling(self.pid):
+        # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
+        if os.getpid() == _importer or not is_relative(self.pid, _importer):
             return None
         self._is_inherited = True
         return RUNNING

@@ -166,6 +166,13 @@ def test_a_popen_of_the_parent_whose_pid_another_process_has(variant, keeper):
     popen.returncode = 0
 
 
+def test_a_popen_of_the_grandparent_runs_on(variant):
+    popen = subprocess.Popen(["sleep", "60"])
+    in_a_fork(lambda: in_a_fork(lambda: times_out(lambda limit: pidwait.wait(popen, limit), 0.01)))
+    popen.kill()
+    popen.wait()
+
+
 def test_a_process_of_multiprocessing_is_not_joined_by_another_child(variant):
     reader, writer = os.pipe()
     process = multiprocessing.get_context("fork").Process(target=os.read, args=(reader, 1))
