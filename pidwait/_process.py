@@ -58,7 +58,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
                 if is_object:
                     code = asked(target.confirm)
                 if code is RUNNING:
-                    code = handle.reap(deadline) if reap else handle.wait(deadline)
+                    reaps = reap and not target.reaps  # else the owner does
+                    code = handle.reap(deadline) if reaps else handle.wait(deadline)
             finally:
                 handle.close()
     if is_object and code is not RUNNING:

@@ -87,6 +87,13 @@ def test_popen_has_reaped_when_the_wait_ends(variant, start_told, code):
     assert pidwait.wait(child) == pidwait.wait(child, 0) == code
 
 
+@everywhere
+def test_popen_has_reaped_though_the_wait_was_to_reap(variant, start_told):
+    child = start_told(3)
+    threading.Timer(0.02, child.stdin.close).start()
+    assert pidwait.wait(child, 30, reap=True) == child.returncode == 3
+
+
 @pytest.mark.kqueue
 @every_way
 @pytest.mark.parametrize("code", [0, 3, -9])
