@@ -286,7 +286,9 @@ class WaitSet(Generic[P]):
                 # At the end look at all members, unless fileno() wakes the caller for a late code,
                 # or that would take more than 5 % of a core.
                 last = seconds == 0 and not (engine.is_shown or engine.looks.is_resting())
-                engine.collect(last)
+                # What an exception has left goes first: an owner may raise SystemExit each time.
+                if not (engine.is_suspect and engine.codes):
+                    engine.collect(last)
                 engine.take(taken)
                 if taken or seconds == 0 or not engine.targets:
                     break

@@ -11,7 +11,7 @@ from ._waiting.owners import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._types import Any, Callable, Generic, P, P_co, Target
+    from ._types import Any, Callable, Generic, Outcome, P, P_co, Target
 if not TYPE_CHECKING:
     P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
 
@@ -141,6 +141,13 @@ class _Watches(Engine):
             super().rearm()
         except ValueError as why:  # the thread has just ended, and closed it
             log("watch: %s", why)
+
+    def _settle(self, target: "Target", code: "Outcome") -> "Outcome":
+        try:
+            return super()._settle(target, code)
+        except BaseException as error:  # the owner's: no signal handler runs in this thread
+            log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
+            return code
 
     def _run(self) -> None:
         while self.pid == os.getpid():  # a callback may fork

@@ -187,8 +187,8 @@ class Engine:
             self.is_suspect = False
         self._collecting[me] = None
         for target in list(self._suspects):
-            self._look(target, last)
             self._suspects.pop(target, None)
+            self._look(target, last)
         for handle in self.sleeper.worth_a_look():
             target = handle.target
             self._look(target, last)

@@ -5,6 +5,7 @@ They are told by what they have: Popen, multiprocessing, psutil, asyncio's, and 
 them. Their own code may raise, block, or wait itself. Those of other packages are in plays.
 """
 
+import contextlib
 import errno
 import gc
 import multiprocessing
@@ -504,6 +505,25 @@ def test_an_owner_that_raises_once_it_is_waited_for(variant, start_told, kind, n
         other.stdin.close()
         assert waiting.wait(20) == [(other, 4)]
         assert told.get(timeout=20) == (other, 4)
+
+
+def test_an_owner_that_exits_stops_nobody_else(variant, start_told):
+    """SystemExit comes through to who waits, but is no end of the others, nor of watch()."""
+    child, other, told = start_told(3), start_told(4), queue.Queue()
+    owner = Faulty(child.pid, "Popen", "poll", raising(SystemExit()))
+    with pidwait.WaitSet([owner, other]) as waiting:
+        pidwait.watch(owner, lambda *exit: told.put(exit))
+        pidwait.watch(other, lambda *exit: told.put(exit))
+        child.stdin.close()
+        assert told.get(timeout=20) == (owner, 3)
+        with pytest.raises(SystemExit):
+            waiting.wait(20)
+        other.stdin.close()
+        assert told.get(timeout=20) == (other, 4)
+        for _ in range(3):
+            with contextlib.suppress(SystemExit):
+                assert waiting.wait(20) == [(other, 4)]
+        assert list(waiting) == [owner]
 
 
 @every_way
