@@ -43,6 +43,8 @@ class Looks:
         # In this order: what is in ``entries`` is in the heap, wherever an exception comes.
         heappush(self._heap, entry)
         self.entries[entry[2]] = entry
+        if len(self._heap) > 2 * len(self.entries) + _FEW:  # most are void: nobody waits
+            self._heap = sorted(self.entries.values())
 
     def delay(self) -> "float | None":
         """Seconds until the next look; None if there is nothing to look at."""

@@ -121,6 +121,22 @@ def test_what_was_reported_is_forgotten(variant, zombie, sleeper):
         eventually(lambda: [gc.collect()] and reference() is None)
 
 
+def test_what_was_discarded_is_forgotten_though_nobody_waits(variant):
+    class Known:
+        pid = os.getpid()
+
+    references = []
+    with pidwait.WaitSet() as waiting:
+        for _ in range(500):
+            proc = Known()
+            waiting.add(proc)
+            waiting.discard(proc)
+            references.append(weakref.ref(proc))
+        del proc
+        gc.collect()
+        assert len([one for one in references if one() is not None]) < 100
+
+
 @everywhere
 def test_a_bad_process_changes_nothing(variant, sleeper):
     with pidwait.WaitSet([sleeper]) as waiting:
