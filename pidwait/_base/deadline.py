@@ -3,6 +3,8 @@
 
 import time
 
+from .errors import Failed, call, is_python
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
@@ -30,6 +32,8 @@ class Deadline:
 
     # Not a name of this module: what freezes the clock for tests (freezegun) replaces those.
     now = staticmethod(time.monotonic)
+    if is_python(time.monotonic) and hasattr(time, "clock_gettime"):  # it is frozen already
+        now = staticmethod(lambda: time.clock_gettime(time.CLOCK_MONOTONIC))
 
     def __init__(self, timeout: "float | None") -> None:
         self.timeout: "float | None" = timeout
@@ -97,6 +101,14 @@ def pause(deadline: Deadline, interval: "list[float]") -> bool:
 
 def cpu_clock() -> "Callable[[], float]":
     """A clock of the processor time, in seconds, that this thread has used."""
-    if hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
-        return lambda: time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
-    return getattr(time, "thread_time", time.process_time)
+    if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+        return getattr(time, "thread_time", time.process_time)
+
+    def clock() -> float:
+        try:
+            seconds: float = call(time.clock_gettime, time.CLOCK_THREAD_CPUTIME_ID)
+            return seconds
+        except Failed:  # a policy; that of the whole process has other sources, too
+            return time.process_time()
+
+    return clock

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually, kill
+from ..processes import become_zombie, eventually, kill, run_python
 from .threads import Thread
 
 
@@ -215,3 +215,24 @@ def test_a_clock_that_a_test_has_stopped_stops_no_time_out(variant, herd, monkey
     for wait in waits(pid, 0.05):
         with pytest.raises(pidwait.TimeoutExpired):
             wait()
+
+
+FROZEN = """
+import sys, time
+now = time.monotonic()
+time.monotonic = lambda: now
+import {package} as pidwait
+pid = int(sys.argv[1])
+assert pidwait.wait_procs([pid], 0.05) == ([], [pid])
+with pidwait.WaitSet([pid]) as waiting:
+    assert waiting.wait(0.05) == []
+try:
+    pidwait.wait(pid, 0.05)
+except pidwait.TimeoutExpired:
+    print("after", time.monotonic() - now, "seconds")
+"""
+
+
+def test_a_clock_that_stopped_before_the_import_stops_no_time_out(variant, sleeper):
+    done = run_python(FROZEN.format(package=pidwait.__name__), str(sleeper.pid), timeout=30)
+    assert (done.stdout, done.stderr) == ("after 0.0 seconds\n", "")
