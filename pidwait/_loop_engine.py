@@ -45,13 +45,19 @@ class LoopEngine(Engine):
             raise
         self.fd = fd
 
-    def look(self, last: bool = False) -> bool:
-        """Report the processes that have exited; return whether there were any."""
+    def look(self, late: "Iterable[Target]" = ()) -> bool:
+        """Report the processes that have exited; return whether there were any.
+
+        ``late`` are targets whose time is up: those that no event tells are looked at now.
+        """
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
         try:
             self.sleep(0)
-            self.collect(last)
+            self.collect()
+            for target in late:
+                if target in self.looks.entries:
+                    self._look(target, True)
             found: "list[tuple[Any, int | None]]" = list(self.codes.items())
             for target, code in found:  # twice, if an exception comes before the end
                 target.key(target, code)

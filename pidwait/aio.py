@@ -80,7 +80,7 @@ class _Group:
     def look(self) -> None:
         """Note all that have exited by now."""
         engine = find_engine(self.loop)
-        while engine is not None and engine.look(True):
+        while engine is not None and engine.look(list(self.left)):
             pass  # each look brings so many
         for target in list(self.left) if engine is None else ():
             try:  # the thread of watch() may not have reported it yet

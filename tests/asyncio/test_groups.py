@@ -62,6 +62,36 @@ def test_an_exit_right_before_the_time_is_up_is_found(variant, run, start_told, 
         assert run(main(child)) in (True, ([(child, 3)], []))
 
 
+class NeverReaped:
+    """A Popen of a zombie that something else keeps from being reaped; it counts the looks."""
+
+    returncode = None
+    looks = 0
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def poll(self):
+        self.looks += 1
+
+
+def test_the_end_of_one_wait_takes_no_look_at_what_others_poll(variant, run, start, sleeper):
+    """Else a thousand waits that time out together would block the loop for seconds."""
+    child = start(*exiting(0))
+    become_zombie(child.pid)
+    other = NeverReaped(child.pid)
+
+    async def main():
+        waiting = await begun(aio.wait(other))
+        before = other.looks
+        for _ in range(200):
+            assert await aio.wait_procs([sleeper.pid], 0) == ([], [sleeper.pid])
+        assert other.looks - before < 100
+        assert await is_cancelled(waiting)
+
+    run(main())
+
+
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_what_has_exited_is_found_at_once(variant, run, start, sleeper, timeout):
     done = start(*exiting(5))
