@@ -63,7 +63,8 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
 class _Group:
     """Processes for which one coroutine waits; an iterator over their exits.
 
-    The engine refers to it weakly: what has been freed waits for nothing.
+    The engine refers to it weakly: an iterator that has been freed waits for nothing. It refers to
+    ``sleepers`` strongly: nobody else need refer to a task that waits.
     """
 
     def __init__(self, procs: "Iterable[Any]") -> None:
@@ -71,10 +72,10 @@ class _Group:
         self.left: "dict[Target, Any]" = {}
         self.loop = _running_loop()
         self.exits: "dict[Target, tuple[Any, int | None]]" = {}
-        self.sleeper: "asyncio.Future[None] | None" = None  # done at an exit
+        self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
             process = proc._child if isinstance(proc, Child) else proc
-            self.left[find(process, partial(_tell, ref(self)))] = proc
+            self.left[find(process, partial(_tell, ref(self), self.sleepers))] = proc
         add_to_loop(self.loop, self.left)
 
     def look(self) -> None:
@@ -84,9 +85,14 @@ class _Group:
             pass  # each look brings so many
         for target in list(self.left) if engine is None else ():
             try:  # the thread of watch() may not have reported it yet
-                _tell(ref(self), target, wait_now(target.proc, 0))
+                _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
             except TimeoutExpired:
                 continue
+
+    def exit(self) -> "asyncio.Future[None]":
+        """A future that is done at the next exit."""
+        self.sleepers[:] = [self.loop.create_future()]
+        return self.sleepers[0]
 
     def __aiter__(self) -> "Self":
         return self
@@ -95,10 +101,9 @@ class _Group:
         while not self.exits:
             if not self.left:
                 raise StopAsyncIteration
-            if self.sleeper is not None and not self.sleeper.done():
+            if self.sleepers and not self.sleepers[0].done():
                 raise RuntimeError("another task is waiting for the same processes")
-            self.sleeper = self.loop.create_future()
-            await self.sleeper
+            await self.exit()
         return self.exits.pop(next(iter(self.exits)))
 
     def __del__(self) -> None:
@@ -106,15 +111,16 @@ class _Group:
             call_soon(self.loop, discard_from_loop, self.loop, self.left)
 
 
-def _tell(reference: "ref[_Group]", target: "Target", code: "int | None") -> None:
-    group = reference()
+def _tell(group_ref: "Any", sleepers: "list[Any]", target: "Target", code: "int | None") -> None:
+    group: "_Group | None" = group_ref()
     if group is None:
         return
     if target in group.left:  # else it is known already
         group.exits[target] = group.left[target], code
         del group.left[target]
-    if group.sleeper is not None and not group.sleeper.done():
-        group.sleeper.set_result(None)
+    for sleeper in sleepers:
+        if not sleeper.done():
+            sleeper.set_result(None)
 
 
 if TYPE_CHECKING:  # for mixed lists: see _sets.py
@@ -154,11 +160,10 @@ async def wait_procs(
             if seconds == 0:
                 group.look()
                 break
-            group.sleeper = group.loop.create_future()
             if seconds is None:
-                await group.sleeper
+                await group.exit()
             else:
-                await asyncio.wait([group.sleeper], timeout=min(seconds, LONGEST_SLEEP))
+                await asyncio.wait([group.exit()], timeout=min(seconds, LONGEST_SLEEP))
         return list(group.exits.values()), list(group.left.values())
     finally:
         if group.left:

@@ -74,6 +74,27 @@ def test_the_loop_sleeps_until_there_is_something_to_do(variant, start_own):
 
 
 @every_way
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, Blind])
+def test_a_task_that_nobody_refers_to(variant, start_told, way, kind):
+    """An event loop refers to its tasks weakly; a garbage collection must not end the wait."""
+    child, codes = start_told(3), []
+
+    async def note():
+        codes.append(await way(child))
+
+    async def main():
+        asyncio.ensure_future(note())  # noqa: RUF006
+        await some_turns()
+        gc.collect()
+        child.stdin.close()
+        while not codes:
+            await asyncio.sleep(0.001)
+
+    run_in(kind(), main())
+    assert codes == [3]
+
+
+@every_way
 def test_a_loop_that_is_closed_while_it_waits(variant, sleeper, way, capfd):
     """The file descriptors go with it; asyncio itself says that the task is still pending."""
     gc.collect()
