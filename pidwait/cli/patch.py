@@ -58,6 +58,7 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
     if not operands:
         raise Usage("give a " + ("MODULE" if "module" in options else "SCRIPT"))
     import runpy
+    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
     from pkgutil import get_importer, read_code
 
     from .. import subprocess
@@ -69,23 +70,28 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
     if "module" not in options and hasattr(sys, "platlibdir"):
         # From Python 3.9 on, which has that name, too. Only Windows takes dots out of it.
         path = os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
+    # python -m has put a folder first, but not with -I or, from Python 3.11 on, -P.
+    has_folder = not getattr(sys.flags, "safe_path", sys.flags.isolated)
     if "module" in options:
-        sys.path[0] = os.getcwd()
+        folders = [os.getcwd()] if has_folder else []
         program[:] = run_main, path
     elif get_importer(path) is not None:  # a folder, or a zip file
-        sys.path[0] = path
+        folders = [path]
         program[:] = run_main, "__main__", False
     else:
-        sys.path[0] = os.path.dirname(os.path.realpath(path))
+        folders = [os.path.dirname(os.path.realpath(path))] if has_folder else []
         try:
             with open(path, "rb") as file:
                 code = read_code(file)  # None if it is not compiled
                 file.seek(0)
+                loader: "Any" = SourcelessFileLoader if code else SourceFileLoader
                 code = code or compile(file.read(), path, "exec", dont_inherit=True)
         except OSError as error:
             raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
-        vars(main).update({"__file__": path, "__builtins__": builtins})
+        own = {"__file__": path, "__builtins__": builtins, "__loader__": loader("__main__", path)}
+        vars(main).update(own)
         program[:] = exec, code, vars(main)
+    sys.path[:has_folder] = folders
     subprocess.patch()
     sys.argv = operands
     sys.modules["__main__"] = main

@@ -127,7 +127,7 @@ def same(tmp_path, env):
 
 SHOWS_ITSELF = """if True:
     import os, sys
-    print(__file__, __name__, sys.argv, os.path.abspath(sys.path[0]))
+    print(__file__, __name__, sys.argv, os.path.abspath(sys.path[0]), type(__loader__).__name__)
     sys.exit(7)
 """
 
@@ -162,6 +162,30 @@ def test_what_else_python_runs(tmp_path, same, kind):
     done = same(path.relative_to(tmp_path).as_posix(), "x", "y")
     assert done[1].returncode == 7 and done[1].stdout.startswith("beside\n")
     assert done[1].stderr == ""
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("name", ["script.py", "folder", "-m script"])
+def test_isolated_python_adds_no_folder_that_python_would_not(tmp_path, name):
+    """With -I, or -P, what is first in sys.path is not the folder of the program that runs."""
+    tmp_path.joinpath("folder").mkdir()
+    for path in "script.py", "folder/__main__.py":
+        tmp_path.joinpath(path).write_text("import sys\nprint(sys.path)\n")
+    main = "sys.path += %r; from %s.cli import main; sys.exit(main())"
+    main = "import sys; " + main % (list(map(os.path.abspath, sys.path)), pidwait.__name__)
+    alone, done = (
+        subprocess.run(
+            [sys.executable, "-I", *start, *name.split()],
+            cwd=str(tmp_path),
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        ).stdout
+        for start in ([], ["-c", main, "patch"])
+    )
+    if name == "-m script":  # python does not find it
+        assert alone == done == ""
+    else:
+        assert done.startswith(alone.rstrip("]\n"))
 
 
 @pytest.mark.windows
