@@ -11,6 +11,7 @@ import hashlib
 import keyword
 import os
 import re
+import unicodedata
 from errno import ENOENT, ENOTDIR
 from pathlib import Path
 
@@ -75,6 +76,8 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
     text = join(own_files(), __version__, parts, _words(options, "systems", SYSTEMS) or SYSTEMS)
     if dest:
         path = Path(os.path.abspath(dest))
+        if path.exists() and not path.is_file():  # root would replace /dev/null
+            raise CommandError("%s is not a regular file" % dest)
         if path.exists() and path.stat().st_size and _single(path)[-1] and "force" not in options:
             raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
         if not path.parent.is_dir():  # _put() would make it
@@ -123,7 +126,8 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         if not version:
             raise CommandError("%s: no copy of this package is there" % dest)
         new = _hashes(own_files())
-        by_hand = "".join("%s: %s\n" % one for one in _by_hand(old, new, _found(Path(dest))))
+        found = _found(Path(dest), {*old, *new})
+        by_hand = "".join("%s: %s\n" % one for one in _by_hand(old, new, found))
         by_hand = by_hand and ":\n" + by_hand
         is_current = (version, old) == (__version__, new)
     if by_hand:
@@ -145,8 +149,8 @@ def _copy(options: "dict[str, str]", name: str) -> int:
     if os.path.realpath(str(dest)) == os.path.realpath(own_folder()):
         raise CommandError("%s: a copy can't update itself" % name)
     files = own_files()
-    new, found = _hashes(files), _found(dest)
-    version, old = _read_record(dest)
+    new, (version, old) = _hashes(files), _read_record(dest)
+    found = _found(dest, {*old, *new})
     if not version and any(new.get(path) != one for path, one in found.items()):
         raise CommandError("%s exists, and is no copy: name a new folder" % dest)
     touched = [
@@ -213,8 +217,11 @@ def _read_record(dest: Path) -> "tuple[str, dict[str, str]]":
     return head.group(1), hashes
 
 
-def _found(dest: Path) -> "dict[str, str]":
-    """The hashes of the files that are there, but for the record, and what Python compiled."""
+def _found(dest: Path, known: "set[str]") -> "dict[str, str]":
+    """The hashes of the files that are there, but for the record, and what Python compiled.
+
+    Only known files are read: in another folder the others may be large, or be gone by then.
+    """
     found = {}
     for whole in dest.rglob("*"):
         path = whole.relative_to(dest).as_posix()
@@ -222,7 +229,7 @@ def _found(dest: Path) -> "dict[str, str]":
             continue
         # A folder that is a symbolic link is not ours, nor what is in it.
         if "__pycache__" not in path.split("/") and (whole.is_symlink() or not whole.is_dir()):
-            found[path] = whole.read_bytes() if whole.is_file() else b""
+            found[path] = whole.read_bytes() if path in known and whole.is_file() else b""
     return _hashes(found)
 
 
@@ -239,4 +246,6 @@ def _import_line(dest: Path) -> str:
 
 
 def _can_be_imported(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+    # An import statement looks for the normalised name.
+    is_normal = unicodedata.normalize("NFKC", name) == name
+    return is_normal and name.isidentifier() and not keyword.iskeyword(name)

@@ -114,7 +114,8 @@ def test_it_says_how_to_import_the_copy(tmp_path, monkeypatch, packages, where, 
     assert line in out.splitlines()[1]
 
 
-@pytest.mark.parametrize("name", ["with-dash", "class", "1st"])
+# The last two are not what an import statement makes of them: the module was not found.
+@pytest.mark.parametrize("name", ["with-dash", "class", "1st", "\ufb01le", "ne\u0301"])
 def test_a_name_that_can_not_be_imported_is_refused(tmp_path, name):
     status, _, err = vendor(tmp_path / name)
     assert status == 2
@@ -229,6 +230,14 @@ def test_what_is_no_copy_is_not_touched(tmp_path, force):
     assert vendor(dest, *force)[0] == 1 and dest.read_bytes() == b"a file"
     status, out, err = vendor(dest / "below", *force)
     assert (status, out) == (1, "") and str(dest) in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has this file")
+def test_files_that_are_not_of_the_package_are_not_read(copy):
+    copy.joinpath("own").symlink_to("/proc/self/mem")  # to read it is an error
+    assert vendor(copy)[0] == 0
+    status, out, err = vendor("--check", copy)
+    assert (status, err) == (CHANGED_BY_HAND, "") and out.endswith("\nadded: own\n")
 
 
 @pytest.mark.parametrize("path", ["../own.txt", "/own.txt", "cli/../../own.txt"])

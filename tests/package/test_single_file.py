@@ -165,6 +165,18 @@ def test_check_tells_whether_it_is_current_or_was_changed(folder, tmp_path):
     assert vendor("--check", path)[0] == 1
 
 
+@pytest.mark.skipif(WINDOWS, reason="Windows has no such files")
+@pytest.mark.parametrize("options", [[], ["--force"]], ids=["", "force"])
+def test_it_takes_the_place_of_a_file_alone(tmp_path, options):
+    """Not of a device: root could replace /dev/null."""
+    path = tmp_path / "null"
+    os.mkfifo(str(path))
+    status, out, err = vendor("--single-file", *options, path)
+    assert (status, out) == (1, "") and "is not a regular file" in err
+    assert path.is_fifo()
+    assert vendor("--single-file", *options, tmp_path)[0] == 1
+
+
 def test_it_overwrites_no_other_file_and_nothing_changed_by_hand(tmp_path):
     other, path = tmp_path / "other.py", tmp_path / "waits.py"
     other.write_text("mine = 1\n")
