@@ -71,18 +71,20 @@ def _run_job(options: "dict[str, str]", command: "list[str]") -> int:
 def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "Child":
     """Start it, a script without #! by the shell, as execvp(3) does."""
     name = command[0]
+    # As a shell passes them on: to diff <(a) <(b), or the jobs of make.
+    closes = os.name == "nt"
     try:
         if not name:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), "")
         try:
-            return spawn(command, process_group=process_group)
+            return spawn(command, process_group=process_group, close_fds=closes)
         except OSError as error:
             if error.errno != ENOEXEC or os.name == "nt":
                 raise
         from shutil import which
 
         shell = ["/bin/sh", which(name) or name, *command[1:]]
-        return spawn(shell, process_group=process_group)
+        return spawn(shell, process_group=process_group, close_fds=closes)
     except OSError as error:
         # Not strerror: before Python 3.8 that of subprocess repeats the name.
         why = os.strerror(error.errno) if error.errno else error

@@ -177,6 +177,25 @@ def test_the_options_of_the_command_are_its_own(separator):
     assert done.stdout == "['-t', '--', '-h']\n", done
 
 
+SHOWS_FDS = "import os; print([fd for fd in range(%d) if os.path.exists('/dev/fd/%%d' %% fd)])"
+
+
+@posix
+@pytest.mark.parametrize("by", ["", "./script"])
+def test_a_command_has_the_file_descriptors_that_were_passed(tmp_path, by):
+    """So `run diff <(a) <(b)` works, as do the jobs of make. Those of `run` itself are closed."""
+    tmp_path.joinpath("script").write_text('exec "$@"\n')  # without #!
+    tmp_path.joinpath("script").chmod(0o755)
+    reader, writer = os.pipe()
+    try:
+        command = [*by.split(), *PYTHON, "-c", SHOWS_FDS % (reader + 50)]
+        done = subprocess.check_output(RUN + command, pass_fds=[reader], cwd=str(tmp_path))
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert done.decode() == "[0, 1, 2, %d]\n" % reader
+
+
 # Commands that can't be started
 
 STARTS = {
