@@ -218,10 +218,7 @@ def _read_record(dest: Path) -> "tuple[str, dict[str, str]]":
 
 
 def _found(dest: Path, known: "set[str]") -> "dict[str, str]":
-    """The hashes of the files that are there, but for the record, and what Python compiled.
-
-    Only known files are read: in another folder the others may be large, or be gone by then.
-    """
+    """The hashes of the files that are there, but for the record, and what Python compiled."""
     found = {}
     for whole in dest.rglob("*"):
         path = whole.relative_to(dest).as_posix()
@@ -229,6 +226,7 @@ def _found(dest: Path, known: "set[str]") -> "dict[str, str]":
             continue
         # A folder that is a symbolic link is not ours, nor what is in it.
         if "__pycache__" not in path.split("/") and (whole.is_symlink() or not whole.is_dir()):
+            # Others may be large, or unreadable.
             found[path] = whole.read_bytes() if path in known and whole.is_file() else b""
     return _hashes(found)
 

@@ -236,7 +236,12 @@ def test_process_group_works_on_every_python(options):
 
 @pytest.mark.parametrize(
     "group, session, error",
-    [(1, False, PermissionError), (0, True, PermissionError), ("0", False, TypeError)],
+    [
+        (1, False, PermissionError),
+        (0, True, PermissionError),
+        ("0", False, TypeError),
+        (2**31, False, OverflowError),
+    ],
 )
 def test_process_group_that_can_not_be_set_is_an_error(group, session, error):
     with pytest.raises(error):
