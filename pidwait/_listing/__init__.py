@@ -69,10 +69,14 @@ def fact(facts: "Facts", name: str) -> "Any":
     if name == "pid":
         return facts.pid
     value = getattr(facts, name)()
-    if name not in _named:
-        return value
+    return with_names(name, value) if name in _named else value
+
+
+def with_names(name: str, value: "Iterable[Any]") -> "Any":
+    """The tuple as one with names. pickle calls it, too: the type has a name in no module."""
     if type(_named[name]) is tuple:
         from collections import namedtuple  # it takes long to load
 
         _named[name] = namedtuple(*_named[name])
+        _named[name].__reduce__ = lambda self: (with_names, (name, tuple(self)))
     return _named[name]._make(value)

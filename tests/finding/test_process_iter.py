@@ -2,9 +2,13 @@
 """Listing processes, and looking at one of them: what holds on every system."""
 
 import asyncio
+import copy
 import importlib
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from subprocess import PIPE
@@ -96,6 +100,24 @@ def test_a_process_is_equal_to_itself_however_it_was_found(sleeper):
     assert info != sleeper.pid
     assert repr(info) == "<ProcessInfo pid=%d name=%r>" % (info.pid, info.info["name"])
     assert repr(pidwait.ProcessInfo(info.pid)) == "<ProcessInfo pid=%d>" % info.pid
+
+
+LOADS = "import pickle, sys; print(pickle.load(sys.stdin.buffer).info['cpu_times'].user)"
+
+
+def test_one_can_be_sent_to_another_python(sleeper):
+    """It has not made the types of the values yet."""
+    info = find(sleeper.pid, [])
+    assert pickle.loads(pickle.dumps(info)) == info == copy.deepcopy(info)
+    assert copy.copy(info).info == info.info
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS],
+        input=pickle.dumps(info),
+        stdout=PIPE,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(map(os.path.abspath, sys.path))),
+        check=True,
+    )
+    assert float(done.stdout) == info.info["cpu_times"].user
 
 
 def test_a_pid_that_is_gone_raises_process_lookup_error():
