@@ -129,6 +129,8 @@ def own_files() -> "dict[str, bytes]":
         paths.append(path + ("/__init__.py" if module.ispkg else ".py"))
     try:
         read = loader.get_data  # type: ignore[union-attr]
-        return {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
+        found = {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
     except OSError:  # only compiled files were installed
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top) from None
+    # Git on Windows may have made each end of line CRLF.
+    return {path: data.replace(b"\r\n", b"\n") for path, data in found.items()}

@@ -165,6 +165,20 @@ def test_check_tells_whether_it_is_current_or_was_changed(folder, tmp_path):
     assert vendor("--check", path)[0] == 1
 
 
+def test_the_ends_of_lines_of_the_package_do_not_matter(tmp_path):
+    """Git on Windows may have made them CRLF."""
+    copy, path = tmp_path / "renamed", tmp_path / "waits.py"
+    assert vendor(copy)[0] == 0
+    for file in filter(os.path.isfile, map(str, copy.rglob("*"))):
+        with open(file, "rb+") as stream:
+            text = stream.read().replace(b"\n", b"\r\n")
+            stream.seek(0)
+            stream.write(text)
+    done = run("-m", "renamed", "vendor", "--single-file", path, path=tmp_path)
+    assert done == (0, "", "")
+    assert vendor("--check", path)[0] == vendor("--check", copy)[0] == 0
+
+
 @pytest.mark.skipif(WINDOWS, reason="Windows has no such files")
 @pytest.mark.parametrize("options", [[], ["--force"]], ids=["", "force"])
 def test_it_takes_the_place_of_a_file_alone(tmp_path, options):
