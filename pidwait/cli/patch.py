@@ -88,8 +88,7 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
                 code = code or compile(file.read(), path, "exec", dont_inherit=True)
         except OSError as error:
             raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
-        own = {"__file__": path, "__builtins__": builtins, "__loader__": loader("__main__", path)}
-        vars(main).update(own)
+        vars(main).update(__file__=path, __builtins__=builtins, __loader__=loader("__main__", path))
         program[:] = exec, code, vars(main)
     sys.path[:has_folder] = folders
     subprocess.patch()

@@ -11,9 +11,9 @@ import hashlib
 import keyword
 import os
 import re
-import unicodedata
 from errno import ENOENT, ENOTDIR
 from pathlib import Path
+from unicodedata import normalize
 
 from .. import __version__
 from .options import Command, Usage
@@ -245,5 +245,4 @@ def _import_line(dest: Path) -> str:
 
 def _can_be_imported(name: str) -> bool:
     # An import statement looks for the normalised name.
-    is_normal = unicodedata.normalize("NFKC", name) == name
-    return is_normal and name.isidentifier() and not keyword.iskeyword(name)
+    return name == normalize("NFKC", name) and name.isidentifier() and not keyword.iskeyword(name)
