@@ -13,7 +13,6 @@ import os
 import re
 from errno import ENOENT, ENOTDIR
 from pathlib import Path
-from unicodedata import normalize
 
 from .. import __version__
 from .options import Command, Usage
@@ -244,5 +243,4 @@ def _import_line(dest: Path) -> str:
 
 
 def _can_be_imported(name: str) -> bool:
-    # An import statement looks for the normalised name.
-    return name == normalize("NFKC", name) and name.isidentifier() and not keyword.iskeyword(name)
+    return name.isidentifier() and not keyword.iskeyword(name)
