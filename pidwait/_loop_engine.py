@@ -46,10 +46,7 @@ class LoopEngine(Engine):
         self.fd = fd
 
     def look(self, late: "Iterable[Target]" = ()) -> bool:
-        """Report the processes that have exited; return whether there were any.
-
-        ``late`` are targets whose time is up: those that no event tells are looked at now.
-        """
+        """Report the exits, those of the polled in ``late``, too; return whether there were any."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
         try:

@@ -113,9 +113,7 @@ class _Group:
 
 def _tell(group_ref: "Any", sleepers: "list[Any]", target: "Target", code: "int | None") -> None:
     group: "_Group | None" = group_ref()
-    if group is None:
-        return
-    if target in group.left:  # else it is known already
+    if group is not None and target in group.left:  # else it is known already
         group.exits[target] = group.left[target], code
         del group.left[target]
     for sleeper in sleepers:
