@@ -72,8 +72,6 @@ def _init(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
     group = kwargs.pop("process_group", None)
     if group is not None and not isinstance(group, int):
         raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group is not None and group >= 2**31:
-        raise OverflowError("process_group is too large: %d" % group)
     if group is not None and group >= 0:
         if not _WINDOWS:
             kwargs["preexec_fn"] = functools.partial(_enter_group, group, kwargs.get("preexec_fn"))

@@ -107,7 +107,7 @@ class Seam:
         try:
             get(name)
         except OSError:  # this system has no such call
-            calls._origins[name] = "a test"
+            calls.origins[name] = "a test"
         calls._resolved[name] = _Put(function)
 
     def refuse(self, name, code=errno.EPERM):
