@@ -465,7 +465,7 @@ def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, h
         assert sorted(seen) == sorted(codes.items())
     # Only what a call had just opened when the handler raised.
     left = set(open_fds()) - before
-    assert len(left) <= raising.count / 10
+    assert len(left) <= 2 + raising.count / 10  # on a busy machine it raises only a few times
     for fd in left:
         os.close(fd)
 
