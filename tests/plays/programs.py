@@ -27,9 +27,10 @@ def test_time_out():
 
 
 def test_time_out_of_communicate():
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+    command = ["sh", "-c", "cat; sleep 1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
         with pytest.raises(subprocess.TimeoutExpired):
-            cat.communicate(b"hello", timeout=0.01)
+            cat.communicate(b"hello", timeout=0.3)
         assert cat.communicate() == (b"hello", None)
 
 
