@@ -20,6 +20,7 @@ import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from .. import pidwait, seam
 
@@ -49,6 +50,7 @@ EXPECTED_WATCHER = {
     # Python 3.6 and 3.7
     "test_get_child_watcher": _DEFAULT,
     "test_get_child_watcher_with_mainloop_existing": _DEFAULT,
+    "test_child_watcher_replace_mainloop_existing": "looks at an attribute of asyncio's watchers",
 }
 
 # Starts by posix_spawn. From 3.10 on the interpreter starts by vfork, and there need be none until
@@ -83,9 +85,15 @@ def use_watcher(pids):
     watcher = ours()
     default = asyncio.unix_events._UnixDefaultEventLoopPolicy
 
-    def counted(self, pid, *args):
+    def counted(self, pid, callback, *args):
         pids.append(pid)
-        add(self, pid, *args)
+        loop, events = getattr(callback, "__self__", None), asyncio.events
+        if isinstance(loop, events.AbstractEventLoop) and events._get_running_loop() is None:
+            # Python 3.6's tests hide the running loop: test_utils, TestCase.setUp().
+            with mock.patch.object(events, "_get_running_loop", lambda: loop):
+                add(self, pid, callback, *args)
+        else:
+            add(self, pid, callback, *args)
 
     def init_watcher(policy):
         if policy._watcher is None:
