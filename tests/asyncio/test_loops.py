@@ -145,6 +145,21 @@ def test_a_loop_that_can_not_watch_a_file_descriptor(variant, start_told, way, c
     assert "polling" in variant or "watch" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, Blind])
+def test_a_process_that_is_closed_while_a_loop_waits_for_it(variant, sleeper, kind):
+    """The wait goes on, to its time-out."""
+
+    async def main():
+        process = pidwait.Process(sleeper.pid)
+        waiting = asyncio.ensure_future(aio.wait(process, 0.1))
+        await some_turns()
+        process.close()
+        with pytest.raises(pidwait.TimeoutExpired):
+            await waiting
+
+    run_in(kind(), main())
+
+
 @pytest.mark.parametrize("name", ["SelectSelector", "PollSelector", "EpollSelector"])
 def test_a_loop_with_another_selector(variant, start_told, name):
     child = start_told(3)
