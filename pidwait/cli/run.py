@@ -37,10 +37,11 @@ process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
   -h, --help                 show this
 
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m;
-0 and inf mean no limit. On Windows, COMMAND is terminated at the time-out; -s
-and -k do nothing. Signals that were ignored stay ignored, as under nohup,
-except that of -s. Unlike GNU timeout, this takes the time as -t, passes USR1
-and USR2 on, and sends STOP to COMMAND alone, so that -k can still end it.
+0 and inf mean no limit. On Windows there is no group: COMMAND gets Ctrl-C, too,
+and is terminated at the time-out; -s, -k and -f do nothing. Signals that were
+ignored stay ignored, as under nohup, except that of -s. Unlike GNU timeout,
+this takes the time as -t, passes USR1 and USR2 on, and sends STOP to COMMAND
+alone, so that -k can still end it.
 
 exit status: that of COMMAND, or 128 plus the signal's number if one killed it
   124  time-out (not with -p)
@@ -68,7 +69,7 @@ def _run_job(options: "dict[str, str]", command: "list[str]") -> int:
     return job.run_on_windows() if os.name == "nt" else job.run()
 
 
-def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "Child":
+def _started(command: "Sequence[str]") -> "Child":
     """Start it, a script without #! by the shell, as execvp(3) does."""
     name = command[0]
     # As a shell passes them on: to diff <(a) <(b), or the jobs of make.
@@ -77,14 +78,14 @@ def _started(command: "Sequence[str]", process_group: "int | None" = None) -> "C
         if not name:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), "")
         try:
-            return spawn(command, process_group=process_group, close_fds=closes)
+            return spawn(command, close_fds=closes)
         except OSError as error:
             if error.errno != ENOEXEC or os.name == "nt":
                 raise
         from shutil import which
 
         shell = ["/bin/sh", which(name) or name, *command[1:]]
-        return spawn(shell, process_group=process_group, close_fds=closes)
+        return spawn(shell, close_fds=closes)
     except OSError as error:
         # Not strerror: before Python 3.8 that of subprocess repeats the name.
         why = os.strerror(error.errno) if error.errno else error
@@ -138,7 +139,8 @@ class Job:
         # 0 is for ever, as in GNU timeout.
         self._timeout = duration(options.get("timeout", "0")) or None
         self._kill_after = duration(options.get("kill-after", "0")) or None
-        self._signal = _number_of(options.get("signal", "TERM"))
+        # Windows lacks most of them: there -s does nothing.
+        self._signal = 0 if os.name == "nt" else _number_of(options.get("signal", "TERM"))
         self._options = options
         self._foreground = "foreground" in options
         if not command:
@@ -150,7 +152,7 @@ class Job:
         self._caught: "set[int]" = set()
 
     def run_on_windows(self) -> int:
-        with _started(self._command, None if self._foreground else 0) as child:
+        with _started(self._command) as child:  # in our group: it gets Ctrl-C, too
             try:
                 return as_status(child.wait(self._timeout) or 0)
             except TimeoutExpired:

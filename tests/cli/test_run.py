@@ -161,7 +161,7 @@ def test_the_exit_status_is_the_commands(code):
 
 @pytest.mark.windows
 def test_a_time_out_is_told_with_v_alone():
-    done = run("run", "-t", "0.2", *sleeping(60))
+    done = run("run", "-s", "KILL" if os.name == "nt" else "TERM", "-t", "0.2", *sleeping(60))
     assert (done.returncode, done.stdout, done.stderr) == (124, "", "")
     done = run("run", "-p", "-v", "-t", "0.2", *sleeping(60))
     assert done.returncode not in (0, 124)

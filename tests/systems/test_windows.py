@@ -398,6 +398,34 @@ def test_ctrl_c_ends_the_command_line_as_it_ends_python(tmp_path, start, suspend
     assert int(status) == 0xC000013A  # STATUS_CONTROL_C_EXIT
 
 
+RUN = """if True:
+    import ctypes, subprocess, sys, time
+    import {package} as pidwait
+
+    kernel32 = ctypes.WinDLL("kernel32")
+    kernel32.SetConsoleCtrlHandler(None, False)
+    sleeping = "import os, time; print(os.getpid(), flush=True); time.sleep(100)"
+    job = subprocess.Popen(
+        [sys.executable, "-m", "{package}", "run", sys.executable, "-c", sleeping],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    command = pidwait.Process(int(job.stdout.readline()))
+    try:
+        kernel32.GenerateConsoleCtrlEvent(0, 0)
+        time.sleep(60)  # ours comes in its own time
+    except KeyboardInterrupt:
+        codes = job.wait(), command.wait(50)
+    with open(sys.argv[1], "w") as file:
+        print(*codes, file=file)
+"""
+
+
+def test_ctrl_c_ends_run_and_its_command(tmp_path):
+    (codes,) = in_a_console(RUN.format(package=PACKAGE), tmp_path)
+    assert list(map(int, codes.split())) == [0xC000013A] * 2
+
+
 # The rest of the command line
 
 
