@@ -18,12 +18,13 @@ child does not use the number, and does not even close it.
 
 import os
 import select
+import time
 from _thread import RLock
 from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
 from itertools import count
 from weakref import WeakValueDictionary
 
-from .._base.deadline import NOW, Deadline
+from .._base.deadline import LONGEST, NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import checks, works
@@ -301,6 +302,9 @@ class KqueueSleeper:
         if self.events:
             return
         seconds = _LONGEST_NAP if seconds is None else min(seconds, _LONGEST_NAP)
+        if self._rings and self._timed:  # there is no timer, so it rings all the time
+            time.sleep(min(seconds, LONGEST))
+            seconds = 0
         if seconds and not may_block():
             poll(self.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0

@@ -391,6 +391,25 @@ def test_without_a_timer_the_member_is_looked_at_more_often(on, start_told, syst
 
 
 @any_
+def test_without_a_timer_no_thread_is_busy(on, sleeper, system):
+    kernel = on(system)
+    kernel.denied[sleeper.pid], kernel.max_timers = errno.EPERM, 0
+    exits = []
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        waiters = [threading.Thread(target=lambda: exits.extend(waiting.wait())) for _ in range(3)]
+        for waiter in waiters:
+            waiter.start()
+        time.sleep(0.2)
+        spent = time.process_time()
+        time.sleep(1)
+        spent = time.process_time() - spent
+        sleeper.kill()
+        for waiter in waiters:
+            waiter.join()
+    assert spent < 0.25 and exits == [(sleeper.pid, -9)]
+
+
+@any_
 def test_no_lock_is_held_while_a_message_is_logged(on, start_told, sleeper, caplog, system):
     """That a timer is refused."""
     kernel = on(system)
