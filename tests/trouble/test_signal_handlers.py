@@ -335,10 +335,12 @@ def left_children_are_reaped(step):
         with contextlib.suppress(KeyboardInterrupt), line:
             pidwait.spawn(["true"]).wait()
         gc.collect()
-        for _ in range(2):
+        for _ in range(100):  # the child that the interrupted start has left may run for a while
             pidwait.spawn(["true"]).wait()
+            lost = set(trouble.open_fds()) - set(before)
+            if len(lost) <= 1:
+                break
         raises(ChildProcessError, os.waitpid, pid, 0)
-        lost = set(trouble.open_fds()) - set(before)
         assert len(lost) <= 1, line.where
         for fd in lost:
             os.close(fd)
