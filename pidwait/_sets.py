@@ -274,7 +274,8 @@ class WaitSet(Generic[P]):
         deadline = Deadline(timeout)
         engine, me = self._entered(), get_ident()
         taken: "Exits" = []
-        if me in self._calls:
+        is_nested = me in self._calls  # a handler's, in another call's sleep; or as above
+        if is_nested:
             engine.put_back(self._calls[me])
         try:
             self._calls[me] = taken
@@ -293,7 +294,7 @@ class WaitSet(Generic[P]):
                 if taken or seconds == 0 or not engine.targets:
                     break
                 engine.rearm()  # or what has ended this sleep would end the next one
-            self._leave(me)
+            self._leave(me, is_nested)
             return [(target.proc, code) for target, code in taken]
         except BaseException:  # if a signal handler raises, no exit must be lost
             engine.is_suspect = True  # first, in case that it raises again
@@ -302,8 +303,10 @@ class WaitSet(Generic[P]):
             self._leave(me)
             raise
 
-    def _leave(self, me: int) -> None:
+    def _leave(self, me: int, is_nested: bool = False) -> None:
         self._engine.sleeping.pop(me, None)
+        if is_nested:  # the other call goes on with its sleep
+            self._engine.sleeping[me] = None
         if not self._is_closed:
             self._engine.rearm()
         self._calls.pop(me, None)  # last: an exception may come before
