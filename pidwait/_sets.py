@@ -274,7 +274,8 @@ class WaitSet(Generic[P]):
         deadline = Deadline(timeout)
         engine, me = self._entered(), get_ident()
         taken: "Exits" = []
-        is_nested = me in self._calls  # a handler's, in another call's sleep; or as above
+        # A signal handler's call, while another call of this thread sleeps; or see __init__().
+        is_nested = me in self._calls
         if is_nested:
             engine.put_back(self._calls[me])
         try:
@@ -305,7 +306,7 @@ class WaitSet(Generic[P]):
 
     def _leave(self, me: int, is_nested: bool = False) -> None:
         self._engine.sleeping.pop(me, None)
-        if is_nested:  # the other call goes on with its sleep
+        if is_nested:  # the other call goes on with its sleep, and is woken if the set is empty
             self._engine.sleeping[me] = None
         if not self._is_closed:
             self._engine.rearm()

@@ -44,7 +44,7 @@ class Looks:
         heappush(self._heap, entry)
         self.entries[entry[2]] = entry
         if len(self._heap) > 2 * len(self.entries) + _FEW:  # most are void: nobody waits
-            self._heap = sorted(self.entries.values())
+            self._heap = sorted(self.entries.copy().values())  # others may pop meanwhile
 
     def delay(self) -> "float | None":
         """Seconds until the next look; None if there is nothing to look at."""
