@@ -357,7 +357,7 @@ INTERRUPTED = [
     (set_waits_again, True),
     (set_waits_after_two, 17),
     (child_is_reaped_again, 3),
-    (left_children_are_reaped, 3),
+    (left_children_are_reaped, 2),
 ]
 
 

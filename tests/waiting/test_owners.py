@@ -508,7 +508,7 @@ def test_an_owner_that_raises_once_it_is_waited_for(variant, start_told, kind, n
 
 
 def test_an_owner_that_exits_stops_nobody_else(variant, start_told):
-    """SystemExit comes through to who waits, but is no end of the others, nor of watch()."""
+    """The set's wait raises its SystemExit; both the set and watch() still report the other one."""
     child, other, told = start_told(3), start_told(4), queue.Queue()
     owner = Faulty(child.pid, "Popen", "poll", raising(SystemExit()))
     with pidwait.WaitSet([owner, other]) as waiting:

@@ -148,7 +148,7 @@ def test_a_bad_process_changes_nothing(variant, sleeper):
         assert list(waiting) == [sleeper] and waiting.wait(0) == []
         waiting.add(1)
         waiting.discard(True)
-        assert True not in waiting and 1 in waiting
+        assert [one in waiting for one in (1, True)] == [True, False]
 
 
 @everywhere
@@ -454,7 +454,8 @@ def exits_in_spite_of(raising, waiting):
 def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, helpers):
     """And have nothing reported twice, whether the same thread waits again or others wait, too."""
     raising, before = Raising(), set(open_fds())
-    while not raising.count:  # unless all signals came while a stand-in was at work
+    # On a busy machine, or where a stand-in is at work, few signals come while it is our code's turn.
+    while raising.count < 30:
         codes = {herd.fork(number, 0.05 + number / 200.0): number for number in range(HERD)}
         with pidwait.WaitSet(codes) as waiting:
             threads = [Thread(all_exits, waiting) for _ in range(helpers)]
@@ -465,7 +466,7 @@ def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, h
         assert sorted(seen) == sorted(codes.items())
     # Only what a call had just opened when the handler raised.
     left = set(open_fds()) - before
-    assert len(left) <= 2 + raising.count / 10  # on a busy machine it raises only a few times
+    assert len(left) <= raising.count / 10
     for fd in left:
         os.close(fd)
 
