@@ -454,7 +454,7 @@ def exits_in_spite_of(raising, waiting):
 def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, helpers):
     """And have nothing reported twice, whether the same thread waits again or others wait, too."""
     raising, before = Raising(), set(open_fds())
-    # On a busy machine, or where a stand-in is at work, few signals come while it is our code's turn.
+    # On a busy machine, or with a stand-in, few signals come while it is our code's turn.
     while raising.count < 30:
         codes = {herd.fork(number, 0.05 + number / 200.0): number for number in range(HERD)}
         with pidwait.WaitSet(codes) as waiting:
