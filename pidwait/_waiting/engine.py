@@ -92,7 +92,7 @@ class Engine:
 
     def _note(self, target: Target, added: "tuple[Target, ...]") -> None:
         # By the key last: what an exception leaves there is removed when the key is added again.
-        for name in (target.pid, target.key)[target.key == target.pid :]:
+        for name in dict.fromkeys((target.pid, target.key)):
             there = [one for one in self._index.get(name, ()) if one is not target]
             if there or added:
                 self._index[name] = (*there, *added)
