@@ -12,7 +12,7 @@ from weakref import ref
 
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
-from ._base.errors import TimeoutExpired, log, raise_of_handler
+from ._base.errors import TimeoutExpired, log
 from ._loop_engine import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_engine
 from ._process import wait as wait_now
 from ._waiting.owners import PopenTarget, check_pid, find
@@ -86,8 +86,8 @@ class _Group:
         for target in list(self.left) if engine is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
-            except (TimeoutExpired, ValueError) as error:  # ValueError: it was closed meanwhile
-                raise_of_handler(error)
+            except (TimeoutExpired, ValueError):  # ValueError: it was closed meanwhile
+                continue
 
     def exit(self) -> "asyncio.Future[None]":
         """A future that is done at the next exit."""

@@ -8,7 +8,7 @@ from errno import EBADF, ECHILD, ENOSYS, ESRCH
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, log, raise_of_handler, refusal
+from .._base.errors import Failed, call, failed, log, refusal
 from .._base.handle import RUNNING
 from .calls import WAITID, native
 
@@ -148,6 +148,5 @@ def user_name(uid: int) -> str:
 
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError as error:
-        raise_of_handler(error)
+    except KeyError:
         return str(uid)
