@@ -56,8 +56,8 @@ class EpollSleeper:
         self._epoll: "Any" = None  # a low number: select() takes no other
         self._timer: "Any" = None
         self._bell: "Any" = None
-        # The settings of the timer that may be in force: another thread may make one meanwhile.
-        self._armed: "dict[object, None]" = {}
+        self._lock: "Any" = RLock()  # of the timer
+        self._is_armed = False  # the timer
         self._is_set = False  # the bell
         self._is_shown = False
         # Where nothing can end a sleep, it is a short one.
@@ -160,18 +160,16 @@ class EpollSleeper:
 
     def wake(self, seconds: "float | None") -> None:
         """End each sleep, and have fileno() readable, after ``seconds``; None: never."""
-        if seconds is None and not (self._is_set or self._armed):
+        if seconds is None and not (self._is_set or self._is_armed):
             return
         if self._timer is not None:
-            before, now = list(self._armed), [] if seconds is None else [object()]
             initial = 0.0 if seconds is None else max(seconds, 1e-9)  # 0 would disarm it
             try:
-                self._armed.update(dict.fromkeys(now))
                 settime, fd = native("timerfd_settime"), self._timer.fileno()
-                call(lambda: settime(fd, initial=initial))
-                self._armed.update(dict.fromkeys(now))  # as another thread may disarm in between
-                for one in before:
-                    self._armed.pop(one, None)
+                with self._lock:  # another thread may set it, too
+                    self._is_armed = True
+                    call(lambda: settime(fd, initial=initial))
+                    self._is_armed = seconds is not None
                 return
             except Failed as why:  # a policy that came later
                 log("without a timer: %s", why)
