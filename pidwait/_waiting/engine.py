@@ -274,19 +274,22 @@ class Engine:
     def rearm(self) -> None:
         """Wake the threads that sleep, and a program that polls the file descriptor, if there is
         work for them."""
-        armed: "float | None" = -1.0  # not yet
+        due = self._due()
         while True:
-            due = None
-            if self.sleeping or self.is_shown:
-                due = self.delay() if self.targets or not self.sleeping else 0.0
-            # Again, if another thread has changed something, and its wake() came before ours.
-            if armed != -1 and (due == armed or (due != 0 and armed is not None)):
-                return
-            armed = due
             try:
                 self.sleeper.wake(due)
             except Failed as why:
                 self.give_up(why)
+            before, due = due, self._due()
+            # Again, if another thread has changed something, and its wake() came before ours.
+            if due is None or before == 0 or (due > 0 and before is not None):
+                return
+
+    def _due(self) -> "float | None":
+        """Seconds until a thread that sleeps, or a program that polls, has work; None: never."""
+        if not (self.sleeping or self.is_shown):
+            return None
+        return self.delay() if self.targets or not self.sleeping else 0.0
 
     def after_fork(self) -> None:
         """Let a forked child use its copy: the parent's threads, epoll and kqueue are not there."""
