@@ -28,12 +28,8 @@ _SIZED = _BUFFER, _DWORD
 # name: (library if not kernel32, the result that means failure, result, arguments...)
 _PROTOTYPES32 = {
     "OpenProcess": (None, 0, _HANDLE, _DWORD, _BOOL, _DWORD),
-    "CloseHandle": (None, 0, _BOOL, _HANDLE),
-    "WaitForSingleObject": (None, 0xFFFFFFFF, _DWORD, _HANDLE, _DWORD),
     "WaitForMultipleObjects": (None, 0xFFFFFFFF, _DWORD, _DWORD, _BUFFER, _BOOL, _DWORD),
-    "GetExitCodeProcess": (None, 0, _BOOL, _HANDLE, _BUFFER),
     "GetProcessTimes": (None, 0, _BOOL, _HANDLE, _BUFFER, _BUFFER, _BUFFER, _BUFFER),
-    "TerminateProcess": (None, 0, _BOOL, _HANDLE, _DWORD),
     "GenerateConsoleCtrlEvent": (None, 0, _BOOL, _DWORD, _DWORD),
     "CreateToolhelp32Snapshot": (None, INVALID_HANDLE, _HANDLE, _DWORD, _DWORD),
     "Process32FirstW": (None, 0, _BOOL, _HANDLE, _BUFFER),
@@ -73,15 +69,6 @@ class _Wait(_Bound32):
         return self._function(1, array, wait_all, min(milliseconds, SLICE))
 
 
-class _ExitCode(_Bound32):
-    """GetExitCodeProcess(handle) -> code"""
-
-    def __call__(self, handle: int) -> int:
-        code = bytearray(4)
-        self._function(handle, code)
-        return int.from_bytes(code, "little")
-
-
 class _Times(_Bound32):
     """GetProcessTimes(handle) -> created, exited, kernel, user, in units of 100 ns"""
 
@@ -105,11 +92,12 @@ class _Query(_Bound32):
 
 if PLATFORM == "win":
     CALLS.update(dict.fromkeys(_PROTOTYPES32, (None, _bind32)))
-    for _name in "OpenProcess", "CloseHandle", "TerminateProcess", "WaitForSingleObject":
-        CALLS[_name] = "_winapi", _bind32
+    # Every interpreter has these: its subprocess rests on them.
+    for _name in "CloseHandle", "GetExitCodeProcess", "TerminateProcess", "WaitForSingleObject":
+        CALLS[_name] = "_winapi", None
     CALLS.update(
+        OpenProcess=("_winapi", _bind32),
         WaitForMultipleObjects=("_winapi", _Wait),
-        GetExitCodeProcess=("_winapi", _ExitCode),
         GetProcessTimes=(None, _Times),
         NtQueryInformationProcess=(None, _Query),
         # asyncio's; no binding makes them

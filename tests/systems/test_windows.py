@@ -183,7 +183,7 @@ def test_prototypes_stay_our_own(use_variant, suspended):
     use_variant("win32-ctypes")
     with pytest.raises(pidwait.TimeoutExpired):
         pidwait.wait(suspended.pid, 0)
-    for name in "WaitForSingleObject", "OpenProcess":
+    for name in "WaitForMultipleObjects", "OpenProcess":
         assert getattr(ctypes.windll.kernel32, name).argtypes is None
 
 
