@@ -38,12 +38,14 @@ ps_clock = time.monotonic  # what a look at a polled process costs is spent in p
 
 
 class PsStat:
-    """Whether a process has exited, its wait status, and when it started."""
+    """Whether a process has exited, its exit code if that is shown, and when it started."""
 
     def __init__(self, line: str) -> None:
         words = line.split()
         self.exited = words[0].startswith("Z")
-        self.status = int(words[1], 16)
+        status = int(words[1], 16)
+        # 0 may also mean that it is not shown.
+        self.code = code_of_status(status) if self.exited and status else None
         self.started = seconds_of_date(words[2:])
         self._offset = time.monotonic() - time.time()
 
@@ -170,10 +172,7 @@ class PsHandle(Handle):
             return RUNNING if last else PENDING
         if code is None or code is RUNNING:
             stat = stat or read_ps(self.pid)
-            # A status of 0 may also mean that it is not shown.
-            if stat is None or not stat.exited or not stat.status:
-                return None
-            return code_of_status(stat.status)
+            code = None if stat is None else stat.code
         return code
 
     def _code_of_child(self, reap: bool) -> "Outcome":
