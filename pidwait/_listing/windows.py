@@ -17,8 +17,6 @@ from .._systems.windows_handles import RIGHTS_TO_LOOK, entries, find_entry, open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from .._systems.windows_handles import Entry
     from .._types import Any, Iterator
 
@@ -159,10 +157,10 @@ class Facts:
             self._ask("GetTokenInformation", *arguments)
         return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
-    def uids(self) -> "NoReturn":
+    def uids(self) -> None:
         raise failed(ENOSYS, "Windows does not show the uids")
 
-    def terminal(self) -> "NoReturn":
+    def terminal(self) -> None:
         raise failed(ENOSYS, "Windows does not show the terminal")
 
     def close(self) -> None:
