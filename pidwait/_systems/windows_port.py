@@ -61,7 +61,7 @@ class PortSleeper:
         self._can_wait = works(check_port_wait)
         self._handles: "dict[int, Win32Handle]" = {}  # by their packets' numbers
         # Packets that have been taken, and that nobody has looked at.
-        self.events: "list[int]" = []
+        self.events: "dict[int, None]" = {}
         # By thread: when its sleep ends by itself.
         self._asleep: "dict[int, float]" = {}
 
@@ -98,7 +98,7 @@ class PortSleeper:
         if seconds == 0:  # the pool may not have posted all packets yet
             for number, handle in list(self._handles.items()):
                 if handle.look() is not RUNNING or handle.backend == "polling":
-                    self.events.append(number)
+                    self.events[number] = None
 
     def _receive(self, milliseconds: int, is_main: bool) -> None:
         if is_main and milliseconds:  # Ctrl-C does not end GetQueuedCompletionStatus
@@ -108,15 +108,13 @@ class PortSleeper:
             milliseconds = min(milliseconds, SLICE)
         packet = ask("GetQueuedCompletionStatus", self._port.number, milliseconds)
         while packet is not None and packet[3] != _WAKE:
-            self.events.append(packet[3])
+            self.events[packet[3]] = None
             packet = ask("GetQueuedCompletionStatus", self._port.number, 0)
 
     def worth_a_look(self) -> "Iterator[Handle]":
-        while self.events:
-            try:
-                handle = self._handles.get(self.events.pop(0))
-            except IndexError:  # another thread was quicker
-                return
+        for number in list(self.events):
+            self.events.pop(number, None)
+            handle = self._handles.get(number)
             if handle is not None:
                 yield handle
 
