@@ -12,7 +12,9 @@ import functools
 import os
 import subprocess as _standard
 import sys
+import sysconfig as _sysconfig
 from contextlib import ExitStack as _ExitStack
+from contextlib import suppress as _suppress
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
 from types import FunctionType, MethodType
@@ -42,26 +44,15 @@ _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
-
-
-@functools.lru_cache(maxsize=None)
-def _has_vfork() -> bool:
-    # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
-    import sysconfig
-
-    is_cpython = sys.implementation.name == "cpython" and sys.platform == "linux"
-    return is_cpython and bool(sysconfig.get_config_var("HAVE_VFORK"))
+# CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
+_HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
+with _suppress(ImportError):  # a frozen program may lack the interpreter's configuration
+    _HAS_VFORK = _HAS_VFORK and bool(_sysconfig.get_config_var("HAVE_VFORK"))
 
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    try:
-        has_vfork = _has_vfork()
-    except (ImportError, OSError) as error:  # no file descriptor left, or no right to read it
-        _errors.raise_of_handler(error)
-        _errors.log("sysconfig: %r", error)
-        return False
-    uses_vfork = has_vfork and getattr(_standard, "_USE_VFORK", True) is not False
+    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", True) is not False
     return not uses_vfork or _posix_spawn.is_start_taken_away()
 
 
@@ -259,7 +250,6 @@ def patch() -> _ExitStack:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
-    _has_vfork()
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     if _popen is None:
