@@ -3,12 +3,6 @@
 
 What posix_spawn can't do here is Failed inside: start() then returns None, and the standard
 library's own code has to start the process, or to raise the error.
-
-posix_spawn                 everywhere; from glibc 2.24 on it reports a failed exec
-..._addchdir_np             glibc 2.29, musl 1.1.24
-..._addclosefrom_np         glibc 2.34; before that, a list of all file descriptors to close
-POSIX_SPAWN_SETSID          glibc 2.26, musl 1.1.17, macOS 10.15
-POSIX_SPAWN_CLOEXEC_DEFAULT macOS, which has no closefrom
 """
 
 # signal without its enums, which take longer to load than this whole module.
@@ -27,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple  # novm
 
-    # What a child gets as 0, 1 and 2: file descriptors, INHERIT or DEVNULL.
     Stdio = Tuple[int, int, int]
     # The working directory, what the child gets, whether to close the others, which to pass.
     Actions = Tuple[Optional[bytes], Stdio, bool, Tuple[int, ...]]
