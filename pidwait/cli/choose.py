@@ -72,10 +72,10 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
 def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     """Those that fit all options and run, but for this process and its ancestors."""
     criteria = list(_criteria(options))
-    attributes = {"name", "status", "create_time", *(attribute for attribute, _ in criteria)}
-    found = [info for info in process_iter(attributes) if all(fits(info) for _, fits in criteria)]
-    # After the list, and twice, as a parent may exit meanwhile, and we have another one then.
-    ours = {*_ancestors(), *_ancestors()} if found else set()
+    attributes = {"name", "ppid", "status", "create_time", *(one for one, _ in criteria)}
+    listed = {info.pid: info for info in process_iter(attributes)}
+    ours = _ancestors(listed)
+    found = [info for info in listed.values() if all(fits(info) for _, fits in criteria)]
     found = [info for info in found if info.pid not in ours and _runs(info)]
     if "newest" not in options and "oldest" not in options:
         return found
@@ -195,19 +195,15 @@ def _runs(info: ProcessInfo) -> bool:
     return info.info["status"] not in ("zombie", "dead") or bool(wait_procs([info], 0)[1])
 
 
-def _ancestors() -> "list[int]":
+def _ancestors(listed: "dict[int, ProcessInfo]") -> "set[int]":
     """This process, its parent and so on, as far as they can be seen."""
-    found: "list[int]" = []
-    pid, youngest = os.getpid(), float("inf")
-    try:
-        while pid and pid not in found:
-            about = ProcessInfo(pid).as_dict(["ppid", "create_time"])
-            started = about["create_time"] or 0.0
-            # On Windows a child keeps the pid of a parent that has exited, which may be another's.
-            if started > youngest:
-                break
-            found.append(pid)
-            pid, youngest = about["ppid"], started or youngest
-    except (ProcessLookupError, PermissionError) as error:  # what is hidden is not listed either
-        raise_of_handler(error)
+    found: "set[int]" = set()
+    info, youngest = listed.get(os.getpid()), float("inf")
+    while info is not None and info.pid not in found:
+        started = info.info["create_time"] or 0.0
+        # On Windows a child keeps the pid of a parent that has exited, which may be another's.
+        if started > youngest:
+            break
+        found.add(info.pid)
+        info, youngest = listed.get(info.info["ppid"]), started or youngest
     return found

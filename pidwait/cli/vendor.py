@@ -188,10 +188,9 @@ def _put(dest: Path, path: str, data: bytes) -> None:
         with open(str(part), "xb") as file:
             file.write(data)
         os.replace(str(part), str(whole))
-    except BaseException:
+    finally:
         with contextlib.suppress(FileNotFoundError):
             part.unlink()
-        raise
 
 
 def _hashes(files: "dict[str, bytes]") -> "dict[str, str]":
