@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Protocol, Sequence, Union  # novm
 
-    from ._types import Identity, Outcome, Self
+    from ._types import Identity, Outcome
 
     class HasFileno(Protocol):  # novm
         def fileno(self) -> int: ...
@@ -255,9 +255,6 @@ class Child(Process):
                 if not self.reaped and handle.pid is not None:
                     _leave(handle.pid)
         shared.close()
-
-    def __enter__(self) -> "Self":
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A start by posix_spawn(3), as the standard library's subprocess would do it.
 
-What posix_spawn can't do here is Failed inside: start() then returns None, and the standard
-library's own code has to start the process, or to raise the error.
+What posix_spawn can't do here is Failed inside. Then the standard library's own code has to start
+the process, or to raise the error.
 """
 
 # signal without its enums, which take longer to load than this whole module.
