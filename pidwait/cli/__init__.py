@@ -40,17 +40,17 @@ def _run_command(arguments: "list[str]") -> int:
     # Each loads only what it needs: the command line is to start quickly.
     command = arguments[0] if arguments and IS_WHOLE else None
     if command == "run":
-        from .run import run_command
+        from .run import RUN, run_job
 
-        return run_command(arguments[1:])
+        return RUN.run(run_job, arguments[1:])
     if command == "patch":
         from .patch import patch_command
 
         return patch_command(arguments[1:])
     if command == "vendor":
-        from .vendor import vendor_command
+        from .vendor import VENDOR, vendor
 
-        return vendor_command(arguments[1:])
-    from .wait import wait_command
+        return VENDOR.run(vendor, arguments[1:])
+    from .wait import WAIT, wait_for_exits
 
-    return wait_command(arguments)
+    return WAIT.run(wait_for_exits, arguments)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the commands share: options and their values, errors, exit statuses."""
 
-# Without its enums, which take longer to load than all of this.
 import _signal  # type: ignore[import-not-found]
 import sys
 
@@ -24,6 +23,8 @@ PROG = "python -m " + __name__.rsplit(".", 2)[0]
 if not IS_WHOLE:
     PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
+# Options that take a list, and so may be given again.
+_LISTS = "user parent group session parts systems".split()
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
 
@@ -37,7 +38,6 @@ class Command:
     wrong: int = 2  # exit statuses
     failed: int = 1
     intermixed = True  # options may come after operands
-    lists: "Sequence[str]" = ()  # options that take a list, and so may be given again
 
     def __init__(self, name: str, usage: str, text: str, options: str) -> None:
         """``options`` is like "t|timeout: any", with a colon after those that take a value."""
@@ -95,7 +95,7 @@ class Command:
         chosen: "dict[str, str]" = {}
         for name, value in found:
             name = names.get(name, name)[2:]
-            several = name in chosen and name in self.lists
+            several = name in chosen and name in _LISTS
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
 

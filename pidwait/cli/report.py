@@ -158,6 +158,5 @@ class Progress:
         self._shown = bool(text)
         with contextlib.suppress(OSError):  # the null device of Windows is a terminal, too
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            # Windows' console knows escape sequences only once it is told to.
             erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
             write(sys.stderr, erase + text[: width - 1])

@@ -50,21 +50,17 @@ exit status: that of COMMAND, or 128 plus the signal's number if one killed it
   127  COMMAND was not found
   137  KILL ended COMMAND after the time-out, or ended this command
 """
-_RUN = Command(
+RUN = Command(
     " run",
     "{prog} run [OPTION...] COMMAND [ARGUMENT...]",
     _RUN_TEXT,
     "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree",
 )
-_RUN.intermixed = False
-_RUN.wrong = _RUN.failed = 125
+RUN.intermixed = False
+RUN.wrong = RUN.failed = 125
 
 
-def run_command(argv: "Sequence[str]") -> int:
-    return _RUN.run(_run_job, argv)
-
-
-def _run_job(options: "dict[str, str]", command: "list[str]") -> int:
+def run_job(options: "dict[str, str]", command: "list[str]") -> int:
     job = (Tree if "tree" in options else Job)(options, command)
     return job.run_on_windows() if os.name == "nt" else job.run()
 
@@ -96,7 +92,7 @@ def _started(command: "Sequence[str]") -> "Child":
                 text += " (to set a time-out, use -t %s)" % name
             raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
-        raise CommandError(text, 126 if of_command else _RUN.failed) from None
+        raise CommandError(text, 126 if of_command else RUN.failed) from None
 
 
 def _signals() -> "dict[str, int]":
@@ -241,7 +237,7 @@ class Job:
 
     def _tell(self, name: str) -> None:
         if "verbose" in self._options:
-            _RUN.complain("sending signal %s to command %r" % (name, self._command[0]))
+            RUN.complain("sending signal %s to command %r" % (name, self._command[0]))
 
     def send(self, number: int) -> None:
         """Send it to all of the group but us; SIGKILL ends us, too, as it does GNU timeout."""

@@ -21,7 +21,7 @@ from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Iterable, Iterator, Sequence
+    from .._types import Iterable, Iterator
 
 _OTHER, _BY_HAND = 3, 4  # exit statuses of --check
 _RECORD = "VENDORED"
@@ -50,15 +50,10 @@ exit status: 0 success, or the copy is current; 1 failure; 2 wrong arguments;
 with --check 3 the copy has another version, or a part of one; 4 files were
 changed, removed or added by hand
 """
-_VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
-_VENDOR.lists = ("parts", "systems")
+VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
 
 
-def vendor_command(argv: "Sequence[str]") -> int:
-    return _VENDOR.run(_vendor, argv)
-
-
-def _vendor(options: "dict[str, str]", operands: "list[str]") -> int:
+def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     actions = [one for one in ("check", "force", "single-file") if one in options]
     if "check" in actions and len(actions) > 1:
         raise Usage("--check can't be combined with --%s" % actions[1])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes: the command without a name."""
 
-# Without its enums, which take longer to load than all of this.
 import _signal  # type: ignore[import-not-found]
 import os
 import select
@@ -60,20 +59,15 @@ With --exit-code, the exit status is that of the first process that did not exit
 with 0, or 128 plus the number of the signal that killed it; 125 if the exit
 code is not known, or the output could not be written; 127 if a PID is gone.
 """
-_WAITING = Command(
+WAIT = Command(
     "",
     "{prog} [OPTION...] PID...\n       {prog} --probe [--json]" + CHOICE[0],
     _WAIT_TEXT % CHOICE[1],
     "t|timeout: c|count: any e|exited exit-code v|verbose json probe" + CHOICE[2],
 )
-_WAITING.lists = ("user", "parent", "group", "session")
 
 
-def wait_command(argv: "Sequence[str]") -> int:
-    return _WAITING.run(_wait_for, argv)
-
-
-def _wait_for(options: "dict[str, str]", operands: "list[str]") -> int:
+def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     if "probe" in options:
         if operands:
             raise Usage("--probe takes no PID")
@@ -128,7 +122,7 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
 
 def _no_command(text: str) -> str:
     if text in _COMMANDS:
-        return "put the options of %s after it: see %s %s -h" % (text, _WAITING.name, text)
+        return "put the options of %s after it: see %s %s -h" % (text, WAIT.name, text)
     from difflib import get_close_matches
 
     close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
@@ -148,7 +142,7 @@ def _process_id(text: str) -> int:
 def _not_there(pid: int, options: "dict[str, str]") -> int:
     if "exited" in options:
         return 0
-    _WAITING.complain("no such process: %d (use -e to ignore)" % pid)
+    WAIT.complain("no such process: %d (use -e to ignore)" % pid)
     return NOT_KNOWN if "exit-code" in options else NOT_THERE
 
 
@@ -208,7 +202,7 @@ class _CommandWait:
         if self._exits_as_they_do:
             if code is None:
                 who = label(row["pid"], row["name"])
-                _WAITING.complain("the exit code is not known: " + who)
+                WAIT.complain("the exit code is not known: " + who)
             # The first that is not 0.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
@@ -224,7 +218,7 @@ class _CommandWait:
                 if not exits:
                     names = [label(row["pid"], row["name"]) for row in self._running.values()]
                     if self._deadline.expired():
-                        _WAITING.complain("the time was up; still running: %s" % listed(names))
+                        WAIT.complain("the time was up; still running: %s" % listed(names))
                         status = TIMED_OUT
                         break
                     self._progress.show(names, total)
@@ -242,7 +236,7 @@ class _CommandWait:
             if error.status == READER_GONE:
                 raise
             # The wait goes on, and the exit status shows the failure.
-            _WAITING.complain(error)
+            WAIT.complain(error)
             self._form = None
             self._status = NOT_TOLD if self._exits_as_they_do else NOT_WRITTEN
 
