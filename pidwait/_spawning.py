@@ -250,8 +250,8 @@ class Child(Process):
         if not (self.reaped or shared.closed or shared.is_copy()):
             with shared as handle:
                 self._reap(handle, NOW)
-                if not self.reaped and handle.pid is not None:
-                    _leave(handle.pid)
+                if not self.reaped:
+                    _leave(self.pid)
         shared.close()
 
     def __exit__(self, *exc_info: object) -> None:

@@ -299,17 +299,15 @@ class Tree(Job):
 
     def reap(self) -> bool:
         """Whether all have exited."""
-        super().reap()
         while True:
             try:
-                # The command's own exit is left to the Child.
                 info = ask("waitid", 0, 0, WAITID["LOOK"])  # P_ALL
             except Failed:
                 return True
             if info is None:
                 break
             if info.si_pid == self.child.pid:
-                self.child.wait()
+                self.child.wait()  # it notes the code
             else:
                 os.waitpid(info.si_pid, 0)
         if self._kills:  # what was started while we looked
