@@ -9,13 +9,12 @@ from io import UnsupportedOperation
 from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, log
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
-from ._base.probe import memories
 from ._process import Process
 from ._systems import backend, open_handle
 from ._waiting.owners import check_pid
 
 if os.name != "nt":
-    from ._systems.posix_spawn import SpawnRequest, has_whole_posix_spawn, start_by_posix_spawn
+    from ._systems.posix_spawn import SpawnRequest, start_by_posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 _PIPE, _STDOUT, _DEVNULL = -1, -2, -3
 _INHERIT = -1
 _CREATE_NEW_PROCESS_GROUP = 0x200
-_is_prepared: "list[bool]" = []
-memories.append(_is_prepared.clear)
 
 
 def spawn(
@@ -96,12 +93,7 @@ def spawn(
     if os.name == "nt" and (passed or start_new_session):
         raise ValueError("pass_fds and start_new_session can't be used on Windows")
     _reap_left()
-    if not _is_prepared:
-        # Load what a later start may need: the program may have changed its root by then.
-        backend()  # it may raise: do that before there is a child
-        if os.name == "nt" or not has_whole_posix_spawn():
-            __import__("subprocess")
-        _is_prepared.append(True)
+    backend()  # it may raise: do that before there is a child
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)

@@ -197,6 +197,9 @@ def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structur
     key = limit, actions, attributes
     found = _kept_structures.get(key)
     if found is None:
+        if not has_whole_posix_spawn():
+            # Another start may need it, when the program has changed its root.
+            __import__("subprocess")
         found = _file_actions(limit, actions), _attributes(limit is None, *attributes)
         if len(_kept_structures) >= 16:
             _kept_structures.clear()
