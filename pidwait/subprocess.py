@@ -46,7 +46,8 @@ _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both f
 _close = os.close
 # CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-with _suppress(ImportError):  # a frozen program may lack the interpreter's configuration
+# A frozen program may lack the interpreter's configuration, or have no right to read it.
+with _suppress(ImportError, OSError):
     _HAS_VFORK = _HAS_VFORK and bool(_sysconfig.get_config_var("HAVE_VFORK"))
 
 
