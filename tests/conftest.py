@@ -53,8 +53,10 @@ if not STANDIN:
 
 def pytest_ignore_collect(collection_path):
     """On Windows: what has no test marked for it may import what is not there."""
-    is_test = WINDOWS and collection_path.name.startswith("test_")
-    return True if is_test and b"mark.windows" not in collection_path.read_bytes() else None
+    if WINDOWS and collection_path.name.startswith("test_"):
+        text = collection_path.read_text(encoding="utf-8")
+        return None if "mark.windows" in text or "@everywhere" in text else True
+    return None
 
 
 def pytest_collection_modifyitems(config, items):

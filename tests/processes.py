@@ -23,6 +23,11 @@ class OnPurpose(Exception):
     """What a callback or a signal handler raises."""
 
 
+def everywhere(test):
+    """Run it on Windows and with the stand-in for kqueue, too."""
+    return pytest.mark.windows(pytest.mark.kqueue(test))
+
+
 def not_on_windows(reason):
     return pytest.mark.skipif(WINDOWS, reason="Windows has no " + reason)
 

@@ -19,6 +19,7 @@ from .. import seam as table
 from ..processes import (
     WINDOWS,
     become_zombie,
+    everywhere,
     exiting,
     gone_pid,
     is_open,
@@ -28,10 +29,6 @@ from ..processes import (
     state,
 )
 from .threads import Thread
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 @everywhere

@@ -14,22 +14,9 @@ import weakref
 import pytest
 
 from .. import pidwait
-from ..processes import (
-    HERD,
-    WINDOWS,
-    OnPurpose,
-    become_zombie,
-    exiting,
-    gone_pid,
-)
+from ..processes import HERD, WINDOWS, OnPurpose, become_zombie, everywhere, exiting, gone_pid
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
-
-
-# Here, as on Windows only files that name the mark are imported.
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
-
 
 # wait_procs()
 

@@ -17,6 +17,7 @@ from ..processes import (
     become_gone,
     become_zombie,
     codes,
+    everywhere,
     exiting,
     gone_pid,
     kill,
@@ -30,10 +31,6 @@ CODES = codes(0, 1, 7, 255, -signal.SIGTERM, -9, -signal.SIGSEGV)
 if WINDOWS:
     # STILL_ACTIVE, which can be a real exit code; STATUS_ACCESS_VIOLATION
     CODES = [0, 7, 259, 0xC0000005, 0xFFFFFFFF]
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 @everywhere

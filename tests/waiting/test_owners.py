@@ -24,6 +24,7 @@ from ..processes import (
     WINDOWS,
     become_zombie,
     codes,
+    everywhere,
     exiting,
     exiting_when_told,
     gone_pid,
@@ -36,10 +37,6 @@ from ..processes import (
 )
 from .threads import Thread
 from .ways import by_set, by_wait, every_way
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from ..processes import (
     Pid,
     become_zombie,
     eventually,
+    everywhere,
     gone_pid,
     interrupted_by,
     is_open,
@@ -36,11 +37,6 @@ from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
 
 in_threads = pytest.mark.threads
-
-
-# Here, as on Windows only files that name the mark are imported.
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 def end(child):

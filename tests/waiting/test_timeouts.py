@@ -16,12 +16,8 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually, kill, run_python
+from ..processes import become_zombie, eventually, everywhere, kill, run_python
 from .threads import Thread
-
-
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 def waits(pid, timeout):

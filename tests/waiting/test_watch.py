@@ -13,6 +13,7 @@ from ..processes import (
     OnPurpose,
     become_zombie,
     eventually,
+    everywhere,
     exiting,
     gone_pid,
     interrupted_by,
@@ -23,11 +24,6 @@ from ..seam import get
 from .threads import Thread
 
 pytestmark = pytest.mark.threads
-
-
-# Here, as on Windows only files that name the mark are imported.
-def everywhere(test):
-    return pytest.mark.windows(pytest.mark.kqueue(test))
 
 
 @pytest.fixture(autouse=True)
