@@ -158,27 +158,26 @@ def selector():
     return cases(one, many)
 
 
+def by_tasks(run, recipe, move_on_after, open_group):
+    async def meanwhile(pid, tell):
+        async def teller():
+            tell()
+
+        with move_on_after(0):
+            await recipe.wait(os.getpid())
+        async with open_group() as group:
+            group.start_soon(teller)
+            return await recipe.wait(pid)
+
+    return cases(functools.partial(run, meanwhile), functools.partial(run, recipe.wait_for_all))
+
+
 @loop
 def trio():
     import trio
 
     recipe = code_of("In trio and anyio", [0, 2])
-
-    async def meanwhile(pid, tell):
-        async def teller():
-            tell()
-
-        with trio.move_on_after(0):
-            await recipe.wait(os.getpid())
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(teller)
-            return await recipe.wait(pid)
-
-    return cases(functools.partial(trio.run, meanwhile), run_with(trio.run, recipe))
-
-
-def run_with(run, recipe):
-    return lambda procs, report: run(recipe.wait_for_all, procs, report)
+    return by_tasks(trio.run, recipe, trio.move_on_after, trio.open_nursery)
 
 
 def by_anyio(backend):
@@ -186,18 +185,7 @@ def by_anyio(backend):
 
     recipe = code_of("In trio and anyio", [1, 2])
     run = functools.partial(anyio.run, backend=backend)
-
-    async def meanwhile(pid, tell):
-        async def teller():
-            tell()
-
-        with anyio.move_on_after(0):
-            await recipe.wait(os.getpid())
-        async with anyio.create_task_group() as group:
-            group.start_soon(teller)
-            return await recipe.wait(pid)
-
-    return cases(functools.partial(run, meanwhile), run_with(run, recipe))
+    return by_tasks(run, recipe, anyio.move_on_after, anyio.create_task_group)
 
 
 @loop
@@ -210,19 +198,22 @@ def anyio_on_trio():
     return by_anyio("trio")
 
 
+def by_greenlets(recipe, timeout, start):
+    def one(pid, tell):
+        with timeout(0.001, False):
+            recipe.wait(os.getpid())
+        start(tell)
+        return recipe.wait(pid)
+
+    return cases(one, recipe.wait_for_all)
+
+
 def by_gevent():
     import gevent
     import gevent.socket
 
     recipe = code_of("In gevent and eventlet", [0, 2], gevent=gevent)
-
-    def one(pid, tell):
-        with gevent.Timeout(0.001, False):
-            recipe.wait(os.getpid())
-        gevent.spawn(tell)
-        return recipe.wait(pid)
-
-    found = cases(one, recipe.wait_for_all)
+    found = by_greenlets(recipe, gevent.Timeout, gevent.spawn)
     # libev leaves what it no longer watches in its epoll, and passes over its events.
     watched.clear()
     return found
@@ -248,14 +239,7 @@ def by_eventlet(patches):
     if patches:
         eventlet.monkey_patch()
     recipe = code_of("In gevent and eventlet", [1, 2], eventlet=eventlet)
-
-    def one(pid, tell):
-        with eventlet.Timeout(0.001, False):
-            recipe.wait(os.getpid())
-        eventlet.spawn(tell)
-        return recipe.wait(pid)
-
-    return cases(one, recipe.wait_for_all)
+    return by_greenlets(recipe, eventlet.Timeout, eventlet.spawn)
 
 
 @loop

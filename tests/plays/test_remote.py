@@ -50,6 +50,20 @@ def remote(host, script, start):
     return start_it
 
 
+@pytest.fixture
+def terminal(host, script, start):
+    """Start ssh with a terminal. The file is there already: python3 - would be interactive."""
+
+    def start_it(pid, prefix=""):
+        line = prefix + shlex.quote(sys.executable) + " %s %d" % (script, pid)
+        return start(
+            *host.ssh, "-tt", "there", line,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return start_it
+
+
 def here(*arguments):
     return " ".join(map(shlex.quote, [sys.executable, "-", *map(str, arguments)]))
 
@@ -149,25 +163,15 @@ def test_nothing_is_left(remote, sleeper, arguments, way):
 
 
 @pytest.mark.parametrize("way", ["client", "session"])
-def test_nothing_is_left_of_a_terminal(host, script, start, sleeper, way):
-    """The system's SIGHUP does it. The file is there already: python3 - would be interactive."""
-    line = shlex.quote(sys.executable) + " %s %d" % (script, sleeper.pid)
-    client = start(
-        *host.ssh, "-tt", "there", "exec " + line,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    left = break_off(client, sleeper.pid, way)
+def test_nothing_is_left_of_a_terminal(terminal, sleeper, way):
+    """The system's SIGHUP does it."""
+    left = break_off(terminal(sleeper.pid, "exec "), sleeper.pid, way)
     eventually(lambda: state(left) is None)
 
 
-def test_ctrl_c_on_a_terminal(host, script, start, sleeper):
+def test_ctrl_c_on_a_terminal(terminal, sleeper):
     """It is the other machine's terminal that makes a SIGINT of it."""
-    line = shlex.quote(sys.executable) + " %s %d" % (script, sleeper.pid)
-    client = start(
-        *host.ssh, "-tt", "there", line,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    found = []
+    client, found = terminal(sleeper.pid), []
     eventually(lambda: is_there(sleeper.pid, found) or client.poll() is not None)
     client.stdin.write(b"\x03")
     client.stdin.flush()
