@@ -575,16 +575,11 @@ def test_a_mock_of_a_popen_has_the_code_that_it_was_given(variant, way):
 @everywhere
 def test_the_pid_of_a_mock_is_refused():
     with mock.patch("subprocess.Popen") as popen:
-        for use in (pidwait.wait, pidwait.WaitSet, pidwait.Process):
-            given = popen(["make"])
+        given = popen(["make"])
+        uses = (pidwait.wait, given), (pidwait.WaitSet, [given]), (pidwait.Process, given.pid)
+        for use, argument in uses:
             with pytest.raises(TypeError, match="must be an int, not MagicMock"):
-                use(
-                    [given]
-                    if use is pidwait.WaitSet
-                    else given
-                    if use is pidwait.wait
-                    else given.pid
-                )
+                use(argument)
 
 
 @everywhere
