@@ -15,7 +15,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 import time
 import traceback
 import types
@@ -378,15 +377,6 @@ def sleeps(tid):
     """Whether a thread of ours sleeps in a system call, and not for the interpreter's lock."""
     with open("/proc/self/task/%d/syscall" % tid) as file:
         return file.read().split()[0] not in ("running", _FUTEX)
-
-
-def asleep(function):
-    """A thread that runs the function, once it sleeps in it."""
-    tids = []
-    thread = threading.Thread(target=lambda: tids.append(thread_id()) or function())
-    thread.start()
-    eventually(lambda: tids and sleeps(tids[0]))
-    return thread
 
 
 # What this kernel can do

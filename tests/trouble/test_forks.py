@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Copies in a forked child, where the threads are missing that hold the parent's locks."""
 
-import asyncio
-import importlib
 import multiprocessing
 import os
 import queue
@@ -17,8 +15,9 @@ import pytest
 
 from .. import pidwait, trouble
 from ..processes import become_zombie, eventually, gone_pid, is_open, state
+from ..waiting.threads import Thread
 from ..waiting.ways import WAYS
-from . import LONG, Child, asleep, each_line, fork, forked, raises, times_out
+from . import LONG, Child, each_line, fork, forked, raises, times_out
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.kqueue
@@ -117,16 +116,15 @@ def test_a_child_that_a_thread_of_the_parent_waits_for(variant, way, start):
     child = start(["sh", "-c", "read line; exit 3"], stdin=reader)
     os.close(reader)
     eventually(lambda: state(child.pid) == "S")
-    thread = asleep(child.wait)
+    thread = Thread(child.wait).asleep()
 
     def wait():
         os.write(writer, b"\n")
         assert way(child) in (3, None)
 
     in_a_fork(wait)
-    thread.join()
     os.close(writer)
-    assert child.wait() == 3
+    assert thread.result() == child.wait() == 3
     getattr(child, "close", int)()
 
 
@@ -205,10 +203,10 @@ USES = {
 @pytest.mark.parametrize("name", sorted(USES))
 def test_a_set_that_the_forked_child_uses_while_a_thread_waits_on_it(variant, name):
     """The thread holds its lock, and the parent's epoll or kqueue has to stay unchanged."""
-    child, told = Child(), []
+    child = Child()
     with pidwait.WaitSet([child.pid]) as waiting:
         waiting.fileno()
-        thread = asleep(lambda: told.extend(waiting.wait()))
+        thread = Thread(waiting.wait).asleep()
 
         def use():
             USES[name](waiting, child.pid)
@@ -223,8 +221,7 @@ def test_a_set_that_the_forked_child_uses_while_a_thread_waits_on_it(variant, na
         in_a_fork(use)
         assert len(waiting) == 1
         child.end(3)
-        thread.join()
-        assert told == [(child.pid, 3)]
+        assert thread.result() == [(child.pid, 3)]
     child.reap()
 
 
@@ -241,40 +238,6 @@ def test_a_copy_without_file_descriptors_does_not_wake_the_parent(backend):
 
         in_a_fork(use)
         assert select.select([fd], [], [], 0)[0] == [] == waiting.wait(0)
-
-
-def test_an_owner_that_a_thread_of_the_parent_is_asking(variant):
-    """The forked child does not have that thread, so the owner is asked again there."""
-    me, asked, end = os.getpid(), threading.Event(), threading.Event()
-
-    class Owner:
-        returncode = None
-
-        def poll(self):
-            if os.getpid() == me:
-                asked.set()
-                assert end.wait(60)
-            return 3
-
-    child, owner, told = Child(), Owner(), []
-    owner.pid = child.pid
-    child.become_zombie(3)
-    with pidwait.WaitSet([owner]) as waiting:
-        thread = threading.Thread(target=lambda: told.extend(waiting.wait(60)))
-        thread.start()
-        assert asked.wait(60)
-
-        def wait():
-            assert waiting.wait(LONG) == [(owner, 3)] and len(waiting) == 0
-
-        try:
-            in_a_fork(wait)
-            in_a_fork(lambda: waiting.discard(owner) or len(waiting))
-        finally:
-            end.set()
-            thread.join()
-        assert told == [(owner, 3)]
-    child.reap()
 
 
 @pytest.mark.threads
@@ -295,27 +258,6 @@ def test_watches_of_the_parent_are_its_own(variant):
     child.end(3)
     assert told.get(timeout=LONG) == (child.pid, 3)
     assert told.empty()
-    child.reap()
-
-
-def test_a_loop_of_the_forked_child(variant):
-    """aio, in the child of a process whose own loop waits as well."""
-    aio = importlib.import_module(pidwait.__name__ + ".aio")
-    child, loop = Child(), asyncio.new_event_loop()
-    task = loop.create_task(aio.wait(child.pid))
-    loop.run_until_complete(asyncio.sleep(0))
-
-    def use():
-        own, other = asyncio.new_event_loop(), Child()
-        other.end(4)
-        assert own.run_until_complete(aio.wait(other.pid)) == 4
-        own.close()
-        other.reap()
-
-    in_a_fork(use)
-    child.end(3)
-    assert loop.run_until_complete(task) == 3
-    loop.close()
     child.reap()
 
 

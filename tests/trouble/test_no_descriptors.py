@@ -114,25 +114,6 @@ def test_the_probe_answers_where_no_descriptor_is_left():
     assert (done.stdout, done.stderr) == (expected, "")
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_passing_failure_has_one_process_polled_for_that_time_alone(pidfds, seam, herd, code):
-    opens, pid = [OSError(code, os.strerror(code))] * 4, herd.fork(3)
-
-    def pidfd_open(*args):
-        if opens:
-            raise opens.pop()
-        return system.pidfd_open(*args)
-
-    seam.put("pidfd_open", pidfd_open)
-    while opens:
-        with pidwait.Process(pid) as process:
-            assert process.backend == "polling" or not opens
-            times_out(process.wait, 0)
-    with pidwait.Process(pid) as process:
-        assert process.backend == "pidfd"
-    assert pidwait.probe()["backends"]["pidfd"]["available"]
-
-
 def all_ways():
     pidwait.probe()
     for code in (0, 7, -signal.SIGKILL):

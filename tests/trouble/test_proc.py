@@ -4,6 +4,7 @@
 import contextlib
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -196,6 +197,34 @@ def test_a_process_of_another_time_namespace(variant, backend):
     if not os.path.exists("/proc/self/timens_offsets"):
         pytest.skip("this kernel has no time namespaces")
     forked(in_another_time, backend)
+
+
+FOREIGN = """if True:
+    import sys
+    import {package} as pidwait
+
+    with pidwait.Process.from_fd(int(sys.argv[1])) as process:
+        with pidwait.WaitSet([process]) as waiting:
+            assert waiting.wait(0) == [] and process.pid is None, process.pid
+            print("waiting", flush=True)
+            ((found, code),) = waiting.wait()
+            assert found is process and code in (3, None), code
+"""
+
+
+def test_a_pidfd_from_another_pid_namespace(variant, namespaces, start, start_told):
+    """There is no pid that could be polled."""
+    if trouble.why_no_pidfd():
+        pytest.skip(trouble.why_no_pidfd())
+    child = start_told(3)
+    fd = system.pidfd_open(child.pid)
+    command = sys.executable, "-c", FOREIGN.format(package=pidwait.__name__), str(fd)
+    other = start(*namespaces, *command, pass_fds=[fd], stdout=-1)
+    os.close(fd)
+    assert other.stdout.readline() == b"waiting\n"
+    child.stdin.close()
+    child.wait()
+    assert other.wait() == 0
 
 
 # Processes that we may not look into or signal

@@ -6,6 +6,7 @@ A wait is never for the wrong process, and never tells a wrong code.
 
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import time
@@ -108,6 +109,32 @@ def many(backend):
         number.finish()
 
 
+def added_again(backend):
+    """The pid is added before the exit of the old process has been reported."""
+    right = begin(backend)
+    for make, discards in itertools.product((Child, Stranger), (False, True)):
+        number = Number(make)
+        pid = number.pid
+        with pidwait.WaitSet([os.getpid(), pid]) as waiting:
+            assert waiting.wait(0) == []
+            number.end()
+            number.pass_on()
+            waiting.add(pid)
+            assert len(waiting) == 3
+            if discards:
+                waiting.discard(pid)
+                assert waiting.wait(0) == [] and len(waiting) == 1
+                waiting.add(pid)
+            else:
+                ((found, code),) = waiting.wait(LONG)
+                assert found == pid and code in right
+            assert waiting.wait(0) == [] and pid in waiting
+            number.new.become_zombie(NEW)
+            assert waiting.wait(LONG) == [(pid, NEW)]
+            assert list(waiting) == [os.getpid()]
+        number.finish()
+
+
 class Known:
     """Like psutil.Process, it remembers when its process started."""
 
@@ -150,7 +177,7 @@ def objects(backend):
     assert new.reap() == NEW
 
 
-@pytest.mark.parametrize("scenario", [handles, many, objects])
+@pytest.mark.parametrize("scenario", [handles, many, added_again, objects])
 def test_another_process_has_the_pid(namespaces, scenario):
     trouble.run_on_each_backend(scenario, within=namespaces)
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The end of the interpreter and of subinterpreters; what is forgotten; and strict interpreters."""
 
-import gc
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 
@@ -48,11 +46,6 @@ def test_open_objects_at_the_end_of_the_interpreter_only_warn_if_asked(variant, 
     assert asked or done.stderr == ""
 
 
-def test_a_watch_at_the_end_of_the_interpreter_prints_nothing(variant):
-    done = run("import os, {package} as pidwait; kept = pidwait.watch(os.getppid(), print)")
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-
-
 DAEMONS = """if True:
     import atexit, os, threading
     import {package} as pidwait
@@ -80,36 +73,6 @@ def test_daemon_threads_that_wait_do_not_hold_the_interpreter(variant):
     """And the functions of atexit may wait, too."""
     done = run(DAEMONS)
     assert (done.stdout, done.stderr, done.returncode) == ("-9\n4\n", "", 0)
-
-
-def forgotten(make):
-    """What is warned of when the only reference to an object is dropped."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        make()
-        for _ in range(3):
-            gc.collect()
-    assert all(one.category is ResourceWarning for one in found)
-    return [str(one.message) for one in found]
-
-
-def test_forgetting_close_warns_and_leaks_nothing(variant, herd):
-    """See also conftest.nothing_left."""
-    pid = herd.fork(3)
-    (message,) = forgotten(lambda: pidwait.Process(pid))
-    assert "unclosed <Process" in message
-    (message,) = forgotten(lambda: pidwait.WaitSet([pid]))
-    assert "unclosed <WaitSet" in message
-
-
-def test_a_child_that_is_forgotten_is_reaped_by_a_later_start(variant):
-    pids = []
-    forgotten(lambda: pids.append(pidwait.spawn(["true"]).pid))
-    pidwait.wait(pids[0])
-    with pidwait.spawn(["true"]) as child:
-        assert child.wait() == 0
-    with pytest.raises(ChildProcessError):
-        os.waitpid(pids[0], os.WNOHANG)
 
 
 # Subinterpreters: those that share the GIL, and isolated ones, which may lack a lot

@@ -10,7 +10,6 @@ import os
 import select
 import selectors
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -534,6 +533,11 @@ def is_selected(fd, timeout):
         return selector.select(timeout) != []
 
 
+def is_in_select(fd, timeout):
+    """select(2) takes no file descriptor above 1023."""
+    return select.select([fd], [], [], timeout)[0] != []
+
+
 def turns_until(waiting, fd, exits, is_ready=is_readable):
     """The number of turns of an event loop that watches the fd, until the exits are reported."""
     turns, seen = 0, []
@@ -555,7 +559,7 @@ def turns_for(waiting, fd, seconds):
 
 
 @pytest.mark.kqueue
-@pytest.mark.parametrize("is_ready", [is_readable, is_selected])
+@pytest.mark.parametrize("is_ready", [is_readable, is_selected, is_in_select])
 def test_fileno_is_readable_when_there_is_something_to_report(
     variant, backend, start_told, zombie, sleeper, is_ready
 ):
@@ -745,55 +749,6 @@ def test_a_pid_that_is_added_again_for_another_process(numbers, start_told, disc
         assert len(waiting) == 0
 
 
-def namespaces():
-    """The command by which another runs in a PID namespace of its own."""
-    from ..trouble import system, why_no_pidfd
-
-    if system.libc is None or why_no_pidfd():
-        pytest.skip("the test needs ctypes and pidfds")
-    try:
-        return system.namespaces()
-    except OSError as error:
-        pytest.skip(str(error))
-
-
-def test_a_pid_that_the_kernel_gives_out_again():
-    """For real, by each backend."""
-    within = namespaces()
-    from ..trouble import run_on_each_backend
-    from .reuse import pid_in_a_set
-
-    run_on_each_backend(pid_in_a_set, within=within)
-
-
-FOREIGN = """if True:
-    import sys
-    import {package} as pidwait
-
-    with pidwait.Process.from_fd(int(sys.argv[1])) as process:
-        with pidwait.WaitSet([process]) as waiting:
-            assert waiting.wait(0) == [] and process.pid is None, process.pid
-            print("waiting", flush=True)
-            ((found, code),) = waiting.wait()
-            assert found is process and code in (3, None), code
-"""
-
-
-def test_a_pidfd_from_another_pid_namespace(variant, start, start_told):
-    """There is no pid that could be polled."""
-    within, child = namespaces(), start_told(3)
-    from ..trouble import system
-
-    fd = system.pidfd_open(child.pid)
-    command = within + (sys.executable, "-c", FOREIGN.format(package=pidwait.__name__), str(fd))
-    other = start(*command, pass_fds=[fd], stdout=-1)
-    os.close(fd)
-    assert other.stdout.readline() == b"waiting\n"
-    child.stdin.close()
-    child.wait()
-    assert other.wait() == 0
-
-
 # Where the best way does not work for all
 
 
@@ -843,16 +798,6 @@ def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd):
 
 
 # File descriptors
-
-
-def test_select_takes_the_one_that_is_shown(variant, herd):
-    """select(2) takes none above 1023."""
-    pid = herd.fork(0)
-    with pidwait.WaitSet([pid]) as waiting:
-        os.kill(pid, signal.SIGTERM)
-        become_zombie(pid)
-        assert select.select([waiting.fileno()], [], [], 20)[0]
-        assert waiting.wait(0) == [(pid, -signal.SIGTERM)]
 
 
 @pytest.mark.kqueue
@@ -941,26 +886,6 @@ def test_a_forked_copy(variant, backend, seam, herd, polls):
         assert in_a_fork(use)
         assert waiting.fileno() == fd
         turns_until(waiting, fd, list(pids.items()))
-
-
-@in_threads
-@pytest.mark.kqueue
-def test_a_fork_while_another_thread_waits(variant, sleeper, herd):
-    pid = herd.fork(0)
-    with pidwait.WaitSet([sleeper.pid, pid]) as waiting:
-        waiter = Thread(waiting.wait).asleep()
-
-        def use():
-            assert waiting.wait(0.01) == [] and len(waiting) == 2
-            waiting.discard(pid)
-            waiting.add(os.getpid())
-            assert waiting.wait(0) == []
-            waiting.close()
-
-        assert in_a_fork(use)
-        waiting.discard(sleeper.pid)
-        os.kill(pid, signal.SIGTERM)
-        assert waiter.result() == [(pid, -signal.SIGTERM)]
 
 
 @in_threads

@@ -17,7 +17,6 @@ from ..processes import (
     exiting,
     gone_pid,
     interrupted_by,
-    not_on_windows,
     run_python,
 )
 from ..seam import get
@@ -199,6 +198,7 @@ def test_bad_arguments(arguments, error, others):
     assert not others()
 
 
+@pytest.mark.kqueue
 def test_watches_from_many_threads_are_served_by_one(variant, herd, told, others):
     pids = [herd.fork(0) for _ in range(10)]
     watches = [Thread(pidwait.watch, pid, told.callback) for pid in pids]
@@ -274,30 +274,6 @@ def test_where_threads_are_forbidden(sleeper, monkeypatch, told):
 # In interpreters of their own: what is printed there counts
 
 
-AFTER_FORK = """if True:
-    import os, subprocess, threading, warnings
-    import {package} as pidwait
-
-    warnings.simplefilter("ignore")  # of forks where there are threads
-
-    def tells(proc):
-        told = threading.Event()
-        pidwait.watch(proc, lambda *exit: told.set())
-        return told.wait(60)
-
-    sleeper = subprocess.Popen(["sleep", "60"])
-    watch = pidwait.watch(sleeper, lambda *exit: print("wrong"))
-    pid = os.fork()
-    if pid == 0:
-        watch.cancel()  # it is the parent's
-        right = tells(subprocess.Popen(["sleep", "0.05"]))
-        os._exit(0 if right else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert tells(subprocess.Popen(["sleep", "0.05"]))
-    watch.cancel()
-    sleeper.kill()
-    sleeper.wait()
-"""
 AT_THE_END = """if True:
     import os, threading
     import {package} as pidwait
@@ -307,13 +283,6 @@ AT_THE_END = """if True:
     pidwait.watch({gone}, lambda *exit: (entered.set(), threading.Event().wait()))
     entered.wait()
 """
-
-
-@not_on_windows("fork")
-@pytest.mark.kqueue
-def test_a_forked_child_has_its_own_watches(variant):
-    done = run_python(AFTER_FORK.format(package=pidwait.__name__))
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
 @everywhere
