@@ -37,20 +37,6 @@ BINARY = PYTHON + "-binary"
 # All that the emulator finds there it takes for this system's: nothing but libraries.
 KEPT = "lib", "lib64", "usr/lib"
 TESTS = ["tests/waiting", "tests/starting", "tests/systems"]
-# {part of a test's name: why it is left out}
-_SCRIPT = "looks at the binary of Python, or at the command line, where our script stands"
-SCRIPT = {
-    "test_command_line": _SCRIPT,
-    "test_is_started_by_posix_spawn_where_it_would_fork": _SCRIPT,
-}
-_INFO = "qemu-user passes no PIDFD_GET_INFO on"
-EMULATED = {
-    "test_code_that_only_the_reaping_tells": _INFO,
-    "test_last_moment_for_a_code_is_short": _INFO,
-    "test_status_that_is_always_0": "the emulator makes up a shorter /proc/self/stat",
-    "test_proc_of_another_pid_namespace": "the emulator starts a thread, which unshare forbids",
-    "test_time_out_in_the_middle": "a fork is a zombie before the emulator's own thread has ended",
-}
 CHECK = """
 import _cffi_backend, ctypes, psutil, pytest, pytest_timeout, sys
 assert sys.implementation._multiarch.startswith({!r}), sys.implementation._multiarch
@@ -130,12 +116,9 @@ def fetch(name):
 def run(name, args):
     python = str(fetch(name))
     env = dict(os.environ, PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pytest = [python, "-m", "pytest"]
+    pytest = [python, "-m", "pytest", "--timeout", "300"]
     if not any(arg.startswith("tests/") for arg in args):
         args = TESTS + args
-    reasons = [SCRIPT] + [EMULATED] * bool(ARCHITECTURES[name])
-    left_out = " or ".join(test for reason in reasons for test in reason)
-    pytest += ["--timeout", "300", "-k", "not ({})".format(left_out)]
     return subprocess.call(pytest + args, cwd=str(ROOT), env=env)
 
 

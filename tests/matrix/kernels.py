@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Run the tests of what depends on the kernel on Debian's kernels, in a virtual machine.
 
-python -m tests.matrix.kernels 6.12 [5.10 ...] [--quick] [--script FILE] [pytest arguments]
+python -m tests.matrix.kernels 6.12 [5.10 ...] [--quick] [pytest arguments]
 python -m tests.matrix.kernels all
 
 Without arguments for pytest it runs the tests of waiting, and of what the kernel is known to offer;
@@ -147,14 +147,12 @@ def fetch(series):
     return kernel, root / "root.cpio"
 
 
-def make_image(path, base, command, script):
+def make_image(path, base, command):
     with path.open("wb") as file:
         with base.open("rb") as root:
             shutil.copyfileobj(root, file)
         cpio = Cpio(file)
         cpio.add_file("run.sh", RUN.format(command).encode(), 0o755)
-        if script:
-            cpio.add_file("script.py", Path(script).read_bytes())
         cpio.add_tree("tree", ROOT, IGNORED)
         cpio.close()
 
@@ -188,16 +186,13 @@ def boot(kernel, image):
     return code
 
 
-def run(series, script, args):
+def run(series, args):
     kernel, base = fetch(series)
-    if script:
-        words = ["python3", "/script.py"] + args
-    else:
-        words = ["python3", "-m", "pytest", "--color=no", "--timeout", "900"]
-        words += args or [FACTS, WAITING]
+    words = ["python3", "-m", "pytest", "--color=no", "--timeout", "900"]
+    words += args or [FACTS, WAITING]
     with tempfile.TemporaryDirectory() as tmp:
         image = Path(tmp, "image.cpio")
-        make_image(image, base, " ".join(map(shlex.quote, words)), script)
+        make_image(image, base, " ".join(map(shlex.quote, words)))
         return boot(kernel, image)
 
 
@@ -205,7 +200,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernel", choices=["all", *KERNELS])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--script", help="run this in the guest, instead of tests")
     options, args = parser.parse_known_args()
     names = list(KERNELS) if options.kernel == "all" else [options.kernel]
     while args and args[0] in KERNELS:
@@ -213,7 +207,7 @@ def main():
     if options.quick:
         args = [FACTS]
     check_tools("qemu-system-x86_64", "mmdebstrap")
-    run_each("Linux", names, lambda series: run(series, options.script, args))
+    run_each("Linux", names, lambda series: run(series, args))
 
 
 if __name__ == "__main__":
