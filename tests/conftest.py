@@ -25,7 +25,9 @@ from .processes import (
     WINDOWS,
     Herd,
     Keeper,
+    become_zombie,
     eventually,
+    exiting,
     exiting_when_told,
     is_open,
     sleeping,
@@ -271,6 +273,18 @@ def start_own(start, tmp_path):
     return lambda code: start(
         *with_own_program(exiting_when_told(code), tmp_path), stdin=subprocess.PIPE
     )
+
+
+@pytest.fixture
+def zombie(start):
+    """zombie(code) is a child that has exited, and that nobody has reaped."""
+
+    def zombie(code):
+        child = start(*exiting(code))
+        become_zombie(child.pid)
+        return child
+
+    return zombie
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ..processes import HERD, become_zombie, exiting, gone_pid
+from ..processes import HERD, become_zombie, gone_pid
 from .loops import aio, begun, gathered, is_cancelled, nothing_left_in, seen_in
 
 pytestmark = pytest.mark.kqueue
@@ -75,11 +75,9 @@ class NeverReaped:
         self.looks += 1
 
 
-def test_the_end_of_one_wait_takes_no_look_at_what_others_poll(variant, run, start, sleeper):
+def test_the_end_of_one_wait_takes_no_look_at_what_others_poll(variant, run, zombie, sleeper):
     """Else a thousand waits that time out together would block the loop for seconds."""
-    child = start(*exiting(0))
-    become_zombie(child.pid)
-    other = NeverReaped(child.pid)
+    other = NeverReaped(zombie(0).pid)
 
     async def main():
         waiting = await begun(aio.wait(other))
@@ -93,15 +91,11 @@ def test_the_end_of_one_wait_takes_no_look_at_what_others_poll(variant, run, sta
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_what_has_exited_is_found_at_once(variant, run, start, sleeper, timeout):
-    done = start(*exiting(5))
+def test_what_has_exited_is_found_at_once(variant, run, zombie, sleeper, timeout):
+    done, pid, popen, gone = zombie(5), zombie(6).pid, zombie(7), gone_pid()
     done.wait()
-    zombie, popen = start(*exiting(6)).pid, start(*exiting(7))
-    for pid in zombie, popen.pid:
-        become_zombie(pid)
-    gone = gone_pid()
-    exited, alive = run(aio.wait_procs([done, sleeper, gone, zombie, popen], timeout))
-    assert dict(exited) == {done: 5, gone: None, zombie: 6, popen: 7}
+    exited, alive = run(aio.wait_procs([done, sleeper, gone, pid, popen], timeout))
+    assert dict(exited) == {done: 5, gone: None, pid: 6, popen: 7}
     assert len(exited) == 4 and alive == [sleeper]
     assert popen.returncode == 7 and sleeper.returncode is None
 
@@ -136,10 +130,9 @@ class Job:
         return True
 
 
-def test_what_was_given_twice_is_reported_twice(variant, run, start, sleeper):
-    child = start(*exiting(3))
+def test_what_was_given_twice_is_reported_twice(variant, run, zombie, sleeper):
+    child = zombie(3)
     one, other = Job(child.pid), Job(sleeper.pid)
-    become_zombie(child.pid)
     exited, alive = run(aio.wait_procs([one, other, one, other], 0.01))
     assert [(proc is one, code) for proc, code in exited] == [(True, 3)] * 2
     assert [proc is other for proc in alive] == [True] * 2

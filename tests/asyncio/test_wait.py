@@ -52,9 +52,8 @@ def test_the_exit_code_comes_once_the_process_exits(variant, run, start_told, wa
 
 
 @every_way
-def test_a_process_that_has_exited_before_the_wait(variant, run, start, way):
-    child = start(*exiting(3))
-    become_zombie(child.pid)
+def test_a_process_that_has_exited_before_the_wait(variant, run, zombie, way):
+    child = zombie(3)
     assert run(way(child.pid)) == 3
     assert run(way(child)) == 3 == child.returncode
     assert state(child.pid) is None
@@ -258,10 +257,9 @@ def test_owners_reap_their_own(variant, tmp_path):
     assert run_script(tmp_path / "script.py", code) == ""
 
 
-def test_another_thread_of_the_owner_reaps(variant, run, start):
+def test_another_thread_of_the_owner_reaps(variant, run, zombie):
     """It holds the Popen's lock, as between its waitpid() and noting the code."""
-    child = start(*exiting(3))
-    become_zombie(child.pid)
+    child = zombie(3)
 
     async def main():
         began = time.monotonic()

@@ -66,12 +66,6 @@ def printed(capsys):
     return sorted(capsys.readouterr().out.splitlines())
 
 
-def zombie(start, code):
-    child = start(*exiting(code))
-    become_zombie(child.pid)
-    return child
-
-
 def test_each_is_tested_and_short():
     assert set(RECIPES) == tested
     for title, parts in RECIPES.items():
@@ -108,8 +102,8 @@ def test_popens(part, start, capsys):
 
 @of("From a loop over os.waitpid(-1)")
 @pytest.mark.parametrize("part", [BEFORE, AFTER])
-def test_waitpid(part, start, herd, capsys):
-    others = zombie(start, 7)
+def test_waitpid(part, zombie, herd, capsys):
+    others = zombie(7)
     jobs = {herd.fork(code, 0): "job %d" % code for code in (3, 5)}
     pids = list(jobs)
     run("From a loop over os.waitpid(-1)", part, jobs=jobs)
@@ -193,11 +187,11 @@ def test_pool(tmp_path):
 
 
 @of("A pidfile")
-def test_pidfile(tmp_path, start, sleeper):
+def test_pidfile(tmp_path, zombie, sleeper):
     stop_daemon = run("A pidfile")["stop_daemon"]
     pidfile = tmp_path / "pid"
     stop_daemon(str(pidfile), None)
-    for pid in gone_pid(), zombie(start, 0).pid:
+    for pid in gone_pid(), zombie(0).pid:
         pidfile.write_text("%d\n" % pid)
         stop_daemon(str(pidfile), lambda pid: True)
     pidfile.write_text("%d\n" % sleeper.pid)

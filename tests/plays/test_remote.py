@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ..package.recipes import SHELL, Folder
-from ..processes import become_zombie, eventually, exiting, gone_pid, state
+from ..processes import eventually, exiting, gone_pid, state
 from . import sshd
 from .remote import single_file
 
@@ -79,9 +79,8 @@ def test_exit(remote, start):
     assert state(child.pid) == "Z"
 
 
-def test_status(remote, start, sleeper):
-    child = start(*exiting(3))
-    become_zombie(child.pid)
+def test_status(remote, zombie, sleeper):
+    child = zombie(3)
     for arguments, status in (
         (["--exit-code", child.pid], 3),
         (["-t", "0.1", sleeper.pid], 124),
@@ -94,9 +93,8 @@ def test_status(remote, start, sleeper):
         assert ("python -" in err) == (status != 3), err
 
 
-def test_output(remote, start):
-    child = start(*exiting(3))
-    become_zombie(child.pid)
+def test_output(remote, zombie):
+    child = zombie(3)
     status, out, _ = result(remote(here("-v", child.pid)))
     assert status == 0 and out.startswith("%d (sh): exited with 3" % child.pid)
     status, out, _ = result(remote(here("--json", child.pid)))

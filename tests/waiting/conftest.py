@@ -2,7 +2,6 @@
 import pytest
 
 from ..conftest import CHOSEN, EVENT
-from ..processes import become_zombie, exiting
 
 
 @pytest.fixture
@@ -17,15 +16,3 @@ def by_pidfd(use_variant):
 def by_polling(use_variant):
     """The test runs once, and polls."""
     use_variant(CHOSEN[-1])
-
-
-@pytest.fixture
-def zombie(start):
-    """zombie(code) is a child that has exited, and that nobody has reaped."""
-
-    def zombie(code):
-        child = start(*exiting(code))
-        become_zombie(child.pid)
-        return child
-
-    return zombie

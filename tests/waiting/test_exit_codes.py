@@ -14,7 +14,6 @@ from ..processes import (
     MAIN_THREAD_ENDS,
     become_zombie,
     ending_after_the_main_thread,
-    exiting,
     needs_ctypes,
 )
 from ..trouble import Child, Stranger
@@ -127,15 +126,14 @@ def test_a_process_whose_main_thread_has_ended_first(variant, start, by):
 
 
 @every_way
-def test_a_look_that_shows_the_main_threads_code(variant, way, start, seam):
+def test_a_look_that_shows_the_main_threads_code(variant, way, zombie, seam):
     """Before Linux 5.17 only who reaps is told that of the process."""
 
     def look(idtype, number, options):
         info = waitid(idtype, number, options)
         return info and SimpleNamespace(si_pid=info.si_pid, si_code=1, si_status=0)
 
-    child, waitid = start(*exiting(9)), table.get("waitid")
-    become_zombie(child.pid)
+    child, waitid = zombie(9), table.get("waitid")
     seam.put("waitid", look)
     assert way(child) == child.returncode == 9
 

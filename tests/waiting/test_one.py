@@ -47,9 +47,8 @@ def test_a_childs_exit_code_is_told_and_left_to_its_popen(variant, start_told, c
 
 @everywhere
 @pytest.mark.parametrize("code", codes(0, 3, -9))
-def test_a_zombie_childs_exit_code_is_told_again_and_again(variant, start, code):
-    child = start(*exiting(code))
-    become_zombie(child.pid)
+def test_a_zombie_childs_exit_code_is_told_again_and_again(variant, zombie, code):
+    child = zombie(code)
     assert pidwait.wait(child.pid) == pidwait.wait(child.pid, 0) == code
     assert pidwait.wait(child.pid, -1) == pidwait.wait(proc=child.pid, timeout=5) == code
     assert pidwait.pid_exists(child.pid) is pidwait.pid_exists(os.getpid()) is True

@@ -14,7 +14,6 @@ from ..processes import (
     become_zombie,
     eventually,
     everywhere,
-    exiting,
     gone_pid,
     interrupted_by,
     run_python,
@@ -72,10 +71,8 @@ def test_the_callback_gets_the_process_and_its_exit_code(
 
 
 @everywhere
-def test_what_has_exited_is_reported_at_once(variant, start, told):
-    zombie, gone = start(*exiting(4)), gone_pid()
-    become_zombie(zombie.pid)
-    for pid, code in (zombie.pid, 4), (gone, None):
+def test_what_has_exited_is_reported_at_once(variant, zombie, told):
+    for pid, code in (zombie(4).pid, 4), (gone_pid(), None):
         pidwait.watch(pid, told.callback)
         assert told.get() == (pid, code)
 
