@@ -2,7 +2,6 @@
 """The end of the interpreter and of subinterpreters; what is forgotten; and strict interpreters."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -13,8 +12,8 @@ from ..processes import run_python
 PYPY = sys.implementation.name == "pypy"
 
 
-def run(code):
-    return run_python(code.replace("{package}", pidwait.__name__))
+def run(code, **kwargs):
+    return run_python(code.replace("{package}", pidwait.__name__), **kwargs)
 
 
 KEPT = """if True:
@@ -236,11 +235,5 @@ def test_bytes_and_str_are_never_compared(variant, monkeypatch, ffi):
     if reason:
         pytest.skip(reason)
     monkeypatch.setenv("PIDWAIT_FFI", ffi)
-    done = subprocess.run(
-        (sys.executable, "-bb", "-c", STRICT.replace("{package}", pidwait.__name__)),
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-    )
+    done = run(STRICT, options=["-bb"])
     assert (done.stderr, done.returncode) == ("", 5)
