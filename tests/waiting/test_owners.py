@@ -22,7 +22,6 @@ import pytest
 from .. import pidwait
 from ..processes import (
     WINDOWS,
-    become_zombie,
     codes,
     everywhere,
     exiting,
@@ -37,14 +36,6 @@ from ..processes import (
 )
 from .threads import Thread
 from .ways import by_set, by_wait, every_way
-
-
-@pytest.fixture
-def zombie(start):
-    """The pid of a child that has exited with 3, and that no owner has reaped."""
-    child = start(*exiting(3))
-    become_zombie(child.pid)
-    return child.pid
 
 
 class Owner:
@@ -95,9 +86,8 @@ def test_popen_has_reaped_though_the_wait_was_to_reap(variant, start_told):
 @pytest.mark.kqueue
 @every_way
 @pytest.mark.parametrize("code", [0, 3, -9])
-def test_popen_whose_child_is_a_zombie(variant, way, start, code):
-    child = start(*exiting(code))
-    become_zombie(child.pid)
+def test_popen_whose_child_is_a_zombie(variant, way, zombie, code):
+    child = zombie(code)
     assert way(child) == child.returncode == code
     assert state(child.pid) is None and way(child) == code
 
@@ -113,10 +103,9 @@ def test_popen_that_another_thread_waits_for(variant, start_told, timeout):
 
 
 @not_on_windows("lock that Popen.poll() takes")
-def test_popen_that_another_thread_polls(variant, start):
+def test_popen_that_another_thread_polls(variant, zombie):
     """poll() returns None while another thread is inside: that does not mean that it runs."""
-    child = start(*exiting(4))
-    become_zombie(child.pid)
+    child = zombie(4)
     with child._waitpid_lock:
         with pytest.raises(pidwait.TimeoutExpired):
             pidwait.wait(child, 0.02)
@@ -185,14 +174,14 @@ class Busy(Owner):
 @every_way
 @pytest.mark.parametrize("reaps", [False, True])
 def test_popen_whose_code_comes_a_moment_later(variant, way, zombie, reaps):
-    owner = Busy(zombie, left=3, reaps=reaps, code=3)
+    owner = Busy(zombie(3).pid, left=3, reaps=reaps, code=3)
     assert way(owner) == owner.returncode == 3
 
 
 @pytest.mark.parametrize("way", [by_wait, by_set])
 def test_popen_whose_code_never_comes_does_not_hold_up_a_wait(way, zombie):
     """After a second what the system has told counts."""
-    assert way(Busy(zombie, left=10**9, reaps=True, code=4)) == 3
+    assert way(Busy(zombie(3).pid, left=10**9, reaps=True, code=4)) == 3
 
 
 @every_way
@@ -263,8 +252,8 @@ class LikeMultiprocessing(Owner):
 @every_way
 def test_multiprocessing_whose_fork_server_could_not_tell(variant, way, zombie, sleeper):
     """It then reports 255, which is no exit code."""
-    assert way(LikeMultiprocessing(zombie, 255, "forkserver")) == 3
-    assert way(LikeMultiprocessing(zombie, 255, "fork")) == 255
+    assert way(LikeMultiprocessing(zombie(3).pid, 255, "forkserver")) == 3
+    assert way(LikeMultiprocessing(zombie(3).pid, 255, "fork")) == 255
     assert pidwait.wait(LikeMultiprocessing(gone_pid(), 255, "forkserver"), 30) is None
     # Whoever has the pid now is not waited for.
     assert pidwait.wait(LikeMultiprocessing(sleeper.pid, 255, "forkserver", 255), 0) is None
@@ -275,7 +264,7 @@ def test_multiprocessing_whose_fork_server_could_not_tell(variant, way, zombie, 
 @pytest.mark.kqueue
 def test_multiprocessing_that_knows_no_code(variant, zombie):
     assert pidwait.wait(LikeMultiprocessing(gone_pid(), None), 0) is None
-    assert pidwait.wait(LikeMultiprocessing(zombie, None), 30) == 3
+    assert pidwait.wait(LikeMultiprocessing(zombie(3).pid, None), 30) == 3
     late = LikeMultiprocessing(gone_pid(), None, "fork")
     with pytest.raises(pidwait.TimeoutExpired):  # another thread may be about to store the code
         pidwait.wait(late, 0)
@@ -294,7 +283,7 @@ def test_multiprocessing_is_joined_after_it_knows_its_code(variant, way, zombie)
     class Late(LikeMultiprocessing):
         exitcode = property(lambda self: 3 if self.joins else None, lambda self, code: None)
 
-    process = Late(zombie, 3)
+    process = Late(zombie(3).pid, 3)
     assert way(process) == 3
     assert process.joins >= 2
 
@@ -344,9 +333,8 @@ class LikeTrio:
 
 
 @every_way
-def test_a_loop_that_reaps_and_then_raises(variant, way, start, start_told):
-    child, running = start(*exiting(3)), start_told(4)
-    become_zombie(child.pid)
+def test_a_loop_that_reaps_and_then_raises(variant, way, zombie, start_told):
+    child, running = zombie(3), start_told(4)
     process = LikeTrio(child)
     assert way(process) == way(process) == 3  # it has been reaped
     process = LikeTrio(running)
@@ -412,7 +400,7 @@ def test_another_copys_child_reaps(variant, zombie, times, told, code):
             raise late.pop()
         return told
 
-    assert pidwait.wait(Owner(zombie, reaped=False, exitcode=None, wait=wait), 30) == code
+    assert pidwait.wait(Owner(zombie(3).pid, reaped=False, exitcode=None, wait=wait), 30) == code
 
 
 @everywhere
@@ -482,7 +470,7 @@ ERRORS = [ValueError("closed"), AssertionError(), OSError(errno.EIO, "x"), ZeroD
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("kind, names", FAULTY)
 def test_an_owner_that_raises_loses_only_its_own_answer(variant, zombie, kind, names, error):
-    assert pidwait.wait(Faulty(zombie, kind, names, raising(error)), 30) == 3
+    assert pidwait.wait(Faulty(zombie(3).pid, kind, names, raising(error)), 30) == 3
 
 
 @pytest.mark.parametrize("kind, names", FAULTY)
@@ -535,14 +523,14 @@ def test_an_owner_that_lacks_something_is_asked_again(variant, way, zombie, erro
                 self.exitcode = None
                 raise error
 
-    assert way(Lacking(zombie, 9)) == 9
+    assert way(Lacking(zombie(3).pid, 9)) == 9
 
 
 @every_way
 def test_an_owner_that_blocks_holds_up_nobody_else(variant, way, zombie, start):
     """No lock is held while its code runs."""
-    inside, over = threading.Event(), threading.Event()
-    waiter = Thread(way, Faulty(zombie, "Popen", "poll", lambda: inside.set() or over.wait()))
+    pid, inside, over = zombie(3).pid, threading.Event(), threading.Event()
+    waiter = Thread(way, Faulty(pid, "Popen", "poll", lambda: inside.set() or over.wait()))
     inside.wait()
     child = start(*exiting(4))
     assert by_wait(child.pid) == by_set(child) == 4
@@ -555,8 +543,8 @@ def test_an_owner_that_blocks_holds_up_nobody_else(variant, way, zombie, start):
 
 @every_way
 def test_an_owner_that_waits_itself(variant, way, zombie, start):
-    child, seen = start(*exiting(4)), []
-    waits = Faulty(zombie, "Popen", "poll", lambda: seen.append(by_wait(zombie) + by_set(child)))
+    pid, child, seen = zombie(3).pid, start(*exiting(4)), []
+    waits = Faulty(pid, "Popen", "poll", lambda: seen.append(by_wait(pid) + by_set(child)))
     assert way(waits) == 3 and set(seen) == {7}
 
 
