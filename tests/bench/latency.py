@@ -43,46 +43,16 @@ P_PIDFD = 3
 OPTIONS = 0x01000005  # WEXITED | WNOHANG | WNOWAIT
 
 
-def own_calls():
-    """pidfd_open and waitid of the interpreter, or else by plain ctypes."""
-    if hasattr(os, "pidfd_open"):
-        return os.pidfd_open, os.waitid
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    syscall = libc.syscall
-    syscall.restype = ctypes.c_long
-    syscall.argtypes = [ctypes.c_long] * 3
-
-    def pidfd_open(pid, flags):
-        fd = syscall(434, pid, flags)
-        if fd < 0:
-            raise OSError(ctypes.get_errno(), "pidfd_open")
-        return fd
-
-    libc_waitid = libc.waitid
-    libc_waitid.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_char_p, ctypes.c_int]
-
-    def waitid(idtype, id_, options):
-        info = ctypes.create_string_buffer(128)
-        if libc_waitid(idtype, id_, info, options) < 0:
-            raise OSError(ctypes.get_errno(), "waitid")
-        return struct.unpack_from("=i12xi", info.raw, 8)
-
-    return pidfd_open, getattr(os, "waitid", waitid)
-
-
 def make_inline():
     """pidfd_open, poll, waitid, close: the least that Python code can do for an exit code."""
-    pidfd_open, waitid = own_calls()
 
     def inline(popen):
-        fd = pidfd_open(popen.pid, 0)
+        fd = os.pidfd_open(popen.pid, 0)
         try:
             poll = select.poll()
             poll.register(fd, select.POLLIN)
             poll.poll(TIMEOUT * 1000)
-            return waitid(P_PIDFD, fd, OPTIONS)
+            return os.waitid(P_PIDFD, fd, OPTIONS)
         finally:
             os.close(fd)
 
@@ -105,7 +75,7 @@ def waiters():
     try:
         inline = found["inline"] = make_inline()
         found["inline, poll()"] = lambda popen: (inline(popen), popen.poll())
-    except (OSError, AttributeError) as error:
+    except (OSError, AttributeError) as error:  # before Python 3.9 there is no os.pidfd_open
         lacks["inline"] = lacks["inline, poll()"] = "inline is not on this system: {}".format(error)
     return found, lacks
 
