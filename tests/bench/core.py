@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the benches share: rows, the table, turns, processes."""
 
-import importlib.util
 import os
-import platform
 import random
 import shutil
 import subprocess
@@ -116,21 +114,12 @@ def paired_row(title, ours, peer, bound=None, notes=()):
     return Row(title, median(ours), median(peer), bound=bound, notes=notes, ratio=ratio)
 
 
-def compiler():
-    """The command of a C compiler."""
-    for name in ("cc", "gcc"):
-        if shutil.which(name):
-            return [name]
-    if importlib.util.find_spec("ziglang"):
-        # zig links nothing statically with the system's own libc.
-        target = platform.machine() + "-linux-musl"
-        return [sys.executable, "-m", "ziglang", "cc", "-target", target]
-    raise Unavailable("no C compiler: neither cc nor gcc is on PATH, nor ziglang installed")
-
-
 def build(source, path, *flags):
     """Compile the text of a C program."""
-    command = compiler() + ["-w", "-x", "c", "-o", path, "-"]
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise Unavailable("no C compiler: neither cc nor gcc is on PATH")
+    command = [compiler, "-w", "-x", "c", "-o", path, "-"]
     try:
         subprocess.run(command + list(flags), input=source, check=True, stderr=subprocess.PIPE)
     except (OSError, subprocess.CalledProcessError) as error:
