@@ -5,7 +5,7 @@ import os
 import sys
 from _thread import RLock
 
-from ._base.errors import Failed, call, log
+from ._base.errors import log, raise_of_handler
 from ._waiting.engine import Engine
 from ._waiting.owners import find
 
@@ -107,8 +107,9 @@ class _Watches(Engine):
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
         try:
-            call(__import__("_ctypes").dlopen, "libgcc_s.so.1", os.RTLD_NOW)
-        except (ImportError, AttributeError, Failed) as why:
+            __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
+        except (ImportError, AttributeError, OSError) as why:  # dlopen's has no errno for call()
+            raise_of_handler(why)
             log("libgcc_s: %s", why)
 
     def serve(self, target: "Target") -> bool:
