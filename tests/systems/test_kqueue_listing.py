@@ -16,7 +16,7 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, state
+from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually
 
 pytestmark = pytest.mark.kqueue
 
@@ -37,7 +37,8 @@ def shell(start, tmp_path):
         child = start(*command, executable=path, stdin=subprocess.PIPE, **options)
         line = b"\0".join(map(os.fsencode, command)) + b"\0"
         eventually(lambda: read("/proc/%d/cmdline" % child.pid) == line)
-        eventually(lambda: state(child.pid) == "S")  # it reads
+        # It reads from 0: what it did before, the loading of a page, say, has other states.
+        eventually(lambda: read("/proc/%d/syscall" % child.pid).split()[1:2] == [b"0x0"])
         return child.pid, path
 
     return shell

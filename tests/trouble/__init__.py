@@ -35,6 +35,7 @@ if "pytest" not in sys.modules:
 
 from .. import pidwait, seam  # noqa: E402
 from ..processes import eventually, is_open, state  # noqa: E402
+from ..waiting.threads import Thread  # noqa: E402
 from . import system  # noqa: E402
 
 # Load the names first, as `from pidwait import ...` does in a program that may run out of fds.
@@ -377,6 +378,14 @@ def sleeps(tid):
     """Whether a thread of ours sleeps in a system call, and not for the interpreter's lock."""
     with open("/proc/self/task/%d/syscall" % tid) as file:
         return file.read().split()[0] not in ("running", _FUTEX)
+
+
+def asleep(function):
+    """A thread that runs the function, once it sleeps in it: also on a busy machine."""
+    tids = []
+    thread = Thread(lambda: tids.append(thread_id()) or function())
+    eventually(lambda: tids and sleeps(tids[0]))
+    return thread
 
 
 # What this kernel can do

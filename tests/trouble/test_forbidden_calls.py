@@ -14,8 +14,7 @@ import pytest
 from .. import pidwait, trouble
 from .. import seam as table
 from ..processes import eventually, gone_pid, is_open
-from ..waiting.threads import Thread
-from . import LONG, Child, every_wait_works, forked, raises, system, times_out
+from . import LONG, Child, asleep, every_wait_works, forked, raises, system, times_out
 
 PASSING = ("ENFILE",)  # it is polled this time alone
 
@@ -211,7 +210,7 @@ def thread_goes_on(calls):
     """The policy comes while another thread sleeps in the set."""
     child, gone, told = Child(), gone_pid(), queue.Queue()
     with pidwait.WaitSet([child.pid]) as waiting:
-        thread = Thread(lambda: told.put(waiting.wait())).asleep()
+        thread = asleep(lambda: told.put(waiting.wait()))
         system.forbid(refused(calls), all_threads=True)
         waiting.add(gone)
         assert told.get(timeout=LONG) == [(gone, None)]

@@ -15,9 +15,8 @@ import pytest
 
 from .. import pidwait, trouble
 from ..processes import become_zombie, eventually, gone_pid, is_open, state
-from ..waiting.threads import Thread
 from ..waiting.ways import WAYS
-from . import LONG, Child, each_line, fork, forked, raises, times_out
+from . import LONG, Child, asleep, each_line, fork, forked, raises, times_out
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.kqueue
@@ -116,7 +115,7 @@ def test_a_child_that_a_thread_of_the_parent_waits_for(variant, way, start):
     child = start(["sh", "-c", "read line; exit 3"], stdin=reader)
     os.close(reader)
     eventually(lambda: state(child.pid) == "S")
-    thread = Thread(child.wait).asleep()
+    thread = asleep(child.wait)
 
     def wait():
         os.write(writer, b"\n")
@@ -206,7 +205,7 @@ def test_a_set_that_the_forked_child_uses_while_a_thread_waits_on_it(variant, na
     child = Child()
     with pidwait.WaitSet([child.pid]) as waiting:
         waiting.fileno()
-        thread = Thread(waiting.wait).asleep()
+        thread = asleep(waiting.wait)
 
         def use():
             USES[name](waiting, child.pid)
