@@ -187,23 +187,25 @@ class Child(Process):
 
         ``reap`` is ignored. Raises TimeoutExpired after ``timeout`` seconds.
         """
-        reaps = not (self.reaped or self._shared.is_copy())
-        exitcode = super().wait(timeout, reaps)
-        if reaps:
-            self._shared.end()
-        return exitcode
+        deadline = Deadline(timeout)
+        shared = self._shared
+        if not self.reaped:
+            if shared.is_copy():
+                return super().wait(timeout)
+            with shared as handle:
+                # One call tells the code and reaps, as in Popen.wait(). Others tell the code first:
+                # a signal handler may raise before it has been noted, and then it would be lost.
+                is_one_call = timeout is None and handle.backend == "pidfd"
+                has_exited = is_one_call or self._look(handle, deadline, False)
+                if has_exited and self._reap(handle, deadline) is PENDING:
+                    settled(lambda last: self._reap(handle, NOW), deadline)
+            if not self.reaped:
+                raise TimeoutExpired(self.pid, timeout)
+            shared.end()
+        return self._exitcode
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        if self.reaped:
-            return True
-        # One call tells the code and reaps, as in Popen.wait(). Others tell the code first: a
-        # signal handler may raise before it has been noted, and then it would be lost.
-        is_one_call = reap and deadline.remaining() is None and handle.backend == "pidfd"
-        if not is_one_call and not super()._look(handle, deadline, False):
-            return False
-        if reap and self._reap(handle, deadline) is PENDING:
-            settled(lambda last: self._reap(handle, NOW), deadline)
-        return self.reaped or not reap
+        return self.reaped or super()._look(handle, deadline, False)
 
     def _reap(self, handle: "Handle", deadline: Deadline) -> "Outcome":
         # Without a lock, as a look may write to the log. Of several threads one gets the code; to
