@@ -86,13 +86,16 @@ def spawn(
         group = 0 if is_new else check_pid(process_group, "process_group")
         if group and os.name == "nt":
             raise ValueError("process_group can only be 0 on Windows")
-    stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
-    passed = [_checked_fd("pass_fds", fd) for fd in pass_fds]
+    stdio = _INHERIT, _INHERIT, _INHERIT
+    if stdin is not None or stdout is not None or stderr is not None:
+        stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
+    passed = [_checked_fd("pass_fds", fd) for fd in pass_fds] if pass_fds else ()
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
         raise ValueError("pass_fds and start_new_session can't be used on Windows")
-    _reap_left()
+    if _left:
+        _reap_left()
     backend()  # it may raise: do that before there is a child
     if os.name != "nt":
         if stdio[2] == _STDOUT:
