@@ -42,6 +42,7 @@ def run(program, folder, *prefix):
     for name, text in program.files.items():
         (files / name).write_text(text, encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if not name.startswith("TOX_")}
+    env.pop("PYTEST_ADDOPTS", None)  # it may say to run only what has failed
     env.update(
         PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]),
         WITNESS=str(witness),
@@ -67,6 +68,8 @@ def lines(text, folder):
     text = text.replace(str(folder), "FOLDER")
     text = re.sub(r"\d+:\d+:\d+|\d+\.\d+ ?s(econds)?\b", "TIME", text)
     text = re.sub(r"pid[= ]\d+|sha256=\w+|size=\d+|\bgw\d\b|\bpip-\S+", "ID", text)
+    # pytest's letters, one for each test.
+    text = re.sub(r"^[.F]+(?= )", lambda found: "".join(sorted(found.group())), text, flags=re.M)
     return sorted(text.splitlines())
 
 
