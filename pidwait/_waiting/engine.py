@@ -225,6 +225,8 @@ class Engine:
                     log("pid %s is polled: %s", target.pid, why)
                     self.looks.add(target)
             return
+        if target not in self.targets:  # another thread has discarded it: its owner does not reap
+            return
         if outcome is not PENDING:
             # What else is waiting for the process sees it before its owner reaps.
             for other in () if alone else self._index.get(target.pid, ()):

@@ -30,6 +30,7 @@ from ..processes import (
     gone_pid,
     interrupted_by,
     is_open,
+    state,
 )
 from ..seam import get
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
@@ -467,6 +468,22 @@ def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, h
 
 
 @in_threads
+def test_a_member_that_is_discarded_during_a_look_is_not_reaped(by_pidfd, seam, start_told):
+    child, waitid = start_told(3), seam.get("waitid")
+
+    def look(*args):
+        found = waitid(*args)
+        waiting.discard(child)
+        return found
+
+    with pidwait.WaitSet([child]) as waiting:
+        end(child)
+        become_zombie(child.pid)
+        seam.put("waitid", look)
+        assert waiting.wait(0) == []
+    assert child.returncode is None and state(child.pid) == "Z"
+
+
 def test_ctrl_c_during_the_look_at_an_exit_leaves_it_to_another_thread(by_pidfd, seam, herd):
     pids = [herd.fork(0) for _ in range(3)]
     with pidwait.WaitSet(pids) as waiting, interrupted_by(KeyboardInterrupt()) as interrupted:
