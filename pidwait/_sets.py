@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Many processes: until all of them have exited, as each one exits, or whichever exits next."""
 
-from _thread import get_ident
 from os import getpid
 
-from ._base.deadline import Deadline
+from ._base.deadline import PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, warn_unclosed
-from ._waiting.engine import Engine
+from ._waiting.core import Core, Visit
 from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Any, Callable, Exits, Generic, Iterable, Iterator, P, Proc, Self, Target
+    from ._types import Any, Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
+    from ._waiting.core import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
 
@@ -63,16 +63,12 @@ def wait_procs(
     deadline = Deadline(timeout)
     given = list(procs)
     exited: "list[tuple[Any, int | None]]" = []
-    engine = _engine_with(given)
-    try:
-        for one in _exits(engine, given_again(given), deadline, False):
-            exited.append(one)
-            if callback is not None:
-                callback(*one)
-        alive = [proc for proc in given if key_of(proc) in engine]
-    finally:
-        engine.close()  # where the callback has raised, too
-    return exited, alive
+    core = _core_with(given, deadline)
+    for one in _exits(core, given_again(given), deadline, False):
+        exited.append(one)
+        if callback is not None:
+            callback(*one)
+    return exited, [proc for proc in given if key_of(proc) in core.members]
 
 
 if TYPE_CHECKING:
@@ -105,48 +101,42 @@ def as_completed(
     """
     deadline = Deadline(timeout)
     given = list(procs)
-    return _exits(_engine_with(given), given_again(given), deadline, True)
+    return _exits(_core_with(given, deadline), given_again(given), deadline, True)
 
 
-def _engine_with(procs: "list[Any]") -> Engine:
-    targets = [find(proc, key_of(proc)) for proc in procs]
-    engine = Engine(False)
-    try:
-        for target in targets:
-            engine.add(target)
-    except BaseException:
-        engine.close()
-        raise
-    return engine
+def _core_with(procs: "list[Any]", deadline: Deadline) -> Core:
+    owners = [find(proc, key_of(proc)) for proc in procs]
+    core = Core(False, deadline)
+    for owner in owners:
+        core.add(owner)
+    return core
 
 
 def _exits(
-    engine: Engine, again: "dict[object, list[Any]]", deadline: Deadline, raises: bool
+    core: Core, again: "dict[object, list[Any]]", deadline: Deadline, raises: bool
 ) -> "Iterator[tuple[Any, int | None]]":
-    """Iterate over the exits until the deadline, and close the engine.
+    """Iterate over the exits until the deadline.
 
     ``raises``: whether to raise TimeoutExpired if some are still running then.
     """
-    seconds: "float | None" = None
     try:
-        while engine.targets:
-            if engine.pid != getpid():
-                engine.after_fork()
-            exits: "Exits" = []
-            seconds = deadline.remaining()
-            engine.sleep(seconds)
-            engine.collect(seconds == 0)
-            engine.take(exits)
-            for target, code in exits:
-                for proc in again.get(target.key, (target.proc,)):
-                    yield proc, code
-            if seconds == 0 and not exits:
-                break
-        left = list(engine.targets)
+        while core.members:
+            if core.pid != getpid():
+                core = core.forked()
+            visit = Visit()
+            core.wait(deadline, visit)
+            if not visit.members:
+                if not core.is_pending():
+                    break
+                core.wait(Deadline(PATIENCE), visit)  # a code is still to come
+            for member in visit.members:
+                for proc in again.get(member.owner.key, (member.owner.proc,)):
+                    yield proc, visit.codes[member]
+        left = [member.owner for member in core.members.values()]
         if raises and left:
             raise TimeoutExpired(left[0].pid, deadline.timeout, _description(left))
     finally:
-        engine.close()
+        core.close()
 
 
 def _description(targets: "list[Target]") -> "str | None":
@@ -189,8 +179,6 @@ class WaitSet(Generic[P]):
     3 0
     """
 
-    _is_closed = True
-
     if TYPE_CHECKING:
 
         @overload
@@ -203,30 +191,23 @@ class WaitSet(Generic[P]):
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
             return cls
 
-    def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
-        targets = [find(proc, key_of(proc)) for proc in procs]
-        # By thread: the exits that its wait() is about to return. If a thread is in here already
-        # when it calls wait(), two exceptions in a row have interrupted it.
-        self._calls: "dict[int, Exits]" = {}
-        self._engine = Engine(True)
-        self._is_closed = False  # from here on, __del__ closes the set
-        try:
-            for target in targets:
-                self._engine.add(target)
-        except BaseException:
-            self.close()
-            raise
+    _core: "Core | None" = None
 
-    def _entered(self) -> Engine:
-        """The engine, in a forked child made anew; ValueError if the set is closed."""
-        engine = self._engine
-        if engine.pid != getpid():  # some calls are of threads that only the parent has
-            self._calls = {}
-            if not self._is_closed:
-                engine.after_fork()
-        if self._is_closed:
+    def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
+        owners = [find(proc, key_of(proc)) for proc in procs]
+        core = Core(True)
+        for owner in owners:
+            core.add(owner)
+        self._core = core  # from here on, __del__ warns
+
+    def _opened(self) -> Core:
+        """The core, in a forked child made anew; ValueError if the set is closed."""
+        core = self._core
+        if core is None:
             raise ValueError("the set is closed")
-        return engine
+        if core.pid != getpid():
+            core = self._core = core.forked()
+        return core
 
     def add(self, proc: "P") -> None:
         """Add a process. Nothing changes if it is in the set already.
@@ -234,35 +215,35 @@ class WaitSet(Generic[P]):
         If it has exited, or no process has the pid, the next wait() reports it. If the process
         of a pid in the set has exited, you can add the pid again, for the next process.
         """
-        target = find(proc, key_of(proc))
-        engine = self._entered()
+        owner = find(proc, key_of(proc))
+        core = self._opened()
         try:
-            engine.add(target)
-        except BaseException:
-            engine.is_suspect = True  # first, in case that another exception comes
-            engine.discard(target)
-            raise
-        if self._is_closed and target in engine.targets:  # by another thread, meanwhile
+            core.add(owner)
+        finally:
+            core.ring()  # also if an exception comes: it may be in
+        if self._core is None:  # another thread has closed the set meanwhile
             raise ValueError("the set is closed")
-        engine.rearm()
 
     def discard(self, proc: "P") -> None:
         """Remove a process. Nothing changes if it is not in the set."""
-        engine = self._entered()
-        for target in engine.find(key_of(proc)):
-            engine.discard(target)
-        engine.rearm()
+        core = self._opened()
+        core.discard(key_of(proc))
+        core.ring()
 
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""
-        return len(self._engine.targets) + sum(map(len, list(self._calls.values())))
+        return len(self._members())
 
     def __contains__(self, proc: object) -> bool:
-        return key_of(proc) in self._engine
+        return self._core is not None and bool(self._core.find(key_of(proc)))
 
     def __iter__(self) -> "Iterator[P]":
         """Iterate over a copy of the members."""
-        return iter([target.proc for target in list(self._engine.targets)])
+        return iter([member.owner.proc for member in self._members()])
+
+    def _members(self) -> "list[Member]":
+        core = self._core
+        return [] if core is None else list(core.members.values())
 
     def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
         """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.
@@ -272,47 +253,17 @@ class WaitSet(Generic[P]):
         only one of them gets each exit.
         """
         deadline = Deadline(timeout)
-        engine, me = self._entered(), get_ident()
-        taken: "Exits" = []
-        # A signal handler's call, while another call of this thread sleeps; or see __init__().
-        is_nested = me in self._calls
-        if is_nested:
-            engine.put_back(self._calls[me])
+        core, visit = self._opened(), Visit()
         try:
-            self._calls[me] = taken
-            if self._is_closed:  # by another thread, before it could see this call
-                raise ValueError("the set is closed")
-            while True:
-                seconds = deadline.remaining()
-                engine.sleep(seconds)
-                # At the end look at all members, unless fileno() wakes the caller for a late code,
-                # or that would take more than 5 % of a core.
-                last = seconds == 0 and not (engine.is_shown or engine.looks.is_resting())
-                # What an exception has left goes first: an owner may raise SystemExit each time.
-                if not (engine.is_suspect and engine.codes):
-                    engine.collect(last)
-                engine.take(taken)
-                if taken or seconds == 0 or not engine.targets:
-                    break
-                engine.rearm()  # or what has ended this sleep would end the next one
-            self._leave(me, is_nested)
-            return [(target.proc, code) for target, code in taken]
-        except BaseException:  # if a signal handler raises, no exit must be lost
-            engine.is_suspect = True  # first, in case that it raises again
-            self._calls[me] = taken
-            engine.put_back(taken)
-            self._leave(me)
+            core.wait(deadline, visit)
+            return visit.exits()
+        except BaseException:  # a signal handler's, perhaps
+            try:
+                core.put_back(visit)
+            finally:
+                core.put_back(visit)  # again, if another exception came
+                core = visit = None  # type: ignore[assignment]  # or the traceback would keep them
             raise
-
-    def _leave(self, me: int, is_nested: bool = False) -> None:
-        self._engine.sleeping.pop(me, None)
-        if is_nested:  # the other call goes on with its sleep, and is woken if the set is empty
-            self._engine.sleeping[me] = None
-        if not self._is_closed:
-            self._engine.rearm()
-        self._calls.pop(me, None)  # last: an exception may come before
-        if self._is_closed and not self._calls:
-            self._engine.close()
 
     def fileno(self) -> int:
         """Return a file descriptor that is readable when you should call wait(0).
@@ -320,19 +271,13 @@ class WaitSet(Generic[P]):
         That call may return an empty list. The file descriptor stays the same until close().
         Raises io.UnsupportedOperation (an OSError) on Windows, and if none was left for the set.
         """
-        engine = self._entered()
-        fd = engine.sleeper.fileno()
-        engine.is_shown = True
-        engine.rearm()
-        return fd
+        return self._opened().fileno()
 
     def close(self) -> None:
         """Close the set. Its resources are released when the waits in progress have ended."""
-        if self._engine.pid != getpid():
-            self._calls = {}
-        self._is_closed = True
-        if not self._calls:
-            self._engine.close()
+        core, self._core = self._core, None
+        if core is not None:
+            core.close()
 
     def __enter__(self) -> "Self":
         return self
@@ -341,18 +286,14 @@ class WaitSet(Generic[P]):
         self.close()
 
     def __del__(self) -> None:
-        if self._is_closed:
-            return
-        try:
-            if self._engine.pid == getpid():
-                warn_unclosed(self)
-        finally:
-            self.close()
+        core = self._core
+        if core is not None and core.pid == getpid():
+            warn_unclosed(self)
 
     def __reduce__(self) -> "Any":
         raise TypeError("a set of handles on processes can't be pickled or copied")
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "open"
+        state = "closed" if self._core is None else "open"
         noun = "process" if len(self) == 1 else "processes"
         return "<%s of %d %s, %s>" % (type(self).__name__, len(self), noun, state)

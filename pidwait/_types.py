@@ -8,6 +8,7 @@ from collections.abc import Iterable as Iterable
 from collections.abc import Iterator as Iterator
 from collections.abc import Sequence as Sequence
 from enum import Enum
+from functools import partial
 from typing import Any as Any
 from typing import Final, Protocol
 from typing import Generic as Generic
@@ -47,41 +48,37 @@ Proc = Union[int, HasPid]
 # The type of the processes. If nothing tells it, as for an empty set: all that wait() takes.
 P = TypeVar("P", bound=Proc, default=Proc)
 P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
-Exits = list[tuple[Target, "int | None"]]
 
 
-class Sleeper(Protocol):
-    """What sleeps for many handles; any number of threads may be in sleep() at once."""
+class Poller(Protocol):
+    """What sleeps for many handles; any number of threads may be in take() at once."""
 
-    # Those that have been taken from the system, and that nobody has looked at.
-    events: Any
+    # The members whose events have been taken, and that nobody has looked at.
+    hot: "dict[Any, Any]"
 
-    def open(self, target: Any) -> None:
-        """Open ``target.handle``, by ``target.pid``, or by ``target.proc`` if that is None.
+    def open(self, owner: Any) -> Handle:
+        """A handle by ``owner.pid``, or by ``owner.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
 
-    def watch_again(self, handle: Any) -> None:
-        """Have the next event of a handle reported, after a false alarm."""
+    def arm(self, member: Any, *steps: "partial[Any]") -> None:
+        """Have its next event taken, and call the steps with it; not them, if it is polled."""
 
-    def discard(self, handle: Any) -> None:
-        """Close a handle."""
+    def steps_to_drop(self, member: Any) -> "Iterable[Any]":
+        """What forgets a member, when it is gone through."""
 
-    def sleep(self, seconds: "float | None") -> None:
+    def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
 
-    def worth_a_look(self) -> "Iterator[Handle]":
-        """The handles that have had an event since."""
+    def read(self, who: Any) -> "Iterable[Any]":
+        """The members to look at for an event that is not a member's own."""
 
-    def wake(self, seconds: "float | None") -> None:
-        """End each sleep, and have fileno() readable, after ``seconds``; None: never."""
+    def ring(self, seconds: float) -> None:
+        """End each sleep, and have fileno() readable, now; or after ``seconds``."""
 
     def fileno(self) -> int:
         """Readable when there is something to look at; UnsupportedOperation if there is none."""
-
-    def forked(self) -> "Sleeper":
-        """What replaces it in a forked child; Failed if its handles can't go on there."""
 
     def close(self) -> None: ...
 

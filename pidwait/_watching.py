@@ -3,15 +3,16 @@
 
 import os
 import sys
-from _thread import RLock
+from weakref import ref
 
 from ._base.errors import log, raise_of_handler
-from ._waiting.engine import Engine
+from ._waiting.core import Core, Visit
 from ._waiting.owners import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._types import Any, Callable, Generic, Outcome, P, P_co, Target
+    from ._waiting.core import Member
 if not TYPE_CHECKING:
     P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
 
@@ -38,8 +39,8 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     if not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)
     watch: "Watch[P]" = Watch(proc, callback)
-    target = find(proc, watch)
-    while not _watches().serve(target):
+    owner = find(proc, watch)
+    while not _watches().serve(owner):
         pass  # its thread has just ended: take the next one
     return watch
 
@@ -57,7 +58,7 @@ class Watch(Generic[P_co]):
     >>> watching.cancel()
     """
 
-    __slots__ = ("callback", "proc")
+    __slots__ = ("_watches", "callback", "proc")
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
@@ -66,13 +67,15 @@ class Watch(Generic[P_co]):
     def __init__(self, proc: "P_co", callback: "Callable[[P_co, int | None], object]") -> None:
         self.proc: "P_co" = proc
         self.callback: "Callable[..., object]" = callback
+        self._watches: "ref[_Watches] | None" = None
 
-    def cancel(self) -> None:
-        """Cancel the callback. If it is already running, do not wait for it."""
-        watches = _by_pid.get(os.getpid())
-        if watches is not None:
-            for target in watches.find(self):
-                watches.drop(target)
+    def cancel(self) -> bool:
+        """Cancel the callback; return whether it will not run.
+
+        False if it has run, or runs now: cancel() does not wait for it.
+        """
+        watches = self._watches and self._watches()
+        return watches is not None and watches.pid == os.getpid() and watches.drop(self)
 
     def _call(self, exitcode: "int | None") -> None:
         try:
@@ -83,26 +86,26 @@ class Watch(Generic[P_co]):
             import threading
 
             error = sys.exc_info()
-            if hasattr(threading, "excepthook"):  # Python 3.8
-                arguments = (*error, threading.current_thread())
-                threading.excepthook(threading.ExceptHookArgs(arguments))  # novm
-            else:
-                sys.excepthook(*error)
+            try:
+                if hasattr(threading, "excepthook"):  # Python 3.8
+                    arguments = (*error, threading.current_thread())
+                    threading.excepthook(threading.ExceptHookArgs(arguments))  # novm
+                else:
+                    sys.excepthook(*error)
+            except BaseException as raised:
+                log("watch: the hook for exceptions raised %r", raised)
 
 
-class _Watches(Engine):
+class _Watches(Core):
     """The watches of one process, and the thread that waits for them while there are any.
 
-    Each watch is the key of its target, even if two are for the same process.
+    Each watch is the key of its member, even if two are for the same process.
     """
-
-    _thread: "Any" = None
-    _is_closed = False
 
     def __init__(self) -> None:
         super().__init__(True)
-        # Held while a thread is started, and while one decides to end.
-        self._gate = RLock()
+        self._visit = Visit()
+        self._idle = [None]  # a token: no thread runs
         # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
@@ -112,58 +115,62 @@ class _Watches(Engine):
             raise_of_handler(why)
             log("libgcc_s: %s", why)
 
-    def serve(self, target: "Target") -> bool:
-        """Call back for it; return False if the thread has ended, which closes this."""
+    def serve(self, owner: "Target") -> bool:
+        """Call back for it; return False if the thread has ended before it could see it."""
         import threading
 
+        watch: "Any" = owner.key
+        watch._watches = ref(self)
         try:
-            with self._gate:
-                if self._is_closed:
-                    return False
-                self.targets[target] = None  # from here on the thread does not end
-            self.add(target)
-            with self._gate:
-                if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
-                    self._thread.start()
+            self.add(owner)
+            if _by_pid.get(self.pid) is not self and self.drop(watch):
+                return False
+            # A thread that ends puts its token back before it looks for members: either it sees
+            # this one, or the token is there. Of two threads that start, one gets it.
+            if self._idle:
+                threading.Thread(target=self._run, name=__name__, daemon=True).start()
         except BaseException:
-            self.drop(target)
+            self.drop(watch)
             raise
-        self.rearm()
+        self.ring()
         return True
 
-    def drop(self, target: "Target") -> None:
-        self.discard(target)
-        self.rearm()
+    def drop(self, key: object) -> bool:
+        dropped = [self.end(member) for member in self.find(key)]
+        self.ring()
+        return any(dropped)
 
-    def rearm(self) -> None:
+    def _reap(self, member: "Member", status: "Outcome", visit: "Any") -> "Outcome":
         try:
-            super().rearm()
-        except ValueError as why:  # the thread has just ended, and closed it
-            log("watch: %s", why)
-
-    def _settle(self, target: "Target", code: "Outcome") -> "Outcome":
-        try:
-            return super()._settle(target, code)
+            return super()._reap(member, status, visit)
         except BaseException as error:  # the owner's: no signal handler runs in this thread
-            log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
-            return code
+            owner = member.owner
+            log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
+            return status
 
     def _run(self) -> None:
-        while self.pid == os.getpid():  # a callback may fork
-            self.sleep(None)
-            self.collect()
-            self.rearm()  # or what has ended this sleep would end the next one
-            for target, exitcode in list(self.codes.items()):
-                if target in self.targets:  # else it has been cancelled
-                    target.key._call(exitcode)  # type: ignore[attr-defined]
-                    self.discard(target)
-            with self._gate:
-                if not self.targets:
-                    self._is_closed = True
-                    _by_pid.pop(self.pid, None)
-                    break
-        self.close()
+        me = ref(self._visit)
+        self.visits[me] = None  # or nothing would end its sleep
+        while True:
+            try:
+                self._idle.pop()
+            except IndexError:  # another thread has the token
+                return
+            while self.members:
+                self.sleep(None)
+                self.collect(me)
+                for member, code in list(self.exited.items()):
+                    if self.end(member):  # else it has been cancelled
+                        member.owner.key._call(code)  # type: ignore[attr-defined]
+                    if self.pid != os.getpid():  # the callback has forked
+                        return
+            if _by_pid.get(self.pid) is self:
+                del _by_pid[self.pid]
+            self._idle.append(None)
+            if not self.members:
+                # The traceback of a callback's exception may keep this frame.
+                self = member = me = None  # type: ignore[assignment]
+                return
 
 
 # The watches of this process; a forked child also finds its parent's, and drops them.
@@ -178,5 +185,5 @@ def _watches() -> _Watches:
         for parent in set(_by_pid) - {pid}:
             copy = _by_pid.pop(parent, None)
             if copy is not None:
-                copy.close()
+                copy.poller.close()
     return watches

@@ -13,7 +13,7 @@ from weakref import ref
 from . import _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
-from ._loop_engine import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_engine
+from ._loop_core import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_core
 from ._process import wait as wait_now
 from ._waiting.owners import PopenTarget, check_pid, find
 
@@ -63,7 +63,7 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
 class _Group:
     """Processes for which one coroutine waits; an iterator over their exits.
 
-    The engine refers to it weakly: an iterator that has been freed waits for nothing. It refers to
+    The core refers to it weakly: an iterator that has been freed waits for nothing. It refers to
     ``sleepers`` strongly: nobody else need refer to a task that waits.
     """
 
@@ -80,10 +80,10 @@ class _Group:
 
     def look(self) -> None:
         """Note all that have exited by now."""
-        engine = find_engine(self.loop)
-        while engine is not None and engine.look(list(self.left)):
+        core = find_core(self.loop)
+        while core is not None and core.report(list(self.left)):
             pass  # each look brings so many
-        for target in list(self.left) if engine is None else ():
+        for target in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
             except (TimeoutExpired, ValueError):  # ValueError: it was closed meanwhile

@@ -23,6 +23,7 @@ LONGEST = 0.04
 
 # Seconds to wait for an exit code that appears only once the parent reaps.
 GRACE = 0.01
+PATIENCE = 1.0
 
 
 class Deadline:
@@ -82,6 +83,15 @@ def _seconds(timeout: "Any") -> float:
 
 
 NOW = Deadline(0)
+
+
+def patience(deadline: Deadline) -> Deadline:
+    """Until when to wait for an exit code or a reaping, once the exit has been seen.
+
+    What is left of the time, at least 10 ms, at most a second.
+    """
+    left = deadline.remaining()
+    return Deadline(PATIENCE if left is None else min(max(left, GRACE), PATIENCE))
 
 
 def pause(deadline: Deadline, interval: "list[float]") -> bool:

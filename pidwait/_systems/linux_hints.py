@@ -21,7 +21,7 @@ from .posix import close
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Iterator
+    from .._types import Any, Iterator
 
 # linux/netlink.h, linux/connector.h, linux/cn_proc.h, asm-generic/socket.h
 _AF_NETLINK, _NETLINK_CONNECTOR, _NLMSG_DONE = 16, 11, 3
@@ -47,7 +47,7 @@ _FEW_PIDS = 64  # pids with which the kernel compares that of each message
 
 
 class Hints:
-    """Tells which of the handles that have been added are worth a look.
+    """Tells which of the members that have been added are worth a look.
 
     It has a socket with a message for each thread that exits.
     """
@@ -56,23 +56,21 @@ class Hints:
     _socket: "Any" = None
     _listener = 0  # the process that has asked for the messages
 
-    def __init__(self, epoll: "Any") -> None:
-        """``epoll`` is to watch ``fd``, as soon as there is one."""
-        self._epoll = epoll
-        # By the pid; several handles can be on one process.
-        self._handles: "dict[Any, dict[Handle, None]]" = {}
-        self._sleeps_left = 0  # until the kernel hears of new handles
+    def __init__(self, epoll: "Any", by_fd: "dict[int, Any]") -> None:
+        """``epoll`` is to watch ``fd``, as soon as there is one; ``by_fd`` tells that it is ours."""
+        self._epoll, self._by_fd = epoll, by_fd
+        # By the pid; several members can be for one process.
+        self._members: "dict[int, dict[Any, None]]" = {}
+        self._sleeps_left = 0  # until the kernel hears of new members
         self._is_new = True
 
-    def add(self, handle: "Handle") -> None:
-        self._handles.setdefault(handle.pid, {})[handle] = None
+    def add(self, member: "Any") -> None:
+        self._members.setdefault(member.handle.pid, {})[member] = None
         self._sleeps_left = 2
 
-    def discard(self, handle: "Handle") -> None:
-        handles = self._handles.get(handle.pid, {})
-        handles.pop(handle, None)
-        if not handles:
-            self._handles.pop(handle.pid, None)
+    def steps_to_drop(self, member: "Any") -> "Iterator[Any]":
+        """What forgets it, when it is gone through."""
+        return map(self._members.get(member.owner.pid, {}).pop, (member,), (None,))
 
     def update(self) -> None:
         """Call this before each sleep."""
@@ -81,7 +79,8 @@ class Hints:
         if not self._sleeps_left:
             return
         self._sleeps_left -= 1
-        if self._sleeps_left or not self._handles:
+        self._members = {pid: members for pid, members in self._members.items() if members}
+        if self._sleeps_left or not self._members:
             return
         is_new, self._is_new = self._is_new, False
         try:
@@ -90,6 +89,7 @@ class Hints:
                 call(self._epoll.modify, self.fd, select.EPOLLIN)
             elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
                 self.listen()
+                self._by_fd[self.fd] = self
                 call(self._epoll.register, self.fd, select.EPOLLIN)
         except Failed as why:
             self._give_up(why)
@@ -98,11 +98,11 @@ class Hints:
         log("polling without hints: %s", why)
         self.close()
 
-    def read(self) -> "Iterator[Handle]":
-        """The handles on processes of which a thread has exited since."""
+    def read(self) -> "Iterator[Any]":
+        """The members for processes of which a thread has exited since."""
         try:
             pids = self._receive()
-            found = list(self._handles) if pids is None else [*filter(self._handles.get, pids)]
+            found = list(self._members) if pids is None else [*filter(self._members.get, pids)]
             if pids and not found:
                 # Others may exit thousands of times a second: none of them ends the next sleep.
                 call(self._epoll.modify, self.fd, 0)
@@ -111,8 +111,7 @@ class Hints:
             self._give_up(why)
             return
         for pid in found:
-            for handle in list(self._handles.get(pid, ())):
-                yield handle
+            yield from list(self._members.get(pid, ()))
 
     def _receive(self) -> "set[int] | None":
         """The processes, by pid, that lost a thread; None if messages were lost."""
@@ -151,18 +150,12 @@ class Hints:
     def _filter(self) -> None:
         """Have the kernel send messages about the pids, and few others."""
         program = _load_and_drop_others(_WHAT, [_EVENT_EXIT])
-        if len(self._handles) <= _FEW_PIDS:
-            program += _load_and_drop_others(_TGID, list(self._handles))
+        if len(self._members) <= _FEW_PIDS:
+            program += _load_and_drop_others(_TGID, list(self._members))
         # struct sock_fprog: u16 length in instructions; a pointer to them.
         place = native("array")("B", program + _KEEP)
         address, size = place.buffer_info()
         self._set_option(_SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
-
-    def forked(self, epoll: "Any") -> "Hints":
-        """What replaces it in a forked child."""
-        self.close()
-        self._epoll, self._sleeps_left, self._is_new = epoll, 2, True
-        return self
 
     def close(self) -> None:
         socket, self._socket, self.fd = self._socket, None, -1
@@ -189,7 +182,7 @@ def _send(socket: "Any", operation: int) -> None:
 
 def check_connector() -> None:
     """Whether the proc connector can be used."""
-    hints = Hints(None)
+    hints = Hints(None, {})
     try:
         hints.listen()
     finally:

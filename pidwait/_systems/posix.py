@@ -5,6 +5,7 @@ import io
 import os
 import select
 from errno import EBADF, ECHILD, ENOSYS, ESRCH
+from itertools import chain, starmap
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
@@ -34,6 +35,14 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
         return next(map(own, map(function, *zip(arguments))))
     except OSError as error:
         raise refusal(function, error) from None
+
+
+def opened_bell() -> "Any":
+    """What is readable for ever, and for every thread: a pipe whose writer is closed."""
+    pipe = chain.from_iterable(starmap(os.pipe, [()]))
+    reader, writer = call(list, map(own, pipe))
+    writer.close()
+    return reader
 
 
 def close(file: "Any") -> None:

@@ -315,7 +315,7 @@ def test_sigchld_is_ignored(variant, run, way):
 @not_on_kqueue
 @every_way
 def test_a_code_that_may_not_be_read_before_the_reaping(variant, keeper, way):
-    """A wait goes on for a moment, in case it comes; a look does not."""
+    """A wait goes on for a second, in case it comes; a look may answer with nothing meanwhile."""
     from ..trouble import forked, system
 
     is_told = certain(variant)
@@ -324,8 +324,7 @@ def test_a_code_that_may_not_be_read_before_the_reaping(variant, keeper, way):
         pid = keeper.start(*exiting(5))
         become_zombie(pid)
         assert await way(pid) is None
-        if variant != "connector":  # with that it counts as alive
-            assert await aio.wait_procs([pid], 0) == ([(pid, None)], [])
+        assert await aio.wait_procs([pid], 0) in (([], [pid]), ([(pid, None)], []))
         code = None
         while is_told and code is None:  # the machine was too busy to be that quick
             pid = keeper.start(*exiting(5))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What waits for the processes of an asyncio event loop: an engine that the loop runs.
+"""What waits for the processes of an asyncio event loop: a core that the loop runs.
 
-A target's key is called in the loop once the process has exited: ``key(target, code)``.
+An owner's key is called in the loop once the process has exited: ``key(owner, code)``.
 """
 
 from os import getpid
@@ -12,7 +12,7 @@ from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
 from ._systems.posix import reap_child
-from ._waiting.engine import Engine
+from ._waiting.core import Core, Visit
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ._types import Any, Callable, Iterable, Target
 
 
-class LoopEngine(Engine):
-    """An engine whose file descriptor the loop watches; it is used in the loop's thread alone.
+class LoopCore(Core):
+    """A core whose file descriptor the loop watches; it is used in the loop's thread alone.
 
     Only the loop's own handles refer to it, so it goes with the loop: closing a loop drops them.
     """
@@ -35,53 +35,52 @@ class LoopEngine(Engine):
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
         super().__init__(False)
         self.loop = loop
+        self._visit = Visit()
         try:
-            fd = self.sleeper.fileno()
+            fd = self.poller.fileno()
             if fd >= 1024 and isinstance(getattr(loop, "_selector", None), SelectSelector):
                 raise NotImplementedError("select() can't watch fd %d" % fd)
-            loop.add_reader(fd, self.look)
+            loop.add_reader(fd, self.report)
         except BaseException:
             super().close()
             raise
         self.fd = fd
 
-    def look(self, late: "Iterable[Target]" = ()) -> bool:
+    def report(self, late: "Iterable[Target]" = ()) -> bool:
         """Report the exits, those of the polled in ``late``, too; return whether there were any."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
+        me = ref(self._visit)
         try:
             self.sleep(0)
-            self.collect()
-            for target in late:
-                if target in self.looks.entries:
-                    self._look(target, True)
-            found: "list[tuple[Any, int | None]]" = list(self.codes.items())
-            for target, code in found:  # twice, if an exception comes before the end
-                target.key(target, code)
-                self.discard(target)
-        except BaseException:
-            self.is_suspect = True
-            raise
+            self.collect(me)
+            for owner in late:
+                for member in self.find(owner.key):
+                    if member in self.rounds.members:
+                        self.look(member, me)
+            found = list(self.exited.items())
+            for member, code in found:  # twice, if an exception comes before its end
+                member.owner.key(member.owner, code)  # type: ignore[operator]
+                self.end(member)
         finally:
             # The coroutines that have got these exits run first: they may add processes.
-            self.loop.call_soon(self.arm)
+            self.loop.call_soon(self.schedule)
         return bool(found)
 
-    def arm(self) -> None:
-        """Have the loop call when it is time to look; close the engine if it is not used."""
+    def schedule(self) -> None:
+        """Have the loop call when it is time to look; close the core if it is not used."""
         timer = self._timer and self._timer()
         if timer is not None:
             timer.cancel()
-        if not self.targets or self.loop.is_closed():
+        if not self.members or self.loop.is_closed():
             self.close()
             return
         delay = self.delay()
         if delay is not None:
-            self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.look))
+            self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.report))
 
     def give_up(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now
-        self._unused = self.sleeper  # or close() might remove another reader of the same number
         super().give_up(why)
 
     def close(self) -> None:
@@ -90,55 +89,56 @@ class LoopEngine(Engine):
             return
         if not self.loop.is_closed():
             self.loop.remove_reader(fd)
-        _engines.pop((id(self.loop), self.pid), None)
+        _cores.pop((id(self.loop), self.pid), None)
         super().close()
-        for target in self.targets:  # the loop has been closed
-            if isinstance(target.proc, AsyncioChild) and not target.proc.is_removed:
-                target.proc.leave()
+        for member in list(self.members.values()):  # the loop has been closed
+            child = member.owner.proc
+            if isinstance(child, AsyncioChild) and not child.is_removed:
+                child.leave()
 
     __del__ = close
 
 
 # By id(loop) and process: a forked child makes its own.
-_engines: "WeakValueDictionary[tuple[int, int], LoopEngine]" = WeakValueDictionary()
+_cores: "WeakValueDictionary[tuple[int, int], LoopCore]" = WeakValueDictionary()
 
 
-def find_engine(loop: "AbstractEventLoop") -> "LoopEngine | None":
-    return _engines.get((id(loop), getpid()))
+def find_core(loop: "AbstractEventLoop") -> "LoopCore | None":
+    return _cores.get((id(loop), getpid()))
 
 
-def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
+def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Target]") -> None:
     """Have the exits of these reported."""
-    engine = find_engine(loop)
-    if engine is None:
+    core = find_core(loop)
+    if core is None:
         try:
-            engine = _engines[id(loop), getpid()] = LoopEngine(loop)
+            core = _cores[id(loop), getpid()] = LoopCore(loop)
         except (Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch file descriptors, so a thread waits: %r", why)
-            for target in targets:
-                _watch(loop, target)
+            for owner in owners:
+                _watch(loop, owner)
             return
-    for target in targets:
-        engine.add(target)
-    engine.arm()
+    for owner in owners:
+        core.add(owner)
+    core.schedule()
 
 
-def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
+def _watch(loop: "AbstractEventLoop", owner: "Target") -> None:
     """Have the thread of watch() wait; its Watch becomes the key."""
-    tell: "Any" = target.key
-    target.key = watch(target.proc, lambda proc, code: call_soon(loop, tell, target, code))
+    tell: "Any" = owner.key
+    owner.key = watch(owner.proc, lambda proc, code: call_soon(loop, tell, owner, code))
 
 
-def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
+def discard_from_loop(loop: "AbstractEventLoop", owners: "Iterable[Target]") -> None:
     """Do not report these."""
-    engine = find_engine(loop)
-    for target in targets:
-        if isinstance(target.key, Watch):
-            target.key.cancel()
-        elif engine is not None:
-            engine.discard(target)
-    if engine is not None:
-        engine.arm()
+    core = find_core(loop)
+    for owner in owners:
+        if isinstance(owner.key, Watch):
+            owner.key.cancel()
+        elif core is not None:
+            core.discard(owner.key)
+    if core is not None:
+        core.schedule()
 
 
 def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:

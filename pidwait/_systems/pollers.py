@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How does one wait for many processes?
+
+A poller opens the handles, and one call of it sleeps for all of them: epoll(7), kqueue(2), a
+completion port. That call takes the events of the system, and puts their members into ``hot``: one
+call of a function in C, so that no exception comes in between. An event has a number; ``by_number``
+tells whose it is.
+
+What has no handle is looked at again and again; a poller that sleeps for short times serves for
+that everywhere.
+"""
+
+import time
+from errno import ENOSYS
+from io import UnsupportedOperation
+
+from .._base.deadline import LONGEST
+from .._base.errors import Failed, failed, log
+from . import backend, open_handle, system
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable, Handle, Iterator, Poller
+
+
+def _find_poller() -> "Callable[[bool, bool], Poller]":
+    if system.backends[0] == "pidfd":
+        from .epoll import EpollPoller
+
+        return EpollPoller
+    if system.backends[0] == "kqueue":
+        from .kqueue import KqueuePoller
+
+        return KqueuePoller
+    from .windows_port import PortPoller
+
+    return PortPoller
+
+
+_make_poller = _find_poller()
+
+
+def open_poller(shared: bool) -> "Poller":
+    """What sleeps for many; ``shared``: whether several threads use it."""
+    try:
+        return _make_poller(backend() != "polling", shared)
+    except Failed as why:
+        log("all processes are polled: %s", why)
+        return PollingPoller()
+
+
+class PollingPoller:
+    """Where nothing else works: it takes no events, and nothing ends its sleep early."""
+
+    def __init__(self, former: "Any" = None) -> None:
+        """``former``: the one that it replaces, whose file descriptor stays open."""
+        self.former = former
+        self.hot: "dict[Any, Any]" = {}
+
+    def open(self, owner: "Any") -> "Handle":
+        if owner.pid is None:
+            raise failed(ENOSYS, "there is no pid")
+        return open_handle(owner.pid)
+
+    def arm(self, member: "Any", *steps: "Any") -> None:
+        """It has no events."""
+
+    def steps_to_drop(self, member: "Any") -> "Iterator[Any]":
+        return iter(())
+
+    def take(self, seconds: "float | None") -> None:
+        time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))
+
+    def read(self, who: "Any") -> "Iterator[Any]":
+        return iter(())
+
+    def ring(self, seconds: float) -> None:
+        """Each sleep is a short one."""
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("a set of polled processes has no fileno here")
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The core: what is waited for in, (owner, exit code) out.
+
+It starts no thread. Its caller calls sleep() and collect() in turns, and then take() or end(); an
+event loop polls fileno(), or asks delay(), and calls collect().
+
+Each target is one Member. Its state is its token, ``live``: [name] while it is in ``members``
+under that name, [] once it has ended. Whoever pops the token has ended it, by reporting or by
+discarding it; it never comes back. A member moves like this:
+
+    add         into ``members`` and ``rounds``: whoever comes next looks at it, and arms it
+    armed       the poller has its event taken; out of ``rounds``
+    event       into the poller's ``hot``; a look finds it running, and arms it again, or:
+    pending     it has exited; its code, or its reaping, is still to come. In ``rounds``, for a
+                second at most. ``seen`` has the code that the look saw.
+    exited      into ``exited`` with its code. The first code stays.
+    ended       the token is popped, and with it the member from ``members`` (one step); then it
+                leaves all other tables, and its handle goes with the last reference to it
+    put back    an exception keeps a caller from getting an exit that is reported: a new member
+                takes its place, under a name of its own (``former``)
+
+Three rules take the place of locks. Several threads may use a core at once, and a signal handler
+is one more thread:
+
+    A step is one call of a function in C: see steps.py. Before it or after it, each table is right.
+    References own handles. Nothing is closed while somebody may use it: a file descriptor goes
+    with the last member, or the last wait in progress, that refers to it.
+    Attention is a hint. A member goes into the next of ``rounds``, the poller and ``hot`` before it
+    leaves the last one; one look more is harmless, and a look at one that has ended cleans up.
+"""
+
+import sys
+from errno import ESRCH
+from functools import partial
+from io import UnsupportedOperation
+from itertools import chain, count, repeat
+from operator import attrgetter
+from os import getpid
+from time import sleep
+from weakref import ref
+
+from .._base.deadline import SHORTEST, Deadline, patience
+from .._base.errors import Failed, log
+from .._base.handle import PENDING, RUNNING
+from .._base.steps import at_once, run_through
+from .._systems import open_handle, system
+from .._systems.pollers import PollingPoller, open_poller
+from .owners import Target, asked
+from .rounds import Rounds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Handle, Iterable, Outcome, Poller
+
+_live_of = attrgetter("live")
+
+
+class Member:
+    """A target of a core, by the name that it has there."""
+
+    __slots__ = ("handle", "live", "owner", "until")  # as a set has many of them
+
+    def __init__(self, owner: Target, name: object, handle: "Handle | None" = None) -> None:
+        self.owner = owner
+        self.live = [name]
+        self.handle = handle
+        self.until: "Deadline | None" = None  # for a code that is still to come
+
+
+class Visit:
+    """A wait in progress: the members that it reports, and their codes."""
+
+    __slots__ = ("__weakref__", "codes", "members")
+
+    def __init__(self) -> None:
+        self.members: "list[Member]" = []
+        self.codes: "dict[Member, int | None]" = {}
+
+    def exits(self) -> "list[tuple[Any, int | None]]":
+        return [(member.owner.proc, self.codes[member]) for member in self.members]
+
+
+class Core:
+    def __init__(self, shared: bool, deadline: "Deadline | None" = None) -> None:
+        """``shared``: whether several threads use it at once. ``deadline``: of its only call."""
+        self.pid = getpid()
+        self.deadline = deadline or Deadline(None)
+        self._is_shared = shared
+        self.members: "dict[object, Member]" = {}
+        self.former: "dict[Member, None]" = {}
+        self.seen: "dict[Member, int | None]" = {}
+        self.exited: "dict[Member, int | None]" = {}
+        self.rounds = Rounds(system.clock)
+        self.poller: "Poller" = open_poller(shared)
+        # The waits in progress, which may be asleep; dead ones have been interrupted.
+        self.visits: "dict[ref[Visit], None]" = {}
+        self._reaping: "dict[Member, ref[Visit]]" = {}  # in whose wait the owner's code runs
+        self.fd_is_shown = False  # a program has the file descriptor, and may poll it
+
+    def find(self, key: object) -> "list[Member]":
+        """The members for a key: more than one if some are put back, or a pid was given again."""
+        there = self.members.get(key)
+        found = [one for one in list(self.former) if one.owner.key == key and one.live]
+        return found if there is None else [*found, there]
+
+    def add(self, owner: Target) -> "Member | None":
+        """Wait for this one, too; return None if its key is there already.
+
+        A pid whose process has exited can be added again: it stands for the next process, too.
+        """
+        for there in self.find(owner.key):
+            if type(owner.key) is not int or not self._is_passed_on(there):
+                return None
+            self._rename(there)
+        member, code = Member(owner, owner.key), asked(owner.known)
+        if code is RUNNING:
+            code = self._open(member)
+        if code is not RUNNING:
+            self.seen[member] = code  # type: ignore[assignment]
+        is_polled = member.handle is not None and member.handle.backend == "polling"
+        when = (Deadline.now(), SHORTEST) if is_polled else Rounds.NEW
+        for turn in count():
+            # With it goes attention: whatever comes next, somebody looks at it.
+            there = at_once(
+                partial(self.members.setdefault, owner.key, member),
+                partial(self.rounds.members.setdefault, member, when),
+            )[0]
+            if there is member:
+                self._arm(member)
+                self.rounds.at = 0.0
+                return member
+            if there.live:
+                self._forget(member)
+                return None
+            sleep(0)  # its end is under way in another thread; on PyPy, it may be interrupted
+            if turn > 99 and self.members.get(owner.key) is there:
+                self.members.pop(owner.key, None)
+        return None
+
+    def _is_passed_on(self, member: Member) -> bool:
+        """Whether the pid of a member belongs to another process now."""
+        pid, handle = member.owner.pid, member.handle
+        if pid is None or (handle is not None and handle.look() is RUNNING):
+            return False
+        try:
+            return open_handle(pid).look() is RUNNING
+        except Failed:
+            return False
+
+    def _rename(self, member: Member) -> None:
+        """Have it stay, under a name of its own instead of its key."""
+        new = Member(member.owner, object(), member.handle)
+        steps = [
+            partial(self.members.__setitem__, new.live[0], new),
+            partial(self.former.__setitem__, new, None),
+            partial(self.rounds.members.__setitem__, new, Rounds.NEW),
+        ]
+        if member in self.exited:
+            steps.append(partial(self.exited.__setitem__, new, self.exited[member]))
+        self.end(member, map(partial.__call__, steps))
+
+    def _open(self, member: Member) -> "Outcome":
+        """Open a handle by the best means that works; return what is known by then."""
+        owner = member.owner
+        try:
+            member.handle = self.poller.open(owner)
+        except (Failed, UnsupportedOperation) as why:
+            if owner.pid is None:  # only the object can tell
+                return RUNNING
+            try:
+                if getattr(why, "errno", None) == ESRCH:
+                    raise
+                log("pid %d is polled: %s", owner.pid, why)
+                member.handle = system.polled(owner.pid)
+            except Failed as gone:
+                if gone.errno != ESRCH:
+                    raise
+                return None
+        return RUNNING if type(owner) is Target else asked(owner.confirm)
+
+    def _arm(self, member: Member) -> None:
+        """Have its next event taken."""
+        if member.handle is None or member in self.seen:
+            return  # what no event tells stays in rounds
+        try:
+            self.poller.arm(member, partial(self.rounds.members.pop, member, None))
+        except Failed as why:
+            log("pid %s is polled: %s", member.owner.pid, why)
+            self.rounds.add(member)
+            self.poller.hot.pop(member, None)
+        if not member.live:  # it has ended meanwhile, in another thread
+            self._forget(member)
+
+    def discard(self, key: object) -> None:
+        for member in self.find(key):
+            self.end(member)
+
+    def end(self, member: Member, *steps: "Iterable[object]") -> bool:
+        """End it, and go through ``steps`` with it; return False if it has ended already."""
+        try:
+            self._forget(member, map(self.members.pop, map(list.pop, (member.live,))), *steps)
+        except IndexError:
+            return False
+        return True
+
+    def _forget(self, member: Member, *steps: "Iterable[object]") -> None:
+        """Have it leave all tables but ``members``; ``steps`` come first."""
+        tables = self.former, self.seen, self.exited, self.rounds.members, self.poller.hot
+        rest = map(dict.pop, tables, repeat(member), repeat(None))
+        run_through(chain(*steps, rest, self.poller.steps_to_drop(member)))
+
+    def sleep(self, seconds: "float | None") -> None:
+        """Sleep until there is something to collect, for ``seconds`` at most."""
+        delay = self.delay() if self.members else 0.0
+        if delay is not None and (seconds is None or delay < seconds):
+            seconds = delay
+        try:
+            self.poller.take(seconds)
+        except Failed as why:
+            self.give_up(why)
+
+    def delay(self) -> "float | None":
+        """Seconds until collect() must be called even if there is no event; None: never."""
+        return 0.0 if self.exited or self.poller.hot else self.rounds.delay()
+
+    def give_up(self, why: Failed) -> None:
+        """Go on without the poller, as a policy was set after it was made."""
+        log("all processes are polled: %s", why)
+        try:
+            self.poller.ring(0.0)  # other threads go on with the next one
+        except Failed as refused:
+            log("ring: %s", refused)
+        self.poller = PollingPoller(self.poller)
+        for member in list(self.members.values()):
+            self.rounds.add(member)
+
+    def collect(self, visit: "ref[Any]", last: bool = False) -> None:
+        """Find out which have exited. ``visit``: the caller's; ``last``: its time is up."""
+        hot, reaping = self.poller.hot, []
+        for who in list(hot):
+            if type(who) is not Member:
+                hot.pop(who, None)
+                for member in self.poller.read(who):
+                    self.look(member, visit)
+            elif who.owner.reaps:
+                reaping.append(who)
+            else:
+                self.look(who, visit)
+        for member in reaping:  # last: all that is for the same process has seen the exit
+            self.look(member, visit)
+        if self.rounds.members:
+            for member in self.rounds.due(last):
+                self.look(member, visit)
+
+    def look(self, member: Member, visit: "ref[Any]") -> None:
+        """Look at one once; if it has exited, have its owner reap."""
+        owner, handle = member.owner, member.handle
+        if member.live and member not in self.exited:
+            status: "Outcome" = self.seen.get(member, RUNNING)
+            if status is RUNNING:
+                status = asked(owner.known) if handle is None else handle.look()
+            if status is RUNNING:
+                if handle is not None and handle.backend != "polling":
+                    self._arm(member)
+                    return
+                self.rounds.add(member)
+            elif member.live:  # else its owner does not reap
+                self._note(member, status, visit)
+        self.poller.hot.pop(member, None)
+        if member in self.exited:
+            self.rounds.members.pop(member, None)
+        if not member.live:
+            self._forget(member)
+
+    def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
+        owner, outcome = member.owner, status
+        if status is not PENDING and type(owner) is not Target:
+            self.seen.setdefault(member, status)  # type: ignore[arg-type]
+            self.rounds.add(member)  # behind all others, as its owner may raise SystemExit each time
+            self.poller.hot.pop(member, None)
+            self._look_at_others(member, visit)  # before its owner reaps
+            outcome = self._reap(member, self.seen[member], visit)
+        if outcome is PENDING:
+            member.until = member.until or patience(self.deadline)
+            if not member.until.expired():
+                self.rounds.add(member)
+                return
+            outcome = self.seen.get(member)
+        self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
+        if member in self.rounds.members:  # polled: so are others, and exits keep their order
+            self._look_at_others(member, visit)
+
+    def _look_at_others(self, member: Member, visit: "ref[Any]") -> None:
+        """Look at what is for the same process, and no event may tell; not at owners."""
+        pid = member.owner.pid
+        there = [one for one in list(self.rounds.members) if one.owner.pid == pid]
+        there += filter(None, [self.members.get(pid)])
+        for other in there:
+            if other is not member and not other.owner.reaps and pid is not None:
+                self.look(other, visit)
+
+    def _reap(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
+        """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
+        turn = self._reaping.setdefault(member, visit)
+        if turn is not visit:
+            if turn() is None:  # an exception has interrupted it
+                self._reaping.pop(member, None)
+            return PENDING
+        try:
+            return asked(member.owner.settle, status)
+        finally:
+            self._reaping.pop(member, None)
+
+    def is_pending(self) -> bool:
+        """Whether one has exited whose code or reaping is still to come."""
+        return any(member.until is not None for member in list(self.rounds.members))
+
+    def wait(self, deadline: Deadline, visit: Visit) -> None:
+        """Take what exits next into the visit; nothing at the deadline, or if the core is empty."""
+        me = ref(visit)
+        self.visits[me] = None
+        while True:
+            seconds = deadline.remaining()
+            if not self.exited:
+                self.sleep(seconds)
+                self.collect(me, seconds == 0)
+            if self.exited:
+                self.take(visit)
+            if visit.members or seconds == 0 or not self.members:
+                break
+        self.leave(visit)
+
+    def take(self, visit: Visit) -> None:
+        """End what has exited: this is the step by which they are reported."""
+        visit.codes = dict(self.exited)
+        left = iter(visit.codes)
+        while True:
+            try:
+                visit.members.extend(map(self.members.pop, map(list.pop, map(_live_of, left))))
+                break
+            except IndexError:  # another thread was quicker with this one; go on behind it
+                continue
+        for member in visit.codes:
+            self._forget(member)
+
+    def put_back(self, visit: Visit) -> None:
+        """Have what it took reported again: an exception keeps its caller from getting it."""
+        while visit.members:
+            old = visit.members[-1]
+            new = Member(old.owner, object())
+            at_once(
+                partial(self.members.__setitem__, new.live[0], new),
+                partial(self.former.__setitem__, new, None),
+                partial(self.exited.__setitem__, new, visit.codes[old]),
+                partial(visit.members.pop),
+            )
+        self.leave(visit)
+
+    def leave(self, visit: Visit) -> None:
+        self.visits.pop(ref(visit), None)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the threads that sleep, and a program that polls, if there is work for them."""
+        others = False
+        for visit in list(self.visits):
+            if visit() is None:
+                self.visits.pop(visit, None)
+            else:
+                others = True
+        delay = self.delay()
+        if others and (delay is not None or not self.members):
+            delay = 0.0
+        if delay is not None and (others or self.fd_is_shown):
+            try:
+                self.poller.ring(delay)
+            except Failed as why:
+                self.give_up(why)
+
+    def fileno(self) -> int:
+        fd = self.poller.fileno()
+        self.fd_is_shown = True
+        self.ring()
+        return fd
+
+    def forked(self) -> "Core":
+        """What replaces it in a forked child: the parent's threads, epoll, kqueue are not there."""
+        new = Core(True, self.deadline)
+        self.poller.close()
+        new.members, new.former = self.members.copy(), self.former.copy()
+        new.seen, new.exited = self.seen.copy(), self.exited.copy()
+        new.fd_is_shown = self.fd_is_shown
+        for member in new.members.values():
+            new.rounds.add(member)
+            new._arm(member)
+        return new
+
+    def close(self) -> None:
+        """Close all handles. What is shared is closed by its last user letting go of it; but PyPy,
+        which counts no references, does so at a collection, unless nobody waits."""
+        is_used = any(visit() is not None for visit in list(self.visits))
+        if self._is_shared and (is_used or hasattr(sys, "getrefcount")):
+            return
+        for member in list(self.members.values()):
+            if member.handle is not None:
+                member.handle.close()
+        self.poller.close()
