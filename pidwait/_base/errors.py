@@ -37,7 +37,7 @@ class Failed(Exception):
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
-        self.error = error
+        self.error = error.with_traceback(None)
         self.errno: int = error.errno or 0
         self.winerror: "int | None" = getattr(error, "winerror", None)  # on Windows alone
 
@@ -147,6 +147,10 @@ def log(message: str, *args: object) -> None:
     We do not import it: with no file descriptor left, an import fails. No lock may be held.
     """
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    for error in args:
+        # A handler may keep the record, and a traceback keeps frames, which have handles open.
+        if isinstance(error, BaseException):
+            error.__traceback__ = error.__context__ = None
     if get_logger is not None:
         try:
             get_logger(_PACKAGE).info(message, *args)

@@ -45,7 +45,7 @@ def why_not(check: "Check") -> "Failed | None":
         if why.is_transient:
             return why
         # A traceback would keep the frames of the first caller alive.
-        why.__traceback__ = why.__context__ = why.error.__traceback__ = None
+        why.__traceback__ = why.__context__ = None
         log("%s.%s: %s", check.__module__, check.__name__, why)
     _answers[check] = found
     return found

@@ -123,7 +123,7 @@ class EpollPoller:
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
-        if who is self._hints and who is not None:
+        if who is Hints and self._hints is not None:
             return self._hints.read()
         try:
             if who is self._bell and who is not None:

@@ -89,7 +89,7 @@ class Hints:
                 call(self._epoll.modify, self.fd, select.EPOLLIN)
             elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
                 self.listen()
-                self._by_fd[self.fd] = self
+                self._by_fd[self.fd] = Hints  # the class: it must not refer to itself
                 call(self._epoll.register, self.fd, select.EPOLLIN)
         except Failed as why:
             self._give_up(why)

@@ -385,8 +385,8 @@ class Core:
 
     def forked(self) -> "Core":
         """What replaces it in a forked child: the parent's threads, epoll, kqueue are not there."""
+        self.poller.close()  # first: what the new one opens may get the same numbers
         new = Core(True, self.deadline)
-        self.poller.close()
         new.members, new.former = self.members.copy(), self.former.copy()
         new.seen, new.exited = self.seen.copy(), self.exited.copy()
         new.fd_is_shown = self.fd_is_shown

@@ -106,7 +106,6 @@ def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
         raise_of_handler(error)
         target: "Any" = method.__self__  # type: ignore[attr-defined]
         log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
-        error.__traceback__ = None  # it would keep the caller's handles
         if not args:
             return RUNNING
         # An import also fails if no file descriptor is left.
