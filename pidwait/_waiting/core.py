@@ -100,8 +100,10 @@ class Core:
     def find(self, key: object) -> "list[Member]":
         """The members for a key: more than one if some are put back, or a pid was given again."""
         there = self.members.get(key)
-        found = [one for one in list(self.former) if one.owner.key == key and one.live]
-        return found if there is None else [*found, there]
+        found = [] if there is None else [there]
+        if self.former:
+            found += [one for one in list(self.former) if one.owner.key == key and one.live]
+        return found
 
     def add(self, owner: Target) -> "Member | None":
         """Wait for this one, too; return None if its key is there already.
@@ -150,14 +152,14 @@ class Core:
     def _rename(self, member: Member) -> None:
         """Have it stay, under a name of its own instead of its key."""
         new = Member(member.owner, object(), member.handle)
+        code = self.exited.get(member, RUNNING)
         steps = [
             partial(self.members.__setitem__, new.live[0], new),
             partial(self.former.__setitem__, new, None),
             partial(self.rounds.members.__setitem__, new, Rounds.NEW),
+            partial(self.exited.__setitem__, new, code),
         ]
-        if member in self.exited:
-            steps.append(partial(self.exited.__setitem__, new, self.exited[member]))
-        self.end(member, map(partial.__call__, steps))
+        self.end(member, map(partial.__call__, steps[: 3 if code is RUNNING else 4]))
 
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return what is known by then."""
@@ -168,8 +170,8 @@ class Core:
             if owner.pid is None:  # only the object can tell
                 return RUNNING
             try:
-                if getattr(why, "errno", None) == ESRCH:
-                    raise
+                if why.errno == ESRCH:
+                    return None
                 log("pid %d is polled: %s", owner.pid, why)
                 member.handle = system.polled(owner.pid)
             except Failed as gone:
@@ -198,7 +200,8 @@ class Core:
     def end(self, member: Member, *steps: "Iterable[object]") -> bool:
         """End it, and go through ``steps`` with it; return False if it has ended already."""
         try:
-            self._forget(member, map(self.members.pop, map(list.pop, (member.live,))), *steps)
+            names = map(list.pop, (member.live,))
+            self._forget(member, map(self.members.pop, names, repeat(None)), *steps)
         except IndexError:
             return False
         return True
@@ -221,7 +224,9 @@ class Core:
 
     def delay(self) -> "float | None":
         """Seconds until collect() must be called even if there is no event; None: never."""
-        return 0.0 if self.exited or self.poller.hot else self.rounds.delay()
+        if self.exited or self.poller.hot:
+            return 0.0
+        return self.rounds.delay() if self.rounds.members else None
 
     def give_up(self, why: Failed) -> None:
         """Go on without the poller, as a policy was set after it was made."""
@@ -293,11 +298,10 @@ class Core:
     def _look_at_others(self, member: Member, visit: "ref[Any]") -> None:
         """Look at what is for the same process, and no event may tell; not at owners."""
         pid = member.owner.pid
-        there = [one for one in list(self.rounds.members) if one.owner.pid == pid]
-        there += filter(None, [self.members.get(pid)])
-        for other in there:
-            if other is not member and not other.owner.reaps and pid is not None:
-                self.look(other, visit)
+        for other in [self.members.get(pid), *list(self.rounds.members)]:
+            if other is not None and other is not member and other.owner.pid == pid is not None:
+                if not other.owner.reaps:
+                    self.look(other, visit)
 
     def _reap(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
         """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
@@ -336,7 +340,8 @@ class Core:
         left = iter(visit.codes)
         while True:
             try:
-                visit.members.extend(map(self.members.pop, map(list.pop, map(_live_of, left))))
+                names = map(list.pop, map(_live_of, left))
+                visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
                 break
             except IndexError:  # another thread was quicker with this one; go on behind it
                 continue
@@ -362,20 +367,23 @@ class Core:
 
     def ring(self) -> None:
         """Wake the threads that sleep, and a program that polls, if there is work for them."""
-        others = False
-        for visit in list(self.visits):
-            if visit() is None:
-                self.visits.pop(visit, None)
-            else:
-                others = True
+        others = bool(self.visits) and self._has_visits()
+        if not (others or self.fd_is_shown):
+            return
         delay = self.delay()
         if others and (delay is not None or not self.members):
             delay = 0.0
-        if delay is not None and (others or self.fd_is_shown):
+        if delay is not None:
             try:
                 self.poller.ring(delay)
             except Failed as why:
                 self.give_up(why)
+
+    def _has_visits(self) -> bool:
+        for visit in list(self.visits):
+            if visit() is None:
+                self.visits.pop(visit, None)
+        return bool(self.visits)
 
     def fileno(self) -> int:
         fd = self.poller.fileno()
@@ -398,8 +406,7 @@ class Core:
     def close(self) -> None:
         """Close all handles. What is shared is closed by its last user letting go of it; but PyPy,
         which counts no references, does so at a collection, unless nobody waits."""
-        is_used = any(visit() is not None for visit in list(self.visits))
-        if self._is_shared and (is_used or hasattr(sys, "getrefcount")):
+        if self._is_shared and (hasattr(sys, "getrefcount") or self._has_visits()):
             return
         for member in list(self.members.values()):
             if member.handle is not None:

@@ -36,9 +36,9 @@ class Rounds:
         if self.members.setdefault(member, Rounds.NEW) is Rounds.NEW:
             self.at = 0.0
 
-    def delay(self) -> "float | None":
-        """Seconds until the next look; None if there is nothing to look at."""
-        return max(0.0, self.at - Deadline.now()) if self.members else None
+    def delay(self) -> float:
+        """Seconds until the next look."""
+        return max(0.0, self.at - Deadline.now())
 
     def due(self, last: bool = False) -> "Iterator[Any]":
         """What is to be looked at now. With ``last``, a time-out ends: what is not due, too, as
