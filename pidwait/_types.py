@@ -35,6 +35,11 @@ PENDING: Final = _Pending.PENDING
 Outcome = Union[int, None, _Running, _Pending]
 Identity = tuple[object, ...]
 Check = Callable[[], object]
+# For the report: a name, the call that is checked (None if it is no call), and the check.
+Checks = list[tuple[str, "str | None", Check]]
+# Of each system call: the module that may have the interpreter's own function, and what makes one
+# of a binding. Either can be None.
+Rows = dict[str, tuple["str | None", Any]]
 Clock = Callable[[], float]
 Opener = Callable[[int], Handle]
 

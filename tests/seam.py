@@ -29,14 +29,30 @@ errors = _module("_base.errors")
 
 def forget():
     """Have the package ask the system anew, as after a change of PIDWAIT_BACKEND or a policy."""
-    for clear in _module("_base.probe").memories:
-        clear()
+    _module("_base.probe")._answers.clear()
+    _module("_systems")._backend.clear()
+    _module("_systems.bindings")._not_found.clear()
+    for table in _tables():
+        table.clear()
+    if os.name == "posix":  # these go with the binding that made them
+        spawning = _module("_systems.posix_spawn")
+        spawning._own_environment.clear()
+        spawning._kept_structures.clear()
+
+
+def _tables():
+    """The system calls, and those of posix_spawn."""
+    return calls.CALLS, _module("_systems.libc_spawn").SPAWN_CALLS
+
+
+def _table(name):
+    return next(table for table in _tables() if name in table.rows)
 
 
 def get(name):
     """The function by which the package makes a system call; OSError if there is none."""
     try:
-        return _Raising(calls.native(name))
+        return _Raising(_table(name)[name])
     except errors.Failed as why:
         raise why.error from None
 
@@ -99,7 +115,7 @@ class Seam:
     get = staticmethod(get)
 
     def __init__(self):
-        self._rows = {}
+        self._rows = []
         self._set = []
 
     def put(self, name, function):
@@ -108,7 +124,7 @@ class Seam:
             get(name)
         except OSError:  # this system has no such call
             calls.origins[name] = "a test"
-        calls._resolved[name] = _Put(function)
+        _table(name)[name] = _Put(function)
 
     def refuse(self, name, code=errno.EPERM):
         """From now on the call fails; the package finds out when it makes it."""
@@ -121,8 +137,9 @@ class Seam:
             raise LookupError("the system's library has no " + name)
 
         for name in names:
-            self._rows.setdefault(name, calls.CALLS[name])
-            calls.CALLS[name] = (None, missing)
+            rows = _table(name).rows
+            self._rows.append((rows, name, rows[name]))
+            rows[name] = (None, missing)
         forget()
 
     def set_spawn_flag(self, name, value):
@@ -151,7 +168,9 @@ class Seam:
     def undo(self):
         while self._set:
             setattr(*self._set.pop())
-        calls.CALLS.update(self._rows)
+        while self._rows:
+            rows, name, row = self._rows.pop()
+            rows[name] = row
         forget()
 
 

@@ -11,7 +11,7 @@ from .errors import Failed, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Check
+    from .._types import Check
 
 # The environment variables that force a choice. Their names stay the same in a vendored copy:
 # somebody who debugs a program that contains one looks for the documented names.
@@ -22,12 +22,6 @@ BACKENDS = ("pidfd", "kqueue", "win32", "polling")
 # What each check found: None, or what says why.
 _answers: "dict[Check, Failed | None]" = {}
 _asked_by: "list[int]" = []
-# What the report shows: rows of a name, the call that is checked (None if it is no call), and
-# the check. The first row tells whether the backend can be used at all.
-checks: "dict[str, list[tuple[str, str | None, Check]]]" = {name: [] for name in BACKENDS}
-checks["polling"].append(("polling", None, lambda: None))  # it works everywhere
-# What forgets all answers, so that the system is asked anew.
-memories: "list[Callable[[], object]]" = [_answers.clear]
 
 
 def why_not(check: "Check") -> "Failed | None":

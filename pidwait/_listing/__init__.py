@@ -10,7 +10,7 @@ import os
 from errno import EACCES, ENOSYS, EPERM
 
 from .._base.errors import Failed
-from .._systems.calls import PLATFORM
+from .._systems.bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

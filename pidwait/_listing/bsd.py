@@ -13,7 +13,7 @@ from errno import EACCES, ENOSYS, ESRCH
 from functools import lru_cache
 
 from .._base.errors import Failed, failed, log
-from .._systems.calls import PLATFORM
+from .._systems.bindings import PLATFORM
 from .._systems.posix import user_name
 from .._systems.ps import PS, is_there, run_ps, seconds_of_date
 

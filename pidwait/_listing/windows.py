@@ -12,8 +12,8 @@ from struct import Struct
 
 from .._base.errors import Failed, failed, log
 from .._systems.calls import ask
-from .._systems.windows_calls import POINTER_SIZE, Owned
-from .._systems.windows_handles import RIGHTS_TO_LOOK, entries, find_entry, open_process
+from .._systems.windows_calls import POINTER_SIZE
+from .._systems.windows_handles import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

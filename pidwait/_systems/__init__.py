@@ -31,54 +31,55 @@ from errno import ENOSYS, ESRCH
 
 from .._base.deadline import cpu_clock
 from .._base.errors import Failed, failed, log
-from .._base.probe import BACKEND, BACKENDS, checks, choice, memories, why_not
-from .calls import PLATFORM
+from .._base.probe import BACKEND, BACKENDS, choice, why_not
+from .bindings import PLATFORM
+from .posix import is_found
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Clock, Handle, Opener
+    from .._types import Callable, Check, Clock, Handle, Opener
 
 
 class System:
-    """A system: its backend's name, and what makes handles and polled handles.
+    """A system: its backend's name, its check, and what makes handles and polled handles.
 
     ``clock`` measures what a look at a polled process costs; ``received`` makes a handle of a
-    file descriptor.
+    file descriptor; ``parent_of`` tells the parent of a process, or None.
     """
 
     def __init__(
         self,
         backend: str,
+        check: "Check",
         handle: "Opener",
         polled: "Opener",
         clock: "Clock",
         received: "Opener | None" = None,
+        parent_of: "Callable[[int], int | None]" = lambda pid: None,
     ) -> None:
-        self.backends = backend, "polling"
+        self.backends, self.check, self.parent_of = (backend, "polling"), check, parent_of
         self.handle, self.polled, self.clock, self.received = handle, polled, clock, received
 
 
 def _find() -> System:
     if os.name == "nt":
-        from .windows_handles import Win32Handle, polled_handle
+        from .windows_handles import Win32Handle, check_win32, polled_handle
 
-        return System("win32", Win32Handle, polled_handle, cpu_clock())
+        return System("win32", check_win32, Win32Handle, polled_handle, cpu_clock())
     if PLATFORM in ("linux", "android"):
-        from .pidfd import PidfdHandle, received_pidfd
-        from .procfs import ProcfsHandle
+        from .pidfd import PidfdHandle, check_pidfd, received_pidfd
+        from .procfs import ProcfsHandle, parent_of
 
-        return System("pidfd", PidfdHandle, ProcfsHandle, cpu_clock(), received_pidfd)
-    if PLATFORM in ("darwin", "freebsd", "netbsd", "openbsd", "dragonfly"):
-        from .kqueue import KqueueHandle
-        from .ps import PsHandle, ps_clock
+        handles = PidfdHandle, ProcfsHandle
+        return System("pidfd", check_pidfd, *handles, cpu_clock(), received_pidfd, parent_of)
+    from .kqueue import KqueueHandle, check_kqueue
+    from .ps import PsHandle, ps_clock
 
-        return System("kqueue", KqueueHandle, PsHandle, ps_clock)
-    raise ImportError("this package does not support %s" % PLATFORM)
+    return System("kqueue", check_kqueue, KqueueHandle, PsHandle, ps_clock)
 
 
 system = _find()
 _backend: "list[str]" = []
-memories.append(_backend.clear)
 
 
 def backend() -> str:
@@ -90,7 +91,11 @@ def backend() -> str:
         return _backend[0]
     asked, there = choice(BACKEND, *BACKENDS), system.backends
     name = there[0] if asked == "auto" else asked
-    why = why_not(checks[name][0][2]) if name in there else failed(ENOSYS, "not on this system")
+    why = None  # polling works everywhere
+    if name not in there:
+        why = failed(ENOSYS, "not on this system")
+    elif name != "polling":
+        why = why_not(system.check)
     if why is not None and why.is_transient:
         return name
     if why is not None and asked != "auto":
@@ -116,3 +121,12 @@ def received_handle(fd: int) -> "Handle":
     if system.received is None:
         raise failed(ENOSYS, "this system has no pidfds")
     return system.received(fd)
+
+
+def is_relative(pid: int, ancestor: int) -> bool:
+    """Whether a child of our parent, or of the ancestor, has the pid.
+
+    If that is not known, whether any process has.
+    """
+    parent = system.parent_of(pid)
+    return is_found(pid) if parent is None else parent in (os.getppid(), ancestor)

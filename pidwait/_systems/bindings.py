@@ -9,9 +9,10 @@ before a call is needed that the interpreter lacks.
 import os
 import sys
 from errno import ENOSYS
+from types import SimpleNamespace
 
 from .._base.errors import TRANSIENT, Failed, call, failed
-from .._base.probe import FFI, choice, memories
+from .._base.probe import FFI, choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 # The faster one first: PyPy's ctypes is written in Python, on top of what cffi uses directly.
 NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
-_WINDOWS = sys.platform == "win32"
+# The system, which selects the tables: sys.platform without the version that some append.
+PLATFORM = sys.platform.rstrip("0123456789.")
+_WINDOWS = PLATFORM == "win"
 
 _loaded: "dict[str, Any]" = {}
 # Why the others can't be used: a second try would look for their files once more.
 _not_found: "dict[str, str]" = {}
-memories.append(_not_found.clear)
 
 
 def binding() -> "Any":
@@ -195,3 +197,21 @@ class CffiAdapter(_Adapter):
 
 
 _ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
+
+
+class WaitId:
+    """os.waitid(), for an interpreter that lacks it: of its prototype, and offsets in siginfo_t."""
+
+    def __init__(self, binding: "Any", prototype: "Any", offsets: "tuple[int, int, int]") -> None:
+        self._function = binding.function("waitid", prototype)
+        self._offsets = offsets
+
+    def __call__(self, idtype: int, id_: int, options: int) -> "SimpleNamespace | None":
+        info = bytearray(256)  # the largest siginfo_t has 136 bytes
+        # Modulo: cffi takes no -1 for an unsigned int, which a handle has once it is closed.
+        self._function(idtype, id_ % 2**32, info, options)
+        code, pid, status = (
+            int.from_bytes(info[at : at + 4], sys.byteorder, signed=True) for at in self._offsets
+        )
+        # With WNOHANG, si_pid is 0 if the child has not exited: waitid(2).
+        return SimpleNamespace(si_code=code, si_pid=pid, si_status=status) if pid else None

@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 from .._base.deadline import LONGEST, NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING
-from .._base.probe import checks, works
+from .._base.probe import works
 from .calls import ask
 from .kqueue_calls import (
     EV_ADD,
@@ -39,12 +39,11 @@ from .kqueue_calls import (
     READ,
     TIMER,
     change,
-    check_bsd_waitid,
+    check_filters,
     table,
-    told_code,
 )
-from .posix import close, may_block, own, poll
-from .ps import PsHandle, check_ps
+from .posix import check_bsd_waitid, close, code_of_status, may_block, own, poll
+from .ps import PsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -358,12 +357,18 @@ class KqueueSleeper:
         return KqueueSleeper(self._opens, True)
 
 
+def told_code(event: "Any") -> "int | None":
+    """The exit code that an event carries; None if it carries none."""
+    flag = table().status_flag
+    if event is None or (flag and not event.fflags & flag):
+        return None
+    # Where there is no waitid(2), before NetBSD 8 and OpenBSD 6.9, 0 may mean nothing.
+    return code_of_status(event.data) if event.data or flag or works(check_bsd_waitid) else None
+
+
 def check_kqueue() -> None:
     """Watch our own process."""
-    for name, number in zip(("PROC", "TIMER", "READ"), table().filters):
-        theirs = getattr(select, "KQ_FILTER_" + name, number)
-        if theirs != number:
-            raise failed(ENOSYS, "select.KQ_FILTER_%s is %d, not %d" % (name, theirs, number))
+    check_filters()
     works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
     queue = KqueueHandle(os.getpid()).queue
     try:
@@ -373,7 +378,3 @@ def check_kqueue() -> None:
             raise failed(ENOSYS, "poll does not report a kqueue's events")
     finally:
         queue.close()
-
-
-checks["kqueue"].append(("kqueue", "kqueue", check_kqueue))
-checks["polling"] += [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]

@@ -7,20 +7,19 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 """
 
 import os
+import select
 from collections import namedtuple
-from errno import ECHILD, EINTR, ENOENT
+from errno import EINTR, ENOENT, ENOSYS
 from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from .._base.errors import Failed, call
-from .._base.probe import works
-from .calls import CALLS, PLATFORM, WAITID, WaitId, native
-from .posix import code_of_status, look_at_child
+from .._base.errors import Failed, call, failed
+from .bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Rows
 
 # flags of struct kevent
 EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
@@ -152,21 +151,22 @@ class BoundKqueue:
         return [Kevent(*fields) for fields in self._struct.iter_unpack(events[:size])]
 
 
-ROWS: "dict[str, tuple[str | None, Any]]" = {
+KQUEUE_ROWS: "Rows" = {
     "kqueue": ("select", BoundKqueue),
-    "kevent": ("select", lambda binding, name: Kevent),
     "waitid": ("os", lambda binding, name: WaitId(binding, *table().waitid[2:])),
 }
-if PLATFORM in TABLES:
-    CALLS.update(ROWS)
-    WAITID.update(P_PID=table().waitid.p_pid, LOOK=table().waitid.look)
+
+
+def waitid_numbers() -> "dict[str, int]":
+    return {"P_PID": table().waitid.p_pid, "LOOK": table().waitid.look, "WALL": 0}
 
 
 def change(
     kqueue: "Any", kind: int, ident: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
 ) -> bool:
     """Return whether there was something to change; with EV_ADD there always is."""
-    event = native("kevent")(ident, table().filters[kind], flags, fflags, data, udata)
+    make = Kevent if isinstance(kqueue, SimpleNamespace) else select.kevent  # type: ignore[attr-defined]
+    event = make(ident, table().filters[kind], flags, fflags, data, udata)
     try:
         # With no room for events, an error is raised by the call, and no event is taken from the
         # kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
@@ -178,22 +178,9 @@ def change(
     return True
 
 
-def check_bsd_waitid() -> None:
-    """Look for a child that can't exist: our own process."""
-    try:
-        look_at_child(os.getpid())
-    except Failed as why:
-        if why.errno != ECHILD:
-            raise
-
-
-def told_code(event: "Any") -> "int | None":
-    """The exit code that an event carries; None if it carries none."""
-    flag = table().status_flag
-    if event is None or (flag and not event.fflags & flag):
-        return None
-    # NetBSD and OpenBSD have told the status since they got waitid(2) (NetBSD 8, OpenBSD 6.9);
-    # in older versions 0 may mean nothing.
-    if event.data == 0 and not flag and not works(check_bsd_waitid):
-        return None
-    return code_of_status(event.data)
+def check_filters() -> None:
+    """Whether the interpreter has the same numbers."""
+    for name, number in zip(("PROC", "TIMER", "READ"), table().filters):
+        theirs = getattr(select, "KQ_FILTER_" + name, number)
+        if theirs != number:
+            raise failed(ENOSYS, "select.KQ_FILTER_%s is %d, not %d" % (name, theirs, number))

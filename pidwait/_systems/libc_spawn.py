@@ -2,11 +2,12 @@
 """posix_spawn and its family: prototypes, flags and structures."""
 
 from .._base.errors import failed
-from .calls import CALLS, PLATFORM, native
+from .bindings import PLATFORM
+from .calls import Calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Rows
 
 _ACTIONS = _ATTRIBUTES = "void *"
 
@@ -52,12 +53,12 @@ FLAGS = {
     "dragonfly": {"SETSIGDEF": 0x10},
 }
 # The numbers of this system; 0: it has none.
-SPAWN_FLAGS = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
-SPAWN_FLAGS.update(FLAGS.get(PLATFORM, {}), SETPGROUP=SETPGROUP)
+_NONE_OF_THEM = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
+SPAWN_FLAGS = dict(_NONE_OF_THEM, SETPGROUP=SETPGROUP, **FLAGS.get(PLATFORM, {}))
 
 # All return an error number, and do not set errno.
 # The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
-CALLS.update(
+SPAWN_ROWS: "Rows" = dict(
     dict.fromkeys(
         SPAWN_PROTOTYPES,
         (None, lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None)),
@@ -68,6 +69,8 @@ CALLS.update(
     spawn_memory=(None, lambda binding, name: lambda: binding.pointer(bytearray(SIZE))),
     spawn_strings=(None, lambda binding, name: binding.strings),
 )
+SPAWN_CALLS = Calls(SPAWN_ROWS)
+spawn_native = SPAWN_CALLS.__getitem__
 
 
 class Structure:
@@ -77,13 +80,13 @@ class Structure:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        destroy = native(kind + "_destroy")
-        self.pointer = native("spawn_memory")()
+        destroy = spawn_native(kind + "_destroy")
+        self.pointer = spawn_native("spawn_memory")()
         self.call("init")
         self._destroy = destroy
 
     def call(self, name: str, *arguments: "Any") -> None:
-        error = native(self._kind + "_" + name)(self.pointer, *arguments)
+        error = spawn_native(self._kind + "_" + name)(self.pointer, *arguments)
         if error:
             raise failed(error)
 

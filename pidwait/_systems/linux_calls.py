@@ -3,15 +3,13 @@
 
 import os
 import sys
-from errno import EBADF
 from struct import Struct, pack
 
-from .._base.errors import call, failed
-from .calls import CALLS, PLATFORM, WAITID, WaitId, native
+from .bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Rows
 
 # name: (result, arguments...)
 PROTOTYPES = {
@@ -59,7 +57,6 @@ PIDFD_GET_INFO = 0xC040FF0B
 PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
 PIDFD_INFO = Struct("=Q8x3i32xi")
-_INFO_REQUEST = PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0)
 
 CLOCK_MONOTONIC = 1
 _MACHINE = os.uname().machine if os.name == "posix" else ""
@@ -70,15 +67,6 @@ WORD = 8 if sys.maxsize > 2**32 else 4
 # Where siginfo_t has si_code, si_pid and si_status. On MIPS the first stands before si_errno; the
 # others, with si_uid between them, stand in a union that is aligned to a word.
 SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
-
-
-def get_info(fd: int) -> "tuple[int, int, int, int, int]":
-    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
-    if fd < 0:  # a signal handler has closed it
-        raise failed(EBADF)
-    info = bytearray(_INFO_REQUEST)
-    call(native("ioctl"), fd, PIDFD_GET_INFO, info, True)
-    return PIDFD_INFO.unpack(info)
 
 
 def offset(machine: str, abi: str, word: int) -> int:
@@ -134,23 +122,22 @@ class _TimerfdSettime(_Bound):
         self._function(fd, 0, new, None)
 
 
-if PLATFORM in ("linux", "android"):
-    WAITID.update(P_PID=P_PID, LOOK=LOOK & ~WALL, WALL=WALL)
-    # _signal is signal without its enums: it is always loaded, so that no file has to be opened
-    # for it when no file descriptor is left.
-    CALLS.update(
-        pidfd_open=("os", _Syscall),
-        pidfd_send_signal=("_signal", _Syscall),
-        waitid=("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], SIGINFO)),
-        timerfd_create=("os", _TimerfdCreate),
-        timerfd_settime=("os", _TimerfdSettime),
-        prctl=(None, lambda binding, name: binding.function(name, PROTOTYPES[name])),
-        ioctl=("fcntl", None),
-        fcntl=("fcntl", None),
-        getrlimit=("resource", None),
-        setrlimit=("resource", None),
-        prlimit=("resource", None),
-        epoll=("select", None),
-        socket=("_socket", None),
-        array=("array", None),
-    )
+LINUX_WAITID = {"P_PID": P_PID, "LOOK": LOOK & ~WALL, "WALL": WALL}
+# _signal is signal without its enums: it is always loaded, so that no file has to be opened for it
+# when no file descriptor is left.
+LINUX_ROWS: "Rows" = {
+    "pidfd_open": ("os", _Syscall),
+    "pidfd_send_signal": ("_signal", _Syscall),
+    "waitid": ("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], SIGINFO)),
+    "timerfd_create": ("os", _TimerfdCreate),
+    "timerfd_settime": ("os", _TimerfdSettime),
+    "prctl": (None, lambda binding, name: binding.function(name, PROTOTYPES[name])),
+    "ioctl": ("fcntl", None),
+    "fcntl": ("fcntl", None),
+    "getrlimit": ("resource", None),
+    "setrlimit": ("resource", None),
+    "prlimit": ("resource", None),
+    "epoll": ("select", None),
+    "socket": ("_socket", None),
+    "array": ("array", None),
+}

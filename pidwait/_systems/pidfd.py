@@ -24,15 +24,24 @@ from errno import EACCES, EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, EPERM, ESRCH
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import checks, still_works, works
+from .._base.probe import still_works, works
 from .calls import ask, native
-from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
+from .linux_calls import (
+    LOOK,
+    P_PIDFD,
+    PIDFD_GET_INFO,
+    PIDFD_INFO,
+    PIDFD_INFO_EXIT,
+    REAP,
+    WALL,
+    WEXITED,
+)
 from .posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Identity, Outcome
+    from .._types import Any, Callable, Checks, Identity, Outcome
 
 
 class PidfdHandle(Handle):
@@ -254,6 +263,15 @@ def _ask_pid(fd: int) -> "int | None":
     return None
 
 
+def get_info(fd: int) -> "tuple[int, int, int, int, int]":
+    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
+    if fd < 0:  # a signal handler has closed it
+        raise failed(EBADF)
+    info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))
+    call(native("ioctl"), fd, PIDFD_GET_INFO, info, True)
+    return PIDFD_INFO.unpack(info)
+
+
 # The checks
 
 
@@ -307,7 +325,7 @@ def check_waitid() -> None:
                 raise
 
 
-checks["pidfd"] += [
+PIDFD_CHECKS: "Checks" = [
     ("pidfd_open", "pidfd_open", check_pidfd),
     ("pidfd_send_signal", "pidfd_send_signal", check_send_signal),
     ("waitid", "waitid", check_waitid),

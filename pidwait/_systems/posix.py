@@ -105,7 +105,7 @@ def look_at_child(pid: int) -> "Outcome":
 
 def reap_child(pid: int) -> "Outcome":
     """Reap our child: its exit code, or RUNNING. Failed (ECHILD) if it is not our child."""
-    reaped, status = call(os.waitpid, pid, os.WNOHANG | WAITID.get("WALL", 0))
+    reaped, status = call(os.waitpid, pid, os.WNOHANG | WAITID["WALL"])
     return code_of_status(status) if reaped else RUNNING
 
 
@@ -121,6 +121,15 @@ def is_our_child(pid: int) -> "bool | None":
     return True
 
 
+def check_bsd_waitid() -> None:
+    """Look for a child that can't exist: our own process."""
+    try:
+        look_at_child(os.getpid())
+    except Failed as why:
+        if why.errno != ECHILD:
+            raise
+
+
 def is_found(pid: int) -> bool:
     """Whether kill(2) finds a process or thread with the pid."""
     try:
@@ -133,22 +142,6 @@ def is_found(pid: int) -> bool:
         except Failed:  # a policy answers so for every process
             return os.path.exists("/proc/%d" % pid) or not os.path.exists("/proc/self/stat")
     return True  # perhaps another user's
-
-
-# What tells the parent of a process, or None; the modules of each system add theirs.
-parents: "list[Callable[[int], int | None]]" = []
-
-
-def is_relative(pid: int, ancestor: int) -> bool:
-    """Whether a child of our parent, or of the ancestor, has the pid.
-
-    If that is not known, whether any process has.
-    """
-    for parent_of in parents:
-        parent = parent_of(pid)
-        if parent is not None:
-            return parent in (os.getppid(), ancestor)
-    return is_found(pid)
 
 
 def user_name(uid: int) -> str:

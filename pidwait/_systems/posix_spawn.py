@@ -13,13 +13,15 @@ import sys
 from types import BuiltinFunctionType
 
 from .._base.errors import Failed, call, failed, log
-from .._base.probe import checks, memories, works
-from .calls import PLATFORM, native
-from .libc_spawn import SPAWN_FLAGS, Structure
+from .._base.probe import works
+from .bindings import PLATFORM
+from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple  # novm
+
+    from .._types import Checks
 
     Stdio = Tuple[int, int, int]
     # The working directory, what the child gets, whether to close the others, which to pass.
@@ -106,13 +108,13 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
             kind = type(getattr(sys.modules.get(module), name, None))
             if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
                 raise failed(errno.ENOTSUP, "%s has been replaced" % name)
-        posix_spawn, strings = native("posix_spawn"), native("spawn_strings")
+        posix_spawn, strings = spawn_native("posix_spawn"), spawn_native("spawn_strings")
         argv, environment = strings(request.argv), request.environment
         block = environment.block = environment.block or strings(environment.items)
         actions, attributes = _structures(request.actions, request.attributes)
         if hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
-        request.started = cell = native("spawn_cell")()
+        request.started = cell = spawn_native("spawn_cell")()
         rest = actions.pointer, attributes.pointer, argv, block
         if b"/" in request.executable:
             error = posix_spawn(cell, request.executable, *rest)
@@ -187,8 +189,6 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
 # For later starts that are alike: the environment, if it is our own, and structures.
 _own_environment: "list[Environment]" = []
 _kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
-# They go with the binding that made them.
-memories += [_own_environment.clear, _kept_structures.clear]
 
 
 def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
@@ -289,10 +289,10 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
         flags |= SPAWN_FLAGS["CLOEXEC_DEFAULT"]
     if restore_signals:
         flags |= SPAWN_FLAGS["SETSIGDEF"]
-        signals = native("spawn_memory")()
-        native("sigemptyset")(signals)
+        signals = spawn_native("spawn_memory")()
+        spawn_native("sigemptyset")(signals)
         for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # what Python itself ignores
-            native("sigaddset")(signals, number)
+            spawn_native("sigaddset")(signals, number)
         structure.call("setsigdefault", signals)
     if group >= 0:
         flags |= SPAWN_FLAGS["SETPGROUP"]
@@ -308,7 +308,7 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
 def check_posix_spawn() -> None:
     _attributes(False, 0, False, True)
     Structure("posix_spawn_file_actions")
-    native("posix_spawn")
+    spawn_native("posix_spawn")
 
 
 def check_setsid() -> None:
@@ -335,13 +335,15 @@ def check_cloexec_default() -> None:
 
 
 _FILE_ACTION = "posix_spawn_file_actions_"
-checks["polling"] += [  # which every system has
+SPAWN_CHECKS: "Checks" = [
     ("posix_spawn", "posix_spawn", check_posix_spawn),
     ("POSIX_SPAWN_SETSID", "posix_spawnattr_setflags", check_setsid),
     ("addchdir_np", _FILE_ACTION + "addchdir_np", check_chdir),
     ("addclosefrom_np", _FILE_ACTION + "addclosefrom_np", check_closefrom),
     ("POSIX_SPAWN_CLOEXEC_DEFAULT", _FILE_ACTION + "addinherit_np", check_cloexec_default),
-][: 5 if SPAWN_FLAGS["CLOEXEC_DEFAULT"] else 4]
+]
+if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
+    del SPAWN_CHECKS[-1]
 
 
 def has_whole_posix_spawn() -> bool:

@@ -5,14 +5,15 @@ import os
 import sys
 
 from .._base.errors import TRANSIENT, Failed
-from .._base.probe import BACKEND, checks, why_not
+from .._base.probe import BACKEND, why_not
 from . import backend, system
 from .bindings import NAMES, load
-from .calls import native, origins
+from .calls import CALLS, origins
+from .libc_spawn import SPAWN_CALLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Check
+    from .._types import Any, Check, Checks
 
 
 def probe() -> "dict[str, Any]":
@@ -35,18 +36,37 @@ def probe() -> "dict[str, Any]":
     """
     best = backend()
     available = system.backends
-    rows = [(name, *row) for name in available for row in checks[name][name == "polling" :]]
     return {
         "system": _system_name(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": best,
-        "backends": {name: _row(_why(name, checks[name][0][2])) for name in available},
+        "backends": {available[0]: _row(_why(available[0], system.check)), "polling": _row(None)},
         "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
         "calls": {
             name: dict(_row(_why(of, check)), via=call and _via(call))
-            for of, name, call, check in rows
+            for of, rows in zip(available, _checks())
+            for name, call, check in rows
         },
     }
+
+
+def _checks() -> "tuple[Checks, Checks]":
+    """What the report shows of this system's backend, and of what is there without it."""
+    if system.backends[0] == "win32":
+        from .windows_handles import HANDLE_CHECKS
+        from .windows_port import PORT_CHECKS
+
+        return HANDLE_CHECKS + PORT_CHECKS, []
+    from .posix_spawn import SPAWN_CHECKS
+
+    if system.backends[0] == "pidfd":
+        from .pidfd import PIDFD_CHECKS
+        from .procfs import PROC_CHECKS
+
+        return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
+    from .ps import PS_CHECKS
+
+    return [("kqueue", "kqueue", system.check)], PS_CHECKS + SPAWN_CHECKS
 
 
 def _system_name() -> str:
@@ -78,7 +98,7 @@ def _row(found: object) -> "dict[str, Any]":
 
 def _via(name: str) -> "str | None":
     try:
-        native(name)
+        CALLS[name] if name in CALLS.rows else SPAWN_CALLS[name]
     except Failed:
         return None
     return origins[name]

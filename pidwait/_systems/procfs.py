@@ -12,12 +12,12 @@ from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import checks, why_not, works
-from .posix import code_of_status, is_found, look_at_child, may_block, opened, parents, reap_child
+from .._base.probe import why_not, works
+from .posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Identity, Outcome
+    from .._types import Callable, Checks, Identity, Outcome
 
 _THREADS = 17  # the field's place
 
@@ -96,8 +96,9 @@ def whole_stat(
     return name, fields
 
 
-# None if /proc does not tell.
-parents.append(lambda pid: getattr(read_stat(pid), "parent", None))
+def parent_of(pid: int) -> "int | None":
+    """None if /proc does not tell."""
+    return getattr(read_stat(pid), "parent", None)
 
 
 def _has_link(pid: int, name: str) -> "bool | None":
@@ -270,7 +271,7 @@ class ProcfsHandle(Handle):
         return None if self._started is None else ("start", self.pid, self._started)
 
 
-checks["polling"] += [
+PROC_CHECKS: "Checks" = [
     ("/proc", None, check_procfs),
     ("/proc exit status", None, check_status),
 ]

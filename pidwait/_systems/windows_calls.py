@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: the prototypes of kernel32, ntdll and advapi32, functions made of them, owned HANDLEs.
+"""Windows: the prototypes of kernel32, ntdll and advapi32, functions made of them.
 
 The prototypes name the types of C. Without one, ctypes would truncate a HANDLE to an int.
 """
 
 import sys
 
-from .._base.errors import Failed, log
-from .calls import CALLS, PLATFORM, ask
+from .._base.errors import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Self
+    from .._types import Any, Callable, Rows
 
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
@@ -81,60 +80,33 @@ class _Times(_Bound32):
 class _Query(_Bound32):
     """NtQueryInformationProcess(handle, class, size) -> the bytes"""
 
+    def __init__(self, binding: "Any", name: str) -> None:
+        super().__init__(binding, name)
+        self._error_of = _bind32(binding, "RtlNtStatusToDosError")
+
     def __call__(self, handle: int, class_: int, size: int) -> bytearray:
         memory = bytearray(size)
         status = self._function(handle, class_, memory, size, None)
         if status:
-            error = ask("RtlNtStatusToDosError", status)
-            raise Failed(OSError(0, "NTSTATUS 0x%X" % status, None, error))
+            raise Failed(OSError(0, "NTSTATUS 0x%X" % status, None, self._error_of(status)))
         return memory
 
 
-if PLATFORM == "win":
-    CALLS.update(dict.fromkeys(_PROTOTYPES32, (None, _bind32)))
+WINDOWS_ROWS: "Rows" = dict(
+    dict.fromkeys(_PROTOTYPES32, (None, _bind32)),
+    OpenProcess=("_winapi", _bind32),
+    WaitForMultipleObjects=("_winapi", _Wait),
+    GetProcessTimes=(None, _Times),
+    NtQueryInformationProcess=(None, _Query),
     # Every interpreter has these: its subprocess rests on them.
-    for _name in "CloseHandle", "GetExitCodeProcess", "TerminateProcess", "WaitForSingleObject":
-        CALLS[_name] = "_winapi", None
-    CALLS.update(
-        OpenProcess=("_winapi", _bind32),
-        WaitForMultipleObjects=("_winapi", _Wait),
-        GetProcessTimes=(None, _Times),
-        NtQueryInformationProcess=(None, _Query),
-        # asyncio's; no binding makes them
-        CreateIoCompletionPort=("_overlapped", None),
-        RegisterWaitWithQueue=("_overlapped", None),
-        UnregisterWaitEx=("_overlapped", None),
-        GetQueuedCompletionStatus=("_overlapped", None),
-        PostQueuedCompletionStatus=("_overlapped", None),
-    )
-
-
-class Owned:
-    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed."""
-
-    __slots__ = ("closing", "number")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        # The calls that close() makes, the last one first.
-        self.closing: "list[tuple[Any, ...]]" = [("CloseHandle", number)]
-
-    def close(self) -> None:
-        self.number = 0
-        while self.closing:
-            try:
-                name, *arguments = self.closing.pop()
-            except IndexError:  # another thread was quicker
-                return
-            try:
-                ask(name, *arguments)
-            except Failed as why:  # somebody else has closed it
-                log("%s: %s", name, why)
-
-    __del__ = close
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    CloseHandle=("_winapi", None),
+    GetExitCodeProcess=("_winapi", None),
+    TerminateProcess=("_winapi", None),
+    WaitForSingleObject=("_winapi", None),
+    # asyncio's; no binding makes them
+    CreateIoCompletionPort=("_overlapped", None),
+    RegisterWaitWithQueue=("_overlapped", None),
+    UnregisterWaitEx=("_overlapped", None),
+    GetQueuedCompletionStatus=("_overlapped", None),
+    PostQueuedCompletionStatus=("_overlapped", None),
+)

@@ -18,13 +18,11 @@ from struct import Struct
 from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log
 from .._base.handle import RUNNING, Handle
-from .._base.probe import checks
 from .calls import ask
-from .windows_calls import Owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Outcome
+    from .._types import Any, Checks, Identity, Outcome, Self
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
 # came right before it: it resets the event without looking at pending signals. And while the
@@ -41,6 +39,37 @@ _TH32CS_SNAPPROCESS = 0x00000002
 # DWORD dwSize, cntUsage, th32ProcessID; ULONG_PTR th32DefaultHeapID; DWORD th32ModuleID,
 # cntThreads, th32ParentProcessID; LONG pcPriClassBase; DWORD dwFlags; WCHAR szExeFile[260];
 _PROCESSENTRY32W = Struct("IIIPIIIiI520s0P")
+
+
+class Owned:
+    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed."""
+
+    __slots__ = ("closing", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        # The calls that close() makes, the last one first.
+        self.closing: "list[tuple[Any, ...]]" = [("CloseHandle", number)]
+
+    def close(self) -> None:
+        self.number = 0
+        while self.closing:
+            try:
+                name, *arguments = self.closing.pop()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                ask(name, *arguments)
+            except Failed as why:  # somebody else has closed it
+                log("%s: %s", name, why)
+
+    __del__ = close
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
 
 def open_process(rights: int, pid: int) -> Owned:
@@ -255,7 +284,7 @@ def check_times() -> None:
         ask("GetProcessTimes", owned.number)
 
 
-checks["win32"] += [
+HANDLE_CHECKS: "Checks" = [
     ("OpenProcess", "OpenProcess", check_win32),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check_win32),
     ("GetProcessTimes", "GetProcessTimes", check_times),

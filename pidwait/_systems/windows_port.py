@@ -18,14 +18,14 @@ from os import getpid
 from .._base.deadline import Deadline
 from .._base.errors import failed
 from .._base.handle import RUNNING
-from .._base.probe import checks, works
+from .._base.probe import works
 from .calls import ask
-from .windows_calls import INVALID_HANDLE, SLICE, Owned
-from .windows_handles import Win32Handle, call_milliseconds, is_signalled, wait_for_handle
+from .windows_calls import INVALID_HANDLE, SLICE
+from .windows_handles import Owned, Win32Handle, call_milliseconds, is_signalled, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Iterator
+    from .._types import Any, Checks, Handle, Iterator
 
 _WAKE = 1  # the number of wake()'s packets; 0 would be an error
 _SLACK = 0.01  # seconds that wake() may be late
@@ -161,7 +161,7 @@ def check_port_wait() -> None:
             raise failed(ENOSYS, "a port can't be waited for")
 
 
-checks["win32"] += [
+PORT_CHECKS: "Checks" = [
     ("completion port", "RegisterWaitWithQueue", check_port),
     ("wait for a port", None, check_port_wait),
 ]

@@ -21,7 +21,8 @@ from errno import ECHILD
 from .._base.deadline import Deadline
 from .._base.errors import TRANSIENT, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
-from .._systems.posix import is_our_child, is_relative, look_at_child
+from .._systems import is_relative
+from .._systems.posix import is_our_child, look_at_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from errno import EBADF, EINVAL, EPIPE
 
 from .._base.errors import IS_WHOLE, raise_of_handler
-from .._systems.calls import PLATFORM
+from .._systems.bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

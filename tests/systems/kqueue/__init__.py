@@ -74,16 +74,16 @@ class Library:
 
 
 def _install_inside(kernel, patch):
-    system = _systems.System("kqueue", _kqueue.KqueueHandle, _ps.PsHandle, _ps.ps_clock)
+    handles = _kqueue.KqueueHandle, _ps.PsHandle
+    system = _systems.System("kqueue", _kqueue.check_kqueue, *handles, _ps.ps_clock)
     for attribute, value in vars(system).items():
         patch(_systems.system, attribute, value)
     patch(_sleepers, "_make_sleeper", _kqueue.KqueueSleeper)
-    for module in _calls, _listing, _listed_ps, _kqueue_calls, _ps:
+    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
-    patch(_calls, "CALLS", dict(_calls.CALLS, **_kqueue_calls.ROWS))
-    waitid = _kqueue_calls.table().waitid
+    patch(_calls.CALLS, "rows", dict(_kqueue_calls.KQUEUE_ROWS))
     for module in _calls, _posix:
-        patch(module, "WAITID", {"P_PID": waitid.p_pid, "LOOK": waitid.look})
+        patch(module, "WAITID", _kqueue_calls.waitid_numbers())
     for binding in ("ctypes", "cffi"):
         adapter = _bindings.load(binding)
         if not isinstance(adapter, str):
