@@ -5,6 +5,8 @@ Import two more modules by name: ``aio`` waits in asyncio; ``subprocess`` is the
 subprocess, but starts processes by posix_spawn and waits for them without polling.
 """
 
+import sys
+
 from ._base.errors import TimeoutExpired
 from ._finding import ProcessInfo, process_iter
 from ._process import Process, pid_exists, wait
@@ -33,6 +35,17 @@ __all__ = [
 ]
 
 
+def _load_all() -> None:
+    """Import what CPython's -X lazy_imports=all would import in the middle of a wait."""
+    known = 0
+    while known < len(sys.modules):
+        known = len(sys.modules)
+        for name, module in list(sys.modules.items()):
+            if (name + ".").startswith(__name__ + "."):
+                for attribute in list(vars(module)):
+                    getattr(module, attribute)
+
+
 def _name_classes() -> None:
     """Have classes say that they are of this module: that is where users import them from."""
     for name in __all__:
@@ -44,6 +57,7 @@ def _name_classes() -> None:
                 named.__module__ = __name__
 
 
+_load_all()
 _name_classes()
 
 

@@ -6,6 +6,7 @@ By then a program may have changed its root or its user, or have no file descrip
 
 import logging
 import os
+import sys
 
 import pytest
 
@@ -102,8 +103,15 @@ PROGRAM = sys.argv[1]
 """
 
 
-def printed(code, *arguments):
-    done = run_python((USES + code).format(package=pidwait.__name__), *arguments)
+# CPython's -X lazy_imports=all imports a module when one of its names is used.
+LAZY = ("-X", "lazy_imports=all")
+lazy = pytest.mark.skipif(
+    not hasattr(sys, "set_lazy_imports"), reason="before Python 3.15 no import is lazy"
+)
+
+
+def printed(code, *arguments, **options):
+    done = run_python((USES + code).format(package=pidwait.__name__), *arguments, **options)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -118,6 +126,47 @@ def test_nothing_is_imported_after_the_first_use(use):
     code = "{use}()\n{then}{use}()\nprint(*Refusal.names)\n"
     code = code.replace("{use}", use).replace("{then}", NOTHING_MORE)
     assert printed(code, "true") == []
+
+
+@fork
+@lazy
+@pytest.mark.parametrize("use", ["wait", "many", "watch", "spawn", "look"])
+def test_lazy_imports_change_no_answer(use):
+    code = "found = {use}()\nprint(found, pidwait.probe(), pidwait.Process.__module__)\n"
+    code = code.replace("{use}", use)
+    assert printed(code, "true", options=LAZY) == printed(code, "true")
+
+
+@fork
+@lazy
+@pytest.mark.parametrize(
+    "first",
+    ["[wait(pid)]", "dict(as_completed([pid])).values()", "dict(wait_procs([pid])[0]).values()"],
+)
+def test_the_first_wait_works_with_lazy_imports_and_no_file_descriptor_left(first):
+    code = """
+import resource
+from {package} import as_completed, wait, wait_procs
+reader, writer = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.close(writer)
+    os.read(reader, 1)
+    os._exit(7)
+wait, resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while os.dup(0):
+        pass
+except OSError:
+    os.close(writer)
+    os.dup(0)
+before = set(sys.modules)
+print(*FIRST, *set(sys.modules) - before)
+"""
+    code = code.replace("FIRST", first)
+    found = printed(code, "true", options=LAZY)
+    assert found == printed(code, "true")
+    assert found[0] == "7"
 
 
 @fork
