@@ -2,9 +2,9 @@
 """Find processes, and look at them: what is needed to choose those to wait for."""
 
 from _thread import get_ident
-from errno import EACCES, EPERM, ESRCH
+from errno import ESRCH
 
-from ._base.errors import Failed, failed
+from ._base.errors import DENIED, Failed, failed
 from ._listing import checked, fact, gather, source
 from ._process import Process, pid_exists, wait
 from ._waiting.owners import check_pid
@@ -57,7 +57,7 @@ class ProcessInfo:
             if started != self._started:
                 raise failed(ESRCH)
         except Failed as why:
-            if why.errno not in (EACCES, EPERM):  # else we may not see it
+            if why.errno not in DENIED:  # else we may not see it
                 facts.close()
                 raise
         return facts
@@ -114,7 +114,7 @@ class ProcessInfo:
         try:
             self._checked(source().read(self.pid)).close()
         except Failed as why:
-            if why.errno not in (ESRCH, EACCES, EPERM):
+            if why.errno not in (ESRCH, *DENIED):
                 raise as_error(why, self.pid) from None
             return why.errno != ESRCH
         return True

@@ -20,8 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any
 
-# Errors that may not come at the next call: they are no reason to give up something for good.
-TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
+# Classes of errors. PASSING may not come at the next call: no reason to give up for good.
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
+# By the rights of a user, or a policy; and what an old kernel, or again a policy, does not have.
+DENIED = (errno.EACCES, errno.EPERM)
+REFUSED = (*DENIED, errno.ENOSYS)
+# There is no such process, or it has no such file in /proc.
+GONE = (errno.ESRCH, errno.ENOENT)
 
 # The package; in a single file, the module.
 _PACKAGE = __name__.rpartition("._base")[0] or __name__
@@ -43,7 +48,7 @@ class Failed(Exception):
 
     @property
     def is_transient(self) -> bool:
-        return self.passes or self.errno in TRANSIENT
+        return self.passes or self.errno in PASSING
 
     def as_error(self, call: str, pid: "int | None") -> OSError:
         """The OSError for a caller; it names the call and the process."""

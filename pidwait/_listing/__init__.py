@@ -7,9 +7,8 @@ table is read when the first fact of it is asked for, and then kept: facts are f
 """
 
 import os
-from errno import EACCES, ENOSYS, EPERM
 
-from .._base.errors import Failed
+from .._base.errors import REFUSED, Failed
 from .._systems.bindings import PLATFORM
 
 TYPE_CHECKING = False
@@ -59,7 +58,7 @@ def gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[st
         try:
             found[name] = fact(facts, name)
         except Failed as why:
-            if why.errno not in (ENOSYS, EACCES, EPERM):
+            if why.errno not in REFUSED:
                 raise
             found[name] = ad_value
     return found

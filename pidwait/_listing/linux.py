@@ -6,7 +6,7 @@ import time
 from errno import EACCES, ENOENT, ESRCH
 from functools import lru_cache, partial
 
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import GONE, Failed, call, failed, log
 from .._base.probe import why_not
 from .._systems.posix import close, is_found, opened, user_name
 from .._systems.procfs import check_procfs, read_file, whole_stat
@@ -47,7 +47,7 @@ class Facts:
             open_ = partial(os.open, dir_fd=self._directory.fileno())
             return read_file(name, open_, name == "cmdline")
         except Failed as why:
-            if why.errno not in (ENOENT, ESRCH):  # hidepid=1 refuses it
+            if why.errno not in GONE:  # hidepid=1 refuses it
                 raise
             # hidepid=2 shows nothing of it. Or the pid has been given to another process since.
             if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):

@@ -11,7 +11,7 @@ import sys
 from errno import ENOSYS
 from types import SimpleNamespace
 
-from .._base.errors import TRANSIENT, Failed, call, failed
+from .._base.errors import PASSING, Failed, call, failed
 from .._base.probe import FFI, choice
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def load(name: str) -> "Any":
         # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
         # where a policy forbids memory that is both writable and executable.
         except Exception as error:
-            if getattr(error, "errno", None) in TRANSIENT:
+            if getattr(error, "errno", None) in PASSING:
                 raise Failed(error) from None  # type: ignore[arg-type]
             check_files()
             adapter = _not_found[name] = "%s: %s" % (type(error).__name__, error)

@@ -19,10 +19,10 @@ PIDFD_GET_INFO     any process, once it has been reaped
 import os
 import select
 import sys
-from errno import EACCES, EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, EPERM, ESRCH
+from errno import EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from .._base.deadline import NOW, Deadline
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import DENIED, Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import still_works, works
 from .calls import ask, native
@@ -179,7 +179,7 @@ class PidfdHandle(Handle):
             return False, None
         except Failed as why:
             # EPERM and EACCES: it is there. But a policy may answer so for every process.
-            is_forbidden = why.errno in (EPERM, EACCES) and still_works(check_send_signal)
+            is_forbidden = why.errno in DENIED and still_works(check_send_signal)
             if why.errno == ESRCH or is_forbidden:
                 return not is_forbidden, None
             log("pidfd_send_signal: %s", why)

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from .._base.errors import TRANSIENT, Failed
+from .._base.errors import PASSING, Failed
 from .._base.probe import BACKEND, why_not
 from . import backend, system
 from .bindings import NAMES, load
@@ -81,7 +81,7 @@ def _why(name: str, check: "Check") -> "str | None":
     if name != "polling" and os.environ.get(BACKEND) == "polling":
         return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
     why = why_not(check)
-    return None if why is None or why.errno in TRANSIENT else why.error.strerror or str(why)
+    return None if why is None or why.errno in PASSING else why.error.strerror or str(why)
 
 
 def _load(name: str) -> object:

@@ -10,7 +10,7 @@ import os
 from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import GONE, Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import why_not, works
 from .posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
@@ -70,7 +70,7 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
     try:
         return read_file(path)
     except Failed as why:
-        if why.errno not in (ENOENT, ESRCH):  # no file descriptor left, or hidepid=1
+        if why.errno not in GONE:  # no file descriptor left, or hidepid=1
             log("%s: %s", path, why)
         return None
 

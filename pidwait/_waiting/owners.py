@@ -19,7 +19,7 @@ import os
 from errno import ECHILD
 
 from .._base.deadline import Deadline
-from .._base.errors import TRANSIENT, Failed, log, raise_of_handler
+from .._base.errors import PASSING, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
 from .._systems import is_relative
 from .._systems.posix import is_our_child, look_at_child
@@ -110,7 +110,7 @@ def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
         if not args:
             return RUNNING
         # An import also fails if no file descriptor is left.
-        passes = isinstance(error, ImportError) or getattr(error, "errno", None) in TRANSIENT
+        passes = isinstance(error, ImportError) or getattr(error, "errno", None) in PASSING
         code: "Outcome" = args[0]
         return target.not_reaped(code) if passes and target.reaps else code
 
