@@ -57,7 +57,8 @@ class System:
         received: "Opener | None" = None,
         parent_of: "Callable[[int], int | None]" = lambda pid: None,
     ) -> None:
-        self.backends, self.check, self.parent_of = (backend, "polling"), check, parent_of
+        self.backends, self.parent_of = (backend, "polling"), parent_of
+        self.checks: "dict[str, Check]" = {backend: check, "polling": lambda: None}
         self.handle, self.polled, self.clock, self.received = handle, polled, clock, received
 
 
@@ -91,11 +92,7 @@ def backend() -> str:
         return _backend[0]
     asked, there = choice(BACKEND, *BACKENDS), system.backends
     name = there[0] if asked == "auto" else asked
-    why = None  # polling works everywhere
-    if name not in there:
-        why = failed(ENOSYS, "not on this system")
-    elif name != "polling":
-        why = why_not(system.check)
+    why = why_not(system.checks[name]) if name in there else failed(ENOSYS, "not on this system")
     if why is not None and why.is_transient:
         return name
     if why is not None and asked != "auto":

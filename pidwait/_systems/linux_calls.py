@@ -3,8 +3,10 @@
 
 import os
 import sys
+from errno import EBADF
 from struct import Struct, pack
 
+from .._base.errors import call, failed
 from .bindings import WaitId
 
 TYPE_CHECKING = False
@@ -67,6 +69,15 @@ WORD = 8 if sys.maxsize > 2**32 else 4
 # Where siginfo_t has si_code, si_pid and si_status. On MIPS the first stands before si_errno; the
 # others, with si_uid between them, stand in a union that is aligned to a word.
 SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
+
+
+def get_info(ioctl: "Any", fd: int) -> "tuple[int, int, int, int, int]":
+    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
+    if fd < 0:  # a signal handler has closed it
+        raise failed(EBADF)
+    info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))
+    call(ioctl, fd, PIDFD_GET_INFO, info, True)
+    return PIDFD_INFO.unpack(info)
 
 
 def offset(machine: str, abi: str, word: int) -> int:

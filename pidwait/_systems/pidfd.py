@@ -26,16 +26,7 @@ from .._base.errors import DENIED, Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import still_works, works
 from .calls import ask, native
-from .linux_calls import (
-    LOOK,
-    P_PIDFD,
-    PIDFD_GET_INFO,
-    PIDFD_INFO,
-    PIDFD_INFO_EXIT,
-    REAP,
-    WALL,
-    WEXITED,
-)
+from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
 from .posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
 from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
@@ -166,7 +157,7 @@ class PidfdHandle(Handle):
         # keep no status.
         for _ in range(2):
             try:
-                mask, _, _, _, status = get_info(self.fd)
+                mask, _, _, _, status = get_info(native("ioctl"), self.fd)
                 is_reaped = bool(mask & PIDFD_INFO_EXIT)
                 return is_reaped, code_of_status(status) if is_reaped else PENDING
             except Failed as why:
@@ -248,7 +239,7 @@ def _pid_of(fd: int) -> "int | None":
 def _ask_pid(fd: int) -> "int | None":
     """The pid of a pidfd, without /proc; None if it has been reaped, or can't be told."""
     try:
-        return get_info(fd)[1] or None
+        return get_info(native("ioctl"), fd)[1] or None
     except Failed as why:
         if why.errno == ESRCH:
             return None
@@ -261,15 +252,6 @@ def _ask_pid(fd: int) -> "int | None":
         if why.errno != ECHILD:
             raise
     return None
-
-
-def get_info(fd: int) -> "tuple[int, int, int, int, int]":
-    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
-    if fd < 0:  # a signal handler has closed it
-        raise failed(EBADF)
-    info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))
-    call(native("ioctl"), fd, PIDFD_GET_INFO, info, True)
-    return PIDFD_INFO.unpack(info)
 
 
 # The checks
@@ -304,7 +286,7 @@ def check_send_signal() -> None:
 def check_get_info() -> None:
     """Ask about our own process. That shows Linux 6.13; exit codes need 6.15."""
     with _own_pidfd() as file:
-        get_info(file.fileno())
+        get_info(native("ioctl"), file.fileno())
 
 
 def check_pidfs() -> None:

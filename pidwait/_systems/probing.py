@@ -40,7 +40,7 @@ def probe() -> "dict[str, Any]":
         "system": _system_name(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
         "backend": best,
-        "backends": {available[0]: _row(_why(available[0], system.check)), "polling": _row(None)},
+        "backends": {name: _row(_why(name, system.checks[name])) for name in available},
         "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
         "calls": {
             name: dict(_row(_why(of, check)), via=call and _via(call))
@@ -64,9 +64,12 @@ def _checks() -> "tuple[Checks, Checks]":
         from .procfs import PROC_CHECKS
 
         return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
-    from .ps import PS_CHECKS
+    from .kqueue import check_kqueue
+    from .posix import check_bsd_waitid
+    from .ps import check_ps
 
-    return [("kqueue", "kqueue", system.check)], PS_CHECKS + SPAWN_CHECKS
+    rows: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
+    return [("kqueue", "kqueue", check_kqueue)], rows + SPAWN_CHECKS
 
 
 def _system_name() -> str:

@@ -14,18 +14,11 @@ from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
 from .bindings import PLATFORM
-from .posix import (
-    check_bsd_waitid,
-    code_of_status,
-    is_found,
-    is_our_child,
-    look_at_child,
-    reap_child,
-)
+from .posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Checks, Identity, Iterable, Outcome
+    from .._types import Identity, Iterable, Outcome
 
 PS = "/bin/ps"
 # State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
@@ -203,6 +196,3 @@ def check_ps() -> None:
     stat = read_ps(os.getpid())
     if stat is None or stat.exited or stat.started is None:
         raise failed(ENOSYS, "%s does not show state and start time" % PS)
-
-
-PS_CHECKS: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
