@@ -4,6 +4,7 @@
 import os
 import sys
 from errno import EBADF
+from functools import partial
 from struct import Struct, pack
 
 from .._base.errors import call, failed
@@ -11,7 +12,8 @@ from .bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Rows
+    from .._base.errors import Failed
+    from .._types import Any, Callable, Rows
 
 # name: (result, arguments...)
 PROTOTYPES = {
@@ -111,6 +113,9 @@ class _Syscall(_Bound):
         super().__init__(binding, "syscall")
         abi = getattr(sys.implementation, "_multiarch", "")
         self._number = SYSCALLS[name] + offset(_MACHINE, abi, WORD)
+        # The function in C, with two arguments; it returns -1. See opened().
+        self.raw = partial(binding.function("syscall", ("long",) * 4, None), self._number)
+        self.refusal: "Callable[[], Failed]" = binding.refusal
 
     def __call__(self, first: int, second: int = 0) -> "Any":
         return self._function(self._number, first, second, 0, 0)

@@ -29,12 +29,16 @@ own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)
 def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
-    A signal handler that raises there would leak it, and polling opens files all the time.
+    A signal handler that raises there would leak it, and polling opens files all the time. So what
+    a binding has made of a system call lends its function in C, ``raw``.
     """
     try:
-        return next(map(own, map(function, *zip(arguments))))
+        file = next(map(own, map(getattr(function, "raw", function), *zip(arguments))))
     except OSError as error:
         raise refusal(function, error) from None
+    if file.closed:  # it is -1
+        raise function.refusal()  # type: ignore[attr-defined]
+    return file
 
 
 def opened_bell() -> "Any":

@@ -113,7 +113,8 @@ class Core:
         for there in self.find(owner.key):
             if type(owner.key) is not int or not self._is_passed_on(there):
                 return None
-            self._rename(there)
+            code = self.exited.get(there, RUNNING)
+            self.end(there, map(partial.__call__, self._entering(there, code)))
         member, code = Member(owner, owner.key), asked(owner.known)
         if code is RUNNING:
             code = self._open(member)
@@ -149,17 +150,16 @@ class Core:
         except Failed:
             return False
 
-    def _rename(self, member: Member) -> None:
-        """Have it stay, under a name of its own instead of its key."""
-        new = Member(member.owner, object(), member.handle)
-        code = self.exited.get(member, RUNNING)
+    def _entering(self, old: Member, code: "Outcome") -> "list[partial[Any]]":
+        """What puts a new member in an old one's place, under a name of its own."""
+        new = Member(old.owner, object(), old.handle)
         steps = [
             partial(self.members.__setitem__, new.live[0], new),
             partial(self.former.__setitem__, new, None),
             partial(self.rounds.members.__setitem__, new, Rounds.NEW),
             partial(self.exited.__setitem__, new, code),
         ]
-        self.end(member, map(partial.__call__, steps[: 3 if code is RUNNING else 4]))
+        return steps[: 3 if code is RUNNING else 4]
 
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return what is known by then."""
@@ -169,10 +169,10 @@ class Core:
         except (Failed, UnsupportedOperation) as why:
             if owner.pid is None:  # only the object can tell
                 return RUNNING
+            if why.errno == ESRCH:
+                return None
+            log("pid %d is polled: %s", owner.pid, why)
             try:
-                if why.errno == ESRCH:
-                    return None
-                log("pid %d is polled: %s", owner.pid, why)
                 member.handle = system.polled(owner.pid)
             except Failed as gone:
                 if gone.errno != ESRCH:
@@ -349,16 +349,10 @@ class Core:
             self._forget(member)
 
     def put_back(self, visit: Visit) -> None:
-        """Have what it took reported again: an exception keeps its caller from getting it."""
+        """Have what it took reported again, as an exception keeps its caller from getting it."""
         while visit.members:
             old = visit.members[-1]
-            new = Member(old.owner, object())
-            at_once(
-                partial(self.members.__setitem__, new.live[0], new),
-                partial(self.former.__setitem__, new, None),
-                partial(self.exited.__setitem__, new, visit.codes[old]),
-                partial(visit.members.pop),
-            )
+            at_once(partial(visit.members.pop), *self._entering(old, visit.codes[old]))
         self.leave(visit)
 
     def leave(self, visit: Visit) -> None:
