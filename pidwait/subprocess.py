@@ -8,6 +8,7 @@ Python. All other names of subprocess.__all__, and list2cmdline, are the standar
 patch() changes the standard Popen itself, in place.
 """
 
+import _thread
 import functools
 import os
 import subprocess as _standard
@@ -15,12 +16,15 @@ import sys
 import sysconfig as _sysconfig
 from contextlib import ExitStack as _ExitStack
 from contextlib import suppress as _suppress
+from errno import ECHILD as _ECHILD
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
 from types import FunctionType, MethodType
 
 from . import _process, _systems
+from ._base import deadline as _deadline
 from ._base import errors as _errors
+from ._base import handle as _handle
 from ._systems import posix as _posix
 
 if os.name != "nt":
@@ -156,33 +160,63 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
     )
 
 
+def _poll(beneath: "Any", self: "Any") -> "Any":
+    code = beneath()
+    if code is not None or not _is_standard(beneath):
+        return code
+    # It runs, or the lock is held: by another thread, or by what a signal handler has interrupted.
+    try:
+        code = _posix.look_at_child(self.pid)
+    except _errors.Failed as why:
+        if why.errno != _ECHILD:
+            _errors.log("waitid, pid %d: %s", self.pid, why)
+            return None
+    return None if code is _handle.RUNNING else _settled(self, code, _deadline.GRACE)
+
+
+def _settled(self: "Any", code: "Any", patience: float) -> "Any":
+    """Reap what has exited; if the lock is held for longer than the patience, the code seen."""
+    deadline, interval = _deadline.Deadline(patience), [0.0]
+    while self.returncode is None and _deadline.pause(deadline, interval):
+        self._internal_poll()
+    return code if self.returncode is None else self.returncode
+
+
 def _wait(
     beneath: "Any", self: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
 ) -> "Any":
-    # A blocking waitpid(2) needs no events. But it would stop the hub of gevent or eventlet, and
-    # on Windows Ctrl-C would not interrupt it. Before Python 3.7 there is an endtime.
-    blocks = timeout is None and _posix.may_block()
-    if blocks or endtime or named or not _is_standard(beneath):
+    # Before Python 3.7 there is an endtime.
+    if endtime or named or not _is_standard(beneath):
         return beneath(timeout, *endtime, **named)
-    if self.returncode is None:
-        try:
-            # If somebody else has reaped it meanwhile, the standard code has set 0; a code that
-            # is known replaces that. gevent reaps all children once one of them is its own.
-            known = _process.wait(self, timeout)
-            self.returncode = self.returncode if known is None else known
-        except _errors.TimeoutExpired as error:
-            _errors.raise_of_handler(error)
-            raise _standard.TimeoutExpired(self.args, timeout) from None
-    return self.returncode
+    # One call costs less. It goes by the pid, so no other thread may reap just before it.
+    blocks = timeout is None and hasattr(os, "waitid") and not _thread._count()
+    if blocks and self.returncode is None and _posix.may_block():
+        with _suppress(_errors.Failed):  # what follows finds out why
+            _errors.call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self._internal_poll()
+    if self.returncode is not None:
+        return self.returncode
+    deadline = _deadline.Deadline(timeout)
+    try:
+        seen = _process.wait(self, timeout)
+    except _errors.TimeoutExpired as error:
+        _errors.raise_of_handler(error)
+        raise _standard.TimeoutExpired(self.args, timeout) from None
+    code = _settled(self, seen, max(_deadline.GRACE, deadline.at_most(1.0)))
+    # If somebody else has reaped it meanwhile, the standard code has set 0; a code that is known
+    # replaces that. gevent reaps all children once one of them is its own.
+    if None not in (seen, self.returncode):
+        self.returncode = code = seen
+    return code
 
 
 _METHODS: "dict[str, Callable[..., Any]]" = {}
-if not _WINDOWS:
+if not _WINDOWS:  # Windows' Popen has no lock
     _METHODS["_execute_child"] = _execute_child
+    _METHODS["poll"] = _poll
 if not _HAS_PROCESS_GROUP:
     _METHODS["__init__"] = _init
-if not hasattr(_standard.Popen, "_wait_pidfd"):  # Python 3.15's waits by events itself
-    _METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait
+_METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait
 
 
 def _is_standard(function: "Any") -> bool:

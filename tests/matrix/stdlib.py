@@ -35,11 +35,12 @@ WATCHED = (
     "GenericWatcherTests",
 )
 
-# {end of a test's name: why it can't pass where the start goes through posix_spawn}
+# {end of a test's name: why it can't pass with a patched Popen}
 _ERRPIPE = "replaces os.read, which reads from a forked child why it did not start"
 EXPECTED_PATCHED = {
     "test_exception_errpipe_normal": _ERRPIPE,
     "test_exception_errpipe_bad_data": _ERRPIPE,
+    "test_stopped": "replaces os.waitpid, after it has reaped the child: poll() says 0, too",
     # Python 3.6
     "test_wait_endtime": "the warning names our method, which calls the standard one",
 }

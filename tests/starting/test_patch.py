@@ -13,7 +13,7 @@ import pytest
 from .. import pidwait
 from ..processes import exiting, run_python, sleeping
 from .conftest import ours
-from .test_popen import PARAMETERS
+from .test_popen import PARAMETERS, told_while_a_thread_waits
 
 Standard = subprocess.Popen
 
@@ -46,6 +46,12 @@ def test_patched_popen_waits_by_events(variant, no_sleep):
         assert type(child) is Standard
         with ours.Popen(exiting(5)) as child:
             assert child.wait(30) == 5
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_patched_popen_tells_the_exit_while_another_thread_waits(variant, timeout):
+    with ours.patch():
+        assert told_while_a_thread_waits(Standard, timeout) == [7] * 180
 
 
 def test_patched_popen_starts_as_ours_does(forks, starts):

@@ -22,7 +22,18 @@ import pytest
 
 from .. import pidwait
 from ..conftest import targets_of
-from ..processes import WINDOWS, eventually, exiting, is_open, needs_ctypes, sleeping, state
+from ..processes import (
+    WINDOWS,
+    become_zombie,
+    eventually,
+    exiting,
+    exiting_when_told,
+    is_open,
+    needs_ctypes,
+    run_python,
+    sleeping,
+    state,
+)
 from .conftest import note_starts, ours, signalled
 
 POPENS = subprocess.Popen, ours.Popen
@@ -330,8 +341,6 @@ def test_child_that_other_code_reaps_has_the_code_0_as_with_the_original(variant
 def test_code_of_a_child_that_is_reaped_meanwhile_is_known_where_the_kernel_tells():
     from ..trouble import kernel_tells
 
-    if hasattr(subprocess.Popen, "_wait_pidfd"):
-        pytest.skip("this Python's own Popen waits, and takes it for 0")
     if pidwait.probe()["backend"] != "pidfd" or not kernel_tells():
         pytest.skip("this kernel does not tell it")
     with ours.Popen(sleeping(60)) as child, ThreadPoolExecutor(1) as pool:
@@ -363,6 +372,89 @@ def test_error_of_a_signal_handler_comes_through_from_wait(variant, error):
             child.wait(60)
         assert caught.value is error and child.returncode is None
         child.kill()
+
+
+def told_while_a_thread_waits(Popen, timeout):
+    """What the caller is told of 60 processes that have exited, while a thread is in wait()."""
+    told = []
+    for ask in [Popen.poll, partial(Popen.wait, timeout=0), partial(pidwait.wait, timeout=0)] * 20:
+        child = Popen(exiting_when_told(7), stdin=subprocess.PIPE)
+        with child, ThreadPoolExecutor(1) as pool:
+            code = pool.submit(child.wait, timeout)
+            child.stdin.close()
+            eventually(lambda pid=child.pid: state(pid) in ("Z", None))
+            told += [ask(child), code.result(), child.returncode]
+    return told
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_exit_is_told_while_another_thread_waits(variant, timeout):
+    """The standard Popen says None: its wait() holds the lock (cpython#127050)."""
+    assert told_while_a_thread_waits(ours.Popen, timeout) == [7] * 180
+
+
+def test_exit_is_told_while_the_lock_is_held():
+    """As by the poll() that a signal handler interrupts; to reap is left to that."""
+    with ours.Popen(exiting(7)) as child:
+        become_zombie(child.pid)
+        with child._waitpid_lock:
+            assert child.poll() == child.wait(0) == child.wait(5) == child.wait() == 7
+            assert pidwait.wait(child, 0) == pidwait.wait(child) == 7
+            assert child.returncode is None and state(child.pid) == "Z"
+        assert child.poll() == child.returncode == 7
+
+
+# Without another thread, and with one.
+HANDLER = """if True:
+    import signal, subprocess, sys, threading
+    import {package} as pidwait
+    from {package} import subprocess as ours
+
+    timeout, how, threaded = [eval(value) for value in sys.argv[1:4]]
+    if sys.argv[4] == "patched":
+        ours.patch()
+        Popen = subprocess.Popen
+    else:
+        Popen = ours.Popen
+    told = []
+    signals = []
+
+    def handle(number, frame):
+        signals.append(number)
+        if len(signals) == 2:  # the first one may have come too early
+            child.terminate()
+            told.append(how(child))
+
+    done = threading.Event()
+    if threaded:
+        threading.Thread(target=done.wait).start()
+    signal.signal(signal.SIGALRM, handle)
+    child = Popen(["sleep", "60"])
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    told.append(child.wait(timeout))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    done.set()
+    assert told == [-15, -15] and child.returncode == -15, told
+"""
+HOWS = [
+    "lambda child: child.wait()",
+    "lambda child: child.wait(5)",
+    "lambda child: pidwait.wait(child)",
+    "lambda child: pidwait.wait(child, 5)",
+    "lambda child: next(filter(None, iter(child.poll, 0)))",
+]
+
+
+@pytest.mark.parametrize("patched", ["ours", "patched"])
+@pytest.mark.parametrize("threaded", [False, True], ids=["alone", "beside a thread"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_signal_handler_may_wait_for_the_child_whose_wait_it_interrupts(
+    timeout, how, threaded, patched
+):
+    code = HANDLER.replace("{package}", pidwait.__name__)
+    done = run_python(code, str(timeout), how, str(threaded), patched)
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 @pytest.mark.threads
