@@ -26,6 +26,9 @@ CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other on
 own = getattr(getattr(select, "epoll", None), "fromfd", io.FileIO)
 
 
+_is_opened = (-1).__ne__
+
+
 def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
@@ -33,10 +36,11 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     a binding has made of a system call lends its function in C, ``raw``.
     """
     try:
-        file = next(map(own, map(getattr(function, "raw", function), *zip(arguments))))
+        fds = map(getattr(function, "raw", function), *zip(arguments))
+        file = next(map(own, filter(_is_opened, fds)), None)
     except OSError as error:
         raise refusal(function, error) from None
-    if file.closed:  # it is -1
+    if file is None:
         raise function.refusal()  # type: ignore[attr-defined]
     return file
 

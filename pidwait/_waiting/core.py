@@ -280,11 +280,11 @@ class Core:
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
         owner, outcome = member.owner, status
         if status is not PENDING and type(owner) is not Target:
-            self.seen.setdefault(member, status)  # type: ignore[arg-type]
+            status = self.seen.setdefault(member, status)  # type: ignore[arg-type]
             self.rounds.add(member)  # behind all others, as its owner may raise SystemExit each time
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
-            outcome = self._reap(member, self.seen[member], visit)
+            outcome = self._reap(member, status, visit)
         if outcome is PENDING:
             member.until = member.until or patience(self.deadline)
             if not member.until.expired():
