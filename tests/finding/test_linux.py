@@ -12,7 +12,8 @@ import time
 import pytest
 
 from .. import pidwait, trouble
-from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_ctypes, state, stop
+from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_ctypes
+from ..processes import run_python, state, stop
 from ..trouble import Child, Stranger, raises, system
 from ..trouble.conftest import namespaces, real_root  # noqa: F401
 from .steps import before_call, bind
@@ -418,3 +419,25 @@ def without_fds():
 
 def test_without_file_descriptors_a_look_says_so_and_pid_exists_still_tells():
     trouble.run(without_fds)
+
+
+LISTING_WITHOUT_EPOLL = """
+import os, select, subprocess, sys
+del select.epoll
+import pidwait
+child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+before = os.listdir("/proc/self/fd")
+me = pidwait.ProcessInfo(os.getpid())
+assert me in pidwait.process_iter(["name", "uids"])
+[info] = me.children()
+info.terminate()
+assert os.listdir("/proc/self/fd") == before
+with child:
+    assert pidwait.wait(child, 60) == -15
+"""
+
+
+def test_listing_when_the_import_finds_no_select_epoll():
+    """As after gevent's or eventlet's patch: a FileIO in its place refuses directories."""
+    done = run_python(LISTING_WITHOUT_EPOLL)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
