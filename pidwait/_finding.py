@@ -112,7 +112,7 @@ class ProcessInfo:
         """Whether the process still exists, running or a zombie. A process that reuses the pid
         does not count."""
         try:
-            self._checked(source().read(self.pid)).close()
+            self._checked(source.read(self.pid)).close()
         except Failed as why:
             if why.errno not in (ESRCH, *DENIED):
                 raise as_error(why, self.pid) from None
@@ -197,7 +197,7 @@ class Oneshot:
         facts = held.get(get_ident())
         if facts is None:
             try:
-                facts = self._facts = self._info._checked(source().read(self._info.pid))
+                facts = self._facts = self._info._checked(source.read(self._info.pid))
             except Failed as why:
                 raise as_error(why, self._info.pid) from None
             held[get_ident()] = facts
@@ -212,7 +212,7 @@ class Oneshot:
 
 
 def as_error(why: Failed, pid: int) -> OSError:
-    return why.as_error(why.call or source().WHERE, pid)
+    return why.as_error(why.call or source.WHERE, pid)
 
 
 def process_iter(
@@ -234,7 +234,7 @@ def process_iter(
 
 
 def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
-    for facts in source().read_all():
+    for facts in source.read_all():
         info = ProcessInfo.__new__(ProcessInfo)
         info._fill(facts.pid)
         try:
@@ -251,7 +251,7 @@ def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
 
 def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
     """Look at all processes, and add the children of the first one; ``recursive``: of each."""
-    began = source().now()
+    began = source.now()
     by_pid: "dict[int, ProcessInfo]" = {}
     children: "dict[int, list[ProcessInfo]]" = {}
     for info in _each(["ppid"], -1):

@@ -32,7 +32,7 @@ _named: "dict[str, Any]" = {
 }
 
 
-def source() -> "Source":
+def _find_source() -> "Source":
     if os.name == "nt":
         from . import windows as found
     elif PLATFORM in ("linux", "android"):
@@ -40,6 +40,11 @@ def source() -> "Source":
     else:
         from . import bsd as found  # type: ignore[no-redef]
     return found
+
+
+# Not at the first use: a test may have replaced os for a time (pyfakefs), or the program have
+# changed its root.
+source = _find_source()
 
 
 def checked(attrs: "Iterable[str] | None") -> "list[str]":

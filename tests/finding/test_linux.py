@@ -12,8 +12,15 @@ import time
 import pytest
 
 from .. import pidwait, trouble
-from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_ctypes
-from ..processes import run_python, state, stop
+from ..processes import (
+    MAIN_THREAD_ENDS,
+    become_zombie,
+    eventually,
+    needs_ctypes,
+    run_python,
+    state,
+    stop,
+)
 from ..trouble import Child, Stranger, raises, system
 from ..trouble.conftest import namespaces, real_root  # noqa: F401
 from .steps import before_call, bind
@@ -441,3 +448,37 @@ def test_listing_when_the_import_finds_no_select_epoll():
     """As after gevent's or eventlet's patch: a FileIO in its place refuses directories."""
     done = run_python(LISTING_WITHOUT_EPOLL)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+FIRST_LISTING_WITH_A_REPLACED_OS = """
+import os, sys, types
+import pidwait
+
+class Replaced(types.ModuleType):
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def listdir(self, path):
+        raise FileNotFoundError(2, "a file system for tests", path)
+
+replaced = Replaced("os")
+ours = [module for name, module in sys.modules.items() if name.startswith("pidwait")]
+ours = [module for module in ours if getattr(module, "os", None) is os]
+for module in ours:
+    module.os = replaced
+sys.modules["os"] = replaced
+try:
+    print(len(list(pidwait.process_iter())))
+except FileNotFoundError:
+    print("refused")
+for module in ours:
+    module.os = os
+sys.modules["os"] = os
+print(pidwait.ProcessInfo(os.getpid()) in pidwait.process_iter(["name"]))
+"""
+
+
+def test_a_listing_that_came_first_while_os_was_replaced_leaves_nothing_behind():
+    """As by pyfakefs, for the time of a test."""
+    done = run_python(FIRST_LISTING_WITH_A_REPLACED_OS)
+    assert (done.stdout, done.stderr) == ("refused\nTrue\n", "")
