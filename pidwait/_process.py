@@ -242,7 +242,7 @@ class Process:
         return self._identity
 
     def __hash__(self) -> int:
-        return hash(self.pid)
+        return hash(self._identify() or self.pid)  # equal ones can differ in pid, see from_fd()
 
     def __reduce__(self) -> "Any":
         raise TypeError("a handle on a process can't be pickled or copied")

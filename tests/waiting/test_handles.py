@@ -348,6 +348,19 @@ def test_from_fd_of_a_process_that_has_been_reaped(pidfd_of, start):
             process.kill()
 
 
+def test_from_fd_of_a_reaped_process_hashes_as_its_equals(pidfd_of, start):
+    child = start(*exiting(4))
+    fd = pidfd_of(child.pid)
+    with pidwait.Process(child.pid) as other:
+        child.wait()
+        with pidwait.Process.from_fd(fd) as process:
+            assert (process.pid, other.pid) == (None, child.pid)
+            # Before Linux 6.9 all pidfds have one inode: they can't be told to be equal.
+            is_told = pidwait.probe()["calls"]["pidfd inodes"]["available"]
+            assert (process == other) is is_told
+            assert len({process, other}) == (1 if is_told else 2)
+
+
 def test_from_fd_of_a_thread_is_a_value_error(pidfd_of):
     """It says nothing about the process."""
     try:
