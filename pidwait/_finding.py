@@ -253,6 +253,7 @@ def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
     """Look at all processes, and add the children of the first one; ``recursive``: of each."""
     began = source.now()
     by_pid: "dict[int, ProcessInfo]" = {}
+    known = set(family)
     children: "dict[int, list[ProcessInfo]]" = {}
     for info in _each(["ppid"], -1):
         children.setdefault(info.info.pop("ppid"), []).append(info)
@@ -265,7 +266,8 @@ def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
             since, born = parent._started, child._started
             # Another process may have had the parent's pid before, or have got it since we looked
             # at the parent; then the child is younger than our look.
-            if since is None or born is None or born < since or child in family:
+            if since is None or born is None or born < since or child in known:
                 continue
             if born < began or parent.is_running():
                 family.append(child)
+                known.add(child)

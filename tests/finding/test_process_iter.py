@@ -18,6 +18,7 @@ import pytest
 from .. import pidwait
 from ..conftest import STANDIN, open_fds
 from ..processes import (
+    HERD,
     PYTHON,
     WINDOWS,
     become_gone,
@@ -233,6 +234,20 @@ TREE = """if True:
         child.stdin.close()
         child.wait()
 """
+
+
+def test_each_descendant_is_compared_a_few_times_however_many_there_are(herd, monkeypatch):
+    pids = {herd.fork(0, 60) for _ in range(HERD)}
+    compared, equal = [], pidwait.ProcessInfo.__eq__
+
+    def counted(one, other):
+        compared.append(one)
+        return equal(one, other)
+
+    monkeypatch.setattr(pidwait.ProcessInfo, "__eq__", counted)
+    family = pidwait.ProcessInfo(os.getpid()).children(recursive=True)
+    assert pids <= {info.pid for info in family}
+    assert len(compared) <= 5 * (len(family) + 1)
 
 
 def test_children_are_its_own_or_with_recursive_theirs_too(start):
