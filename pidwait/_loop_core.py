@@ -12,7 +12,8 @@ from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
 from ._systems.posix import reap_child
-from ._waiting.core import Core, Visit
+from ._waiting.core import Core
+from ._waiting.members import Visit
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False

@@ -5,7 +5,8 @@ from os import getpid
 
 from ._base.deadline import PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, warn_unclosed
-from ._waiting.core import Core, Visit
+from ._waiting.core import Core
+from ._waiting.members import Visit
 from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from typing import overload
 
     from ._types import Any, Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
-    from ._waiting.core import Member
+    from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
 

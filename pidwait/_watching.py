@@ -6,13 +6,14 @@ import sys
 from weakref import ref
 
 from ._base.errors import log, raise_of_handler
-from ._waiting.core import Core, Visit
+from ._waiting.core import Core
+from ._waiting.members import Visit
 from ._waiting.owners import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._types import Any, Callable, Generic, Outcome, P, P_co, Target
-    from ._waiting.core import Member
+    from ._waiting.members import Member
 if not TYPE_CHECKING:
     P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
 

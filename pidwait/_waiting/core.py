@@ -2,31 +2,7 @@
 """The core: what is waited for in, (owner, exit code) out.
 
 It starts no thread. Its caller calls sleep() and collect() in turns, and then take() or end(); an
-event loop polls fileno(), or asks delay(), and calls collect().
-
-Each target is one Member. Its state is its token, ``live``: [name] while it is in ``members``
-under that name, [] once it has ended. Whoever pops the token has ended it, by reporting or by
-discarding it; it never comes back. A member moves like this:
-
-    add         into ``members`` and ``rounds``: whoever comes next looks at it, and arms it
-    armed       the poller has its event taken; out of ``rounds``
-    event       into the poller's ``hot``; a look finds it running, and arms it again, or:
-    pending     it has exited; its code, or its reaping, is still to come. In ``rounds``, for a
-                second at most. ``seen`` has the code that the look saw.
-    exited      into ``exited`` with its code. The first code stays.
-    ended       the token is popped, and with it the member from ``members`` (one step); then it
-                leaves all other tables, and its handle goes with the last reference to it
-    put back    an exception keeps a caller from getting an exit that is reported: a new member
-                takes its place, under a name of its own (``former``)
-
-Three rules take the place of locks. Several threads may use a core at once, and a signal handler
-is one more thread:
-
-    A step is one call of a function in C: see steps.py. Before it or after it, each table is right.
-    References own handles. Nothing is closed while somebody may use it: a file descriptor goes
-    with the last member, or the last wait in progress, that refers to it.
-    Attention is a hint. A member goes into the next of ``rounds``, the poller and ``hot`` before it
-    leaves the last one; one look more is harmless, and a look at one that has ended cleans up.
+event loop polls fileno(), or asks delay(), and calls collect(). members.py explains its tables.
 """
 
 import sys
@@ -34,7 +10,6 @@ from errno import ESRCH
 from functools import partial
 from io import UnsupportedOperation
 from itertools import chain, count, repeat
-from operator import attrgetter
 from os import getpid
 from time import sleep
 from weakref import ref
@@ -45,39 +20,13 @@ from .._base.handle import PENDING, RUNNING
 from .._base.steps import at_once, run_through
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
+from .members import Member, Visit, live_of
 from .owners import Target, asked
 from .rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Handle, Iterable, Outcome, Poller
-
-_live_of = attrgetter("live")
-
-
-class Member:
-    """A target of a core, by the name that it has there."""
-
-    __slots__ = ("handle", "live", "owner", "until")  # as a set has many of them
-
-    def __init__(self, owner: Target, name: object, handle: "Handle | None" = None) -> None:
-        self.owner = owner
-        self.live = [name]
-        self.handle = handle
-        self.until: "Deadline | None" = None  # for a code that is still to come
-
-
-class Visit:
-    """A wait in progress: the members that it reports, and their codes."""
-
-    __slots__ = ("__weakref__", "codes", "members")
-
-    def __init__(self) -> None:
-        self.members: "list[Member]" = []
-        self.codes: "dict[Member, int | None]" = {}
-
-    def exits(self) -> "list[tuple[Any, int | None]]":
-        return [(member.owner.proc, self.codes[member]) for member in self.members]
 
 
 class Core:
@@ -340,7 +289,7 @@ class Core:
         left = iter(visit.codes)
         while True:
             try:
-                names = map(list.pop, map(_live_of, left))
+                names = map(list.pop, map(live_of, left))
                 visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
                 break
             except IndexError:  # another thread was quicker with this one; go on behind it
