@@ -6,7 +6,7 @@ import _signal  # type: ignore[import-not-found]
 import sys
 from errno import ESRCH
 
-from ._base.deadline import NOW, Deadline
+from ._base.deadline import NOW, Deadline, patience, pause
 from ._base.errors import Failed, TimeoutExpired, failed, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
@@ -40,35 +40,60 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    target = find(proc)
+    target, handle = find(proc), None
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
     is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
+    reap = reap and not target.reaps  # else the owner does
     code = asked(target.known) if is_object else RUNNING
-    if code is RUNNING:
-        try:
-            handle = open_handle(target.pid)
-        except Failed as why:
-            if why.errno != ESRCH:
-                raise why.as_error("open", target.pid) from None
-            code = None
-        else:
+    try:
+        if code is RUNNING:
             try:
-                if is_object:
-                    code = asked(target.confirm)
+                handle = open_handle(target.pid)
+            except Failed as why:
+                if why.errno != ESRCH:
+                    raise why.as_error("open", target.pid) from None
+                code = None
+            else:
+                code = asked(target.confirm) if is_object else RUNNING
                 if code is RUNNING:
-                    reaps = reap and not target.reaps  # else the owner does
-                    code = handle.reap(deadline) if reaps else handle.wait(deadline)
-            finally:
-                handle.close()
-    if is_object and code is not RUNNING:
-        seen, code = code, asked(target.settle, code)
+                    code = handle.reap(deadline) if reap else handle.wait(deadline)
+        if code is RUNNING:
+            raise TimeoutExpired(target.pid, timeout)
+        seen = code
+        if is_object and seen is not PENDING:
+            code = asked(target.settle, seen)
         if code is PENDING:
-            code = settled(lambda last: asked(target.settle, seen), deadline)
-    if code is RUNNING:
-        raise TimeoutExpired(target.pid, timeout)
-    return code  # type: ignore[return-value]
+            code = _settled(target, handle, seen, reap, deadline)
+        return code  # type: ignore[return-value]
+    finally:
+        if handle is not None:
+            handle.close()
+
+
+def _settled(
+    target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
+) -> "Outcome":
+    """The code of what has exited: its code, or its reaping, comes in a moment."""
+    limit, interval = patience(deadline), [0.0]
+    while pause(limit, interval):
+        if seen is PENDING and handle is not None:
+            seen = handle.look(reap)
+        code = seen
+        # Where nobody but the owner can tell the code, it reaps without our having seen it.
+        if target.reaps or seen is not PENDING:
+            code = asked(target.settle, None if seen is PENDING else seen)
+        if code is not PENDING:
+            return code
+    return _seen(handle, seen)
+
+
+def _seen(handle: "Handle | None", code: "Outcome") -> "Outcome":
+    """The code that can be told without the reaping; None if there is none."""
+    if code is PENDING and handle is not None:
+        code = handle.look()
+    return None if code is PENDING or code is RUNNING else code
 
 
 class Process:
@@ -155,18 +180,21 @@ class Process:
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         """Whether it has exited by the deadline; remember its exit code."""
-        if self._exitcode is None and not self._note(handle.wait(deadline)):
-            return False
-        # Reap only now: if two threads reap, the second one finds no child to look at.
-        return not reap or self._note(handle.wait(deadline, True))
-
-    def _note(self, code: "Outcome") -> bool:
-        if code is RUNNING:
-            return False
         if self._exitcode is None:
-            self._exitcode = code  # type: ignore[assignment]
-        self._exited = True
+            outcome = settled(handle.look, handle.wait(deadline), deadline)
+            if outcome is RUNNING:
+                return False
+            self._note(outcome)
+        # Reap only now: if two threads reap, the second one finds no child to look at.
+        if reap:
+            self._note(settled(lambda: handle.look(True), handle.look(True), deadline))
         return True
+
+    def _note(self, code: "Outcome") -> None:
+        # None does not overwrite a code that another thread has just noted.
+        if not (code is None or code is PENDING or code is RUNNING):
+            self._exitcode = code
+        self._exited = True
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the process; raise ProcessLookupError if it has exited.

@@ -199,12 +199,13 @@ class Child(Process):
                 # One call tells the code and reaps, as in Popen.wait(). Others tell the code first:
                 # a signal handler may raise before it has been noted, and then it would be lost.
                 is_one_call = timeout is None and handle.backend == "pidfd"
-                has_exited = is_one_call or self._look(handle, deadline, False)
-                if has_exited and self._reap(handle, deadline) is PENDING:
-                    settled(lambda last: self._reap(handle, NOW), deadline)
-            if not self.reaped:
-                raise TimeoutExpired(self.pid, timeout)
-            shared.end()
+                if not is_one_call and not self._look(handle, deadline, False):
+                    raise TimeoutExpired(self.pid, timeout)
+                settled(lambda: self._reap(handle, NOW), self._reap(handle, deadline), deadline)
+                if is_one_call and not self.reaped:  # a tracer, say, is in the way
+                    self._look(handle, NOW, False)
+            if self.reaped:
+                shared.end()
         return self._exitcode
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
@@ -217,10 +218,11 @@ class Child(Process):
         self._reaping[me] = None
         try:
             outcome = handle.reap(deadline)
-            if outcome is not RUNNING and not self.reaped:
-                if outcome is None and len(self._reaping) > 1:
-                    return PENDING
-                self.reaped = self._note(outcome)
+            if outcome is None and len(self._reaping) > 1 and not self.reaped:
+                return PENDING
+            if outcome is not RUNNING and outcome is not PENDING:
+                self._note(outcome)
+                self.reaped = True
             return outcome
         finally:
             self._reaping.pop(me, None)

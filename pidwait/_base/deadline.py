@@ -21,7 +21,7 @@ _LONGEST_MS = 86400000
 SHORTEST = 0.0001
 LONGEST = 0.04
 
-# Seconds to wait for an exit code that appears only once the parent reaps.
+# Seconds to wait for an exit code, or a reaping, once the exit has been seen: at least, at most.
 GRACE = 0.01
 PATIENCE = 1.0
 
@@ -86,12 +86,8 @@ NOW = Deadline(0)
 
 
 def patience(deadline: Deadline) -> Deadline:
-    """Until when to wait for an exit code or a reaping, once the exit has been seen.
-
-    What is left of the time, at least 10 ms, at most a second.
-    """
-    left = deadline.remaining()
-    return Deadline(PATIENCE if left is None else min(max(left, GRACE), PATIENCE))
+    """Until when to wait for the code or the reaping of a process that has exited."""
+    return Deadline(max(GRACE, deadline.at_most(PATIENCE)))
 
 
 def pause(deadline: Deadline, interval: "list[float]") -> bool:

@@ -6,14 +6,14 @@ A look has one of four outcomes:
     RUNNING       it has not exited
     PENDING       it has exited, but its code or its reaping is still to come: only the reaping
                   tells the code, a tracer or the owner's thread prevents it, the zombie is not
-                  there yet. Look again, at growing intervals.
+                  there yet. Look again, at growing intervals, until patience() ends.
     an exit code  or None, if the system does not tell it
 """
 
 import os
 from io import UnsupportedOperation
 
-from .deadline import GRACE, Deadline, pause
+from .deadline import Deadline, patience, pause
 from .errors import call
 
 TYPE_CHECKING = False
@@ -34,15 +34,9 @@ class Handle:
     # Seconds between two looks at most, when it is polled.
     longest = 0.04
     target: "Any" = None  # what it was opened for, by a Sleeper
-    # Until when a code may still come.
-    _until = 0.0
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
-        """Look once, without blocking; with ``reap``, reap our child if it has exited.
-
-        ``last``: the time is up. Then PENDING is no answer: None, or RUNNING if the child can't
-        be reaped yet.
-        """
+    def look(self, reap: bool = False) -> "Outcome":
+        """Look once, without blocking; with ``reap``, reap our child if it has exited."""
         raise NotImplementedError
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
@@ -71,19 +65,11 @@ class Handle:
     def close(self) -> None:
         """Nothing is open between two looks, by default."""
 
-    def is_code_due(self) -> bool:
-        """Whether the code of a process that has exited may still come: for 10 ms."""
-        now = Deadline.now()
-        self._until = self._until or now + GRACE
-        return now < self._until
-
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
-        """The outcome of the process: RUNNING at the deadline."""
+        """The outcome of the process once it has exited; RUNNING at the deadline."""
         interval = [0.0]
         while self.sleep(deadline, interval):
             outcome = self.look(reap)
-            if outcome is PENDING:
-                return settled(lambda last: self.look(reap, last), deadline)
             if outcome is not RUNNING:
                 return outcome
         return RUNNING
@@ -93,17 +79,13 @@ class Handle:
         return self.wait(deadline, True)
 
 
-def settled(look: "Callable[[bool], Outcome]", deadline: Deadline) -> "Outcome":
-    """Call ``look(last)`` at growing intervals while it is PENDING, until the deadline."""
-    interval = [0.0]
-    while True:
-        pause(deadline, interval)
-        last = deadline.expired()
-        outcome = look(last)
-        if outcome is not PENDING:
-            return outcome
-        if last:
-            return RUNNING
+def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadline) -> "Outcome":
+    """The outcome, looked for again as long as it is PENDING, and patience() lasts."""
+    if outcome is PENDING:
+        deadline, interval = patience(deadline), [0.0]
+        while outcome is PENDING and pause(deadline, interval):
+            outcome = look()
+    return outcome
 
 
 class Shared:

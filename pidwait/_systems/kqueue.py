@@ -138,19 +138,19 @@ class KqueueHandle(PsHandle):
             return True
         return self.backend == "polling" and super().sleep(deadline, interval)
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         if not self._tells_exit(NOW):
-            return super().look(reap, last) if self.backend == "polling" else RUNNING
+            return super().look(reap) if self.backend == "polling" else RUNNING
         event = self.registration.event
         code = told_code(event)
         if code is not None and not reap:
             return code
         found = self._code_of_child(reap)
         if found is RUNNING and reap and not self._is_passed_on():
-            return RUNNING if last else PENDING
+            return PENDING
         if code is None and (found is RUNNING or (found is None and event is None)):
             # It is not a zombie yet; or another thread brings the event.
-            return PENDING if not last and self.is_code_due() else None
+            return PENDING
         return found if code is None else code
 
     def _is_passed_on(self) -> bool:

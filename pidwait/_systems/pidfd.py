@@ -98,13 +98,13 @@ class PidfdHandle(Handle):
                 PidfdHandle._was_ours = why.errno != ECHILD
         return self.wait(deadline, True)
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         if self.fd < 0:  # closed: an exception keeps the exit that it has told from the caller
             return RUNNING
         if not (reap or PidfdHandle._was_ours):
             is_reaped, code = self._ask()
             if is_reaped:
-                return self._in_time(code, last)
+                return code
         is_ours = True  # as far as we know
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
@@ -122,29 +122,22 @@ class PidfdHandle(Handle):
             event = poll(self.fd, select.POLLIN, NOW) and poll(self.fd, select.POLLIN, NOW)
         except Failed as why:
             if self._fall_back(why):
-                return self.look(reap, last)
+                return self.look(reap)
             is_reaped, code = self._ask()
-            return RUNNING if is_reaped is False else self._in_time(code, last)
+            return RUNNING if is_reaped is False else code
         if not event:
             return RUNNING
         if reap and is_ours and self.pid is not None:
             try:
                 reaped = reap_child(self.pid)
                 # Its tracer has not been told yet, and is the first to reap it: ptrace(2).
-                return PENDING if reaped is RUNNING and not last else reaped
+                return PENDING if reaped is RUNNING else reaped
             except Failed as why:
                 log("pid %d is not reaped: %s", self.pid, why)
         # What /proc shows is of our process if the pidfd says afterwards that it is not reaped.
         shown = None if event & select.POLLHUP else code_of_zombie(self.pid)
         is_reaped, code = self._ask()
-        return self._in_time(code if shown is None or is_reaped is not False else shown, last)
-
-    def _in_time(self, code: "Outcome", last: bool) -> "Outcome":
-        """The code; None if it does not come in time."""
-        if code is PENDING and (last or not self.is_code_due()):
-            code = self._ask()[1]  # it may have come before the time was up
-            return None if code is PENDING else code
-        return code
+        return code if shown is None or is_reaped is not False else shown
 
     def _ask(self) -> "tuple[bool | None, Outcome]":
         """Whether it has been reaped, None if that can't be told; and its code once it has been.
@@ -153,8 +146,8 @@ class PidfdHandle(Handle):
         pid belongs to no other one.
         """
         # For a moment during the reaping neither the task nor its status is found: seen for
-        # 666 of 15,000 exits on Linux 6.18. The second call finds it. Linux 6.13 and 6.14
-        # keep no status.
+        # 666 of 15,000 exits on Linux 6.18. The second call finds it, as release_task() stores
+        # the status before it removes the task. Linux 6.13 and 6.14 keep no status.
         for _ in range(2):
             try:
                 mask, _, _, _, status = get_info(native("ioctl"), self.fd)
@@ -164,7 +157,7 @@ class PidfdHandle(Handle):
                 if why.errno != ESRCH:  # Linux < 6.13, or a policy
                     break
         else:
-            return True, PENDING
+            return True, None
         try:
             ask("pidfd_send_signal", self.fd, 0)
             return False, None

@@ -230,7 +230,7 @@ class ProcfsHandle(Handle):
         except (Failed, AttributeError):  # it is not our child; PyPy has no waitid
             return super().sleep(deadline, interval)
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         stat = read_stat(self.pid)
         if not self._is_same(stat):
             return None
@@ -247,10 +247,10 @@ class ProcfsHandle(Handle):
             if stat is None and not links_tell_exit(self.pid):
                 return RUNNING if is_found(self.pid) else None
         if code is RUNNING and (stat is None or reap):
-            return PENDING if stat is not None and not last else RUNNING  # a tracer prevents it
+            return RUNNING if stat is None else PENDING  # a tracer prevents it
         if code is RUNNING or code is None:
             code = code_of_zombie(self.pid)
-        if code is None and stat is None and not last and self.is_code_due():
+        if code is None and stat is None:
             return PENDING  # a file descriptor may be free in a moment
         # The answers were found by the pid: they count if it still belongs to this process.
         return code if reap or self._is_same(read_stat(self.pid)) else None

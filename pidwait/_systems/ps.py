@@ -139,18 +139,21 @@ class PsHandle(Handle):
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
         outcome = super().wait(deadline, reap)
-        return self.look(reap, True) if outcome is RUNNING else outcome
+        if outcome is RUNNING:
+            self._ask_again = 0.0  # it is the last look: now ps may take its time
+            outcome = self.look(reap)
+        return outcome
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         try:
             exited = look_at_child(self.pid) is not RUNNING
             asks = self._stat is not None  # the pid may belong to another child by now
         except Failed:  # somebody else's, or there is no waitid
             exited = not is_found(self.pid)
             asks = True  # it may be a zombie
-        if asks and not exited and (last or Deadline.now() >= self._ask_again):
+        if asks and not exited and Deadline.now() >= self._ask_again:
             exited = self._ps_tells_exit()
-        return self._code(reap, last) if exited else RUNNING
+        return self._code(reap) if exited else RUNNING
 
     def _ps_tells_exit(self) -> bool:
         began = Deadline.now()
@@ -162,14 +165,14 @@ class PsHandle(Handle):
         self._stat = self._stat or stat
         return stat.exited or stat.is_other(self._stat)
 
-    def _code(self, reap: bool, last: bool) -> "Outcome":
+    def _code(self, reap: bool) -> "Outcome":
         # The answers are found by the pid: they count if it still belongs to this process.
         stat = None if self._stat is None else read_ps(self.pid)
         if stat is not None and stat.is_other(self._stat):
             return None
         code = self._code_of_child(reap)
         if code is RUNNING and reap:
-            return RUNNING if last else PENDING
+            return PENDING
         if code is None or code is RUNNING:
             stat = stat or read_ps(self.pid)
             code = None if stat is None else stat.code

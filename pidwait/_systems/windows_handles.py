@@ -142,7 +142,7 @@ class Win32Handle(Handle):
             self._poll(why)
         return super().sleep(deadline, interval)
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         try:
             exited = is_signalled(self.owned.number)
         except Failed as why:
@@ -221,7 +221,7 @@ class SnapshotHandle(Handle):
             raise failed(ESRCH)
         self._identity = entry.identify()
 
-    def look(self, reap: bool = False, last: bool = False) -> "Outcome":
+    def look(self, reap: bool = False) -> "Outcome":
         entry = find_entry(self.pid)
         if entry is None or not entry.threads or entry.identify() != self._identity:
             return None

@@ -10,7 +10,8 @@ A target is what is waited for. Its life:
     handle      is opened by the pid
     confirm()   known() again, and more: if the process was reaped before the handle was
                 opened, the pid may already belong to another process
-    settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again
+    settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
+                with patience(); then the code that was seen counts, and the reaping is left to it
 
 All three are called through asked(), as the object's own code may do anything.
 """
@@ -18,19 +19,15 @@ All three are called through asked(), as the object's own code may do anything.
 import os
 from errno import ECHILD
 
-from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
 from .._systems import is_relative
-from .._systems.posix import is_our_child, look_at_child
+from .._systems.posix import is_found, is_our_child, look_at_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Handle, Outcome, Proc
 
-# How many seconds an owner has to tell the exit code after its child is gone: another thread
-# may have just reaped it.
-_PATIENCE = 1.0
 PID_MAX = 2**31 - 1  # of C's pid_t
 _CO_COROUTINE = 0x80  # as in inspect, which takes long to import
 _importer = os.getpid()
@@ -65,7 +62,7 @@ class Target:
 
     reaps = False
     # Slots, as a set has many of them.
-    __slots__ = ("_is_inherited", "_until", "handle", "key", "pid", "proc", "seen")
+    __slots__ = ("_is_inherited", "handle", "key", "pid", "proc", "seen", "until")
 
     def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
         self.proc = proc
@@ -74,7 +71,7 @@ class Target:
         self.handle: "Handle | None" = None
         # The exit code that the handle has seen; RUNNING until then.
         self.seen: "Outcome" = RUNNING
-        self._until = 0.0
+        self.until: "Any" = None
         self._is_inherited = False
 
     @property
@@ -112,26 +109,13 @@ def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
         # An import also fails if no file descriptor is left.
         passes = isinstance(error, ImportError) or getattr(error, "errno", None) in PASSING
         code: "Outcome" = args[0]
-        return target.not_reaped(code) if passes and target.reaps else code
+        return PENDING if passes and target.reaps else code
 
 
 class OwnerTarget(Target):
     """An object that reaps its process."""
 
     reaps = True
-
-    def not_reaped(self, code: "Outcome") -> "Outcome":
-        """What settle() returns if the owner has not reaped, though the process has exited."""
-        # It is still our zombie: a tracer, or another thread in the owner, prevents the reaping.
-        if self.pid is not None and os.name != "nt" and is_our_child(self.pid):
-            return PENDING
-        return self.not_told(code)
-
-    def not_told(self, code: "Outcome") -> "Outcome":
-        """What settle() returns if the process has been reaped, but the owner has no code yet."""
-        now = Deadline.now()
-        self._until = self._until or now + _PATIENCE
-        return PENDING if now < self._until else code
 
 
 class LoopTarget(OwnerTarget):
@@ -151,7 +135,7 @@ class LoopTarget(OwnerTarget):
             return code  # type: ignore[no-any-return]
         known = self.known()
         # A thread of asyncio's may have reaped it before we looked, and tell its loop soon.
-        return self.not_told(None) if known is RUNNING else known
+        return PENDING if known is RUNNING else known
 
 
 def _popen_inside(proc: "Any") -> "Any":
@@ -178,14 +162,10 @@ class PopenTarget(OwnerTarget):
 
     def confirm(self) -> "Outcome":
         known = self.known()
-        if known is not RUNNING or os.name == "nt" or self.pid is None:
+        if known is RUNNING and os.name != "nt":
+            known = _look(self.pid)
+        if known is not PENDING:
             return known
-        try:
-            return look_at_child(self.pid)
-        except Failed as why:
-            if why.errno != ECHILD:  # a policy, or there is no waitid
-                log("waitid, pid %d: %s", self.pid, why)
-                return RUNNING
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
         # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
         if os.getpid() == _importer or not is_relative(self.pid, _importer):
@@ -202,7 +182,7 @@ class PopenTarget(OwnerTarget):
         # process has exited.
         known = _checked(self.proc.poll())
         if known is RUNNING:
-            return self.not_reaped(code)
+            return PENDING
         if code:
             return code  # type: ignore[no-any-return]
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
@@ -222,7 +202,22 @@ class PopenTarget(OwnerTarget):
             known = self.proc.returncode
         finally:
             lock.release()
-        return known is None and not is_our_child(self.pid)  # type: ignore[arg-type]
+        if known is not None:
+            return False
+        pid: "Any" = self.pid
+        is_ours = is_our_child(pid)
+        return not (is_found(pid) if is_ours is None else is_ours)
+
+
+def _look(pid: "Any") -> "Outcome":
+    """Look at our child without reaping; PENDING if it is not, or no longer, our child."""
+    try:
+        return look_at_child(pid)
+    except Failed as why:
+        if why.errno == ECHILD:
+            return PENDING
+        log("waitid, pid %d: %s", pid, why)  # a policy, or there is no waitid
+        return RUNNING
 
 
 class MultiprocessingTarget(OwnerTarget):
@@ -244,9 +239,15 @@ class MultiprocessingTarget(OwnerTarget):
 
     def confirm(self) -> "Outcome":
         known = self.known()
-        if known is RUNNING and self._is_no_answer(self.proc.exitcode):
+        if known is not RUNNING:
+            return known
+        if self._is_no_answer(self.proc.exitcode):
             return None
-        return known
+        # A fork server's child is not ours.
+        if os.name == "nt" or not self._can_reap() or self._method() == "forkserver":
+            return RUNNING
+        seen = _look(self.pid)
+        return None if seen is PENDING else seen  # somebody else has reaped it
 
     def settle(self, code: "Any") -> "Outcome":
         known = _checked(self.proc.exitcode)
@@ -254,7 +255,7 @@ class MultiprocessingTarget(OwnerTarget):
         if known is RUNNING:
             known = _checked(self.proc.exitcode)
             if known is RUNNING:
-                return self.not_reaped(code) if self._can_reap() else code
+                return PENDING if self._can_reap() else code
             self._join()  # the first join may have come too early
         return code if self._is_no_answer(known) else known
 
@@ -316,7 +317,7 @@ class ChildTarget(OwnerTarget):
             known: "int | None" = self.proc.wait(0)
         except TimeoutError as error:
             raise_of_handler(error)
-            return self.not_reaped(code)
+            return PENDING
         return code if known is None else known
 
 
