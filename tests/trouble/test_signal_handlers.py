@@ -16,7 +16,7 @@ import pytest
 
 from .. import pidwait, trouble
 from ..processes import OnPurpose, become_zombie, eventually, gone_pid, interrupted_by, state, stop
-from . import LONG, Child, Stranger, by_handle, by_set, each_line, forked, raises, times_out
+from . import LONG, Child, Popen, Stranger, by_handle, by_set, each_line, forked, raises, times_out
 
 pytest.importorskip("ctypes")
 
@@ -475,6 +475,35 @@ def reaped_by_the_handler():
         child.forget()
 
 
+def waited_for_by_the_handler_of_its_owner():
+    """The owner's lock is held below the handler: after a second the code that was seen counts."""
+    for timeout in (None, 0):
+        popen, told = Popen(0), []
+
+        def end(*args):
+            popen.kill()
+            eventually(lambda: state(popen.pid) == "Z")
+            told.append(pidwait.wait(popen, timeout))
+
+        with signalled_asleep(end):
+            assert popen.wait() == -signal.SIGKILL
+        assert told == [-signal.SIGKILL]
+        popen.stdin.close()
+
+
+def looked_at_by_the_handler():
+    """A look that tells None does not overwrite the code that another one has told."""
+    child = Child()
+    with pidwait.Process(child.pid) as process:
+
+        def end(*args):
+            child.end(7)
+            assert process.wait() == child.reap() == 7
+
+        with signalled_asleep(end):
+            assert process.wait() == process.exitcode == 7
+
+
 def stopped_waiter():
     """A process that is stopped beyond the deadline of its wait still gets the code."""
 
@@ -542,6 +571,8 @@ GOES_ON = [
     used_by_the_handler,
     closed_by_the_handler,
     reaped_by_the_handler,
+    waited_for_by_the_handler_of_its_owner,
+    looked_at_by_the_handler,
     stopped_waiter,
     handled_at_any_line,
     used_set_at_any_line,

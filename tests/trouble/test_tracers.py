@@ -113,12 +113,12 @@ def observed():
 
 
 def reaped():
-    """Only the tracer's wait lets us reap, so that a wait with ``reap`` goes on until then."""
+    """Only the tracer's wait lets us reap: until then a wait with ``reap`` tells the code."""
     for code in (0, 7, -signal.SIGKILL):
         with held(code) as (child, tracer), pidwait.Process(child.pid) as process:
             for target in (process, child.pid):
                 for seconds in (0, 0.005):
-                    times_out(lambda timeout: pidwait.wait(target, timeout, reap=True), seconds)
+                    assert pidwait.wait(target, seconds, reap=True) == code
             assert state(child.pid) == "Z" and process.wait(0) == code
             tracer.tell(b"w")
             assert process.wait(LONG, reap=True) == process.exitcode == code
@@ -126,14 +126,14 @@ def reaped():
 
 
 def owned():
-    """The owner can't reap, and a wait for it goes on until the tracer lets go."""
+    """The owner can't reap before the tracer lets go: a wait tells the code that was seen."""
     for wait in (pidwait.wait, lambda popen: pidwait.wait_procs([popen])[0][0][1]):
         popen, me = Popen(5), os.getpid()
         tracer = Tracer(popen.pid)
         popen.end()
         eventually(lambda: state(popen.pid) == "Z")
         for seconds in (0, 0.005):
-            times_out(lambda timeout: pidwait.wait(popen, timeout), seconds)
+            assert pidwait.wait(popen, seconds) == 5
         with pidwait.WaitSet([popen]) as waiting:
             assert waiting.wait(0) == waiting.wait(0.005) == []
         assert popen.returncode is None and pidwait.wait(popen.pid, LONG) == 5
