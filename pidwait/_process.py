@@ -77,22 +77,15 @@ def _settled(
 ) -> "Outcome":
     """The code of what has exited: its code, or its reaping, comes in a moment."""
     limit, interval = patience(deadline), [0.0]
-    while pause(limit, interval):
+    code: "Outcome" = PENDING
+    while code is PENDING and pause(limit, interval):
         if seen is PENDING and handle is not None:
-            seen = handle.look(reap)
-        code = seen
+            code = seen = handle.look(reap)
         # Where nobody but the owner can tell the code, it reaps without our having seen it.
         if target.reaps or seen is not PENDING:
             code = asked(target.settle, None if seen is PENDING else seen)
-        if code is not PENDING:
-            return code
-    return _seen(handle, seen)
-
-
-def _seen(handle: "Handle | None", code: "Outcome") -> "Outcome":
-    """The code that can be told without the reaping; None if there is none."""
-    if code is PENDING and handle is not None:
-        code = handle.look()
+    if code is PENDING:  # what can be told without the reaping
+        code = handle.look() if seen is PENDING and handle is not None else seen
     return None if code is PENDING or code is RUNNING else code
 
 

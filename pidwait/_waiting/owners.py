@@ -168,7 +168,8 @@ class PopenTarget(OwnerTarget):
             return known
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
         # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
-        if os.getpid() == _importer or not is_relative(self.pid, _importer):
+        pid: "Any" = self.pid
+        if os.getpid() == _importer or not is_relative(pid, _importer):
             return None
         self._is_inherited = True
         return RUNNING
