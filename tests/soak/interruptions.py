@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""python -m tests.soak.interruptions MODE SECONDS: a signal handler raises, anywhere in a wait.
+
+every: one exception at each opcode (where there is no such event: at each line) of each operation.
+storm: at random moments, while two threads use the same set. double: two in a row. threads: none,
+only the threads. nested: the handler raises nothing, it waits for the same set.
+
+Its line of figures ends with what breaks a limit; then, or if a thread hangs, it exits with 1.
+"""
+
+import collections
+import contextlib
+import faulthandler
+import gc
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from .. import pidwait
+from .waits import fork_that_exits
+
+MODES = ("every", "storm", "double", "threads", "nested")
+PATIENCE = 10  # seconds; who needs more hangs
+FOREVER = 1 << 60
+CODE = 7
+HERE = os.path.abspath(pidwait.__file__)
+if hasattr(pidwait, "__path__"):
+    HERE = os.path.dirname(HERE) + os.sep
+PYPY = sys.implementation.name == "pypy"
+# Up to 3.9 a handler runs between a return and what keeps its value.
+KEEPS_RETURNED = sys.version_info >= (3, 10) and not PYPY
+# The share of exits that may be lost.
+LOST = {"storm": 0.05 if PYPY else 0, "double": 0 if KEEPS_RETURNED else 0.05}
+parent = os.getppid()
+figures = collections.Counter()
+
+
+class Interruption(BaseException):
+    pass
+
+
+def become_zombie(pid):
+    """PyPy has no waitid(2)."""
+    while True:
+        with open("/proc/%d/stat" % pid) as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.0005)
+
+
+def zombie(code):
+    pid = fork_that_exits(code)
+    become_zombie(pid)
+    return pid
+
+
+def owner(code):
+    popen = subprocess.Popen(["/bin/sh", "-c", "exit %d" % code])
+    become_zombie(popen.pid)
+    return popen
+
+
+def open_fds():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def report(mode, broken=()):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    version = sys.version.split()[0] + ("t" if "free-threading" in sys.version else "")
+    told = ", ".join("%s %d" % item for item in sorted(figures.items()) if item[1])
+    name = "pypy " if PYPY else ""
+    print("%-12s %-8s %s" % (name + version, mode, told), *broken, sep="; ", flush=True)
+    os._exit(bool(broken))  # a thread that hangs would keep it
+
+
+def hung(mode, where):
+    faulthandler.dump_traceback(all_threads=True)
+    report(mode, ["HUNG at %s" % (where,)])
+
+
+def in_thread(mode, where, function, *args):
+    """Its result: in a thread, since a lock that stays held would stop the caller for ever."""
+    got = []
+    thread = threading.Thread(target=lambda: got.append(function(*args)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    if not got:
+        if thread.is_alive():
+            hung(mode, where)
+        raise AssertionError("%s failed in a thread" % (function,))
+    return got[0]
+
+
+class Steps:
+    """Raises at one opcode of the package."""
+
+    def __init__(self, step):
+        self.left = step
+        self.where = None
+
+    def trace(self, frame, event, arg):
+        if not frame.f_code.co_filename.startswith(HERE):
+            return None
+        if hasattr(frame, "f_trace_opcodes"):
+            frame.f_trace_opcodes = True
+            # Up to 3.8 an exception at a line can come out as a SystemError; from 3.12 on there
+            # are no opcodes without lines.
+            frame.f_trace_lines = sys.version_info >= (3, 12)
+        if event in ("opcode", "line"):
+            self.left -= 1
+            if self.left < 0 and self.where is None:
+                self.where = (frame.f_code.co_name, frame.f_lineno, frame.f_lasti)
+                raise Interruption
+        return self.trace
+
+    def call(self, function, *args):
+        """Its result; None if it was interrupted."""
+        try:
+            sys.settrace(self.trace)
+            try:
+                return function(*args)
+            finally:
+                sys.settrace(None)
+        except Interruption:
+            return None
+
+
+class Operation:
+    """One operation of a set that has a zombie, and what may be told after it was interrupted."""
+
+    def __init__(self, name, dead):
+        self.name = name
+        self.proc = owner(CODE) if "popen" in name else dead
+        added = name.startswith("add")
+        self.set = pidwait.WaitSet([parent] if added else [parent, self.proc])
+        if name == "sleep":
+            self.set.discard(self.proc)
+        self.fileno = self.set.fileno() if name == "fileno" else None
+        self.call = {
+            "add": (self.set.add, self.proc),
+            "discard": (self.set.discard, self.proc),
+            "close": (self.set.close,),
+            "sleep": (self.set.wait, 0.002),
+            "one": (pidwait.wait, self.proc, 5),
+            "procs": (pidwait.wait_procs, [parent, self.proc], 0.002),
+        }.get(name.split()[0], (self.set.wait, 0.5))
+
+    def follow(self, steps, result):
+        """Count what goes wrong afterwards."""
+        kind = self.name.split()[0]
+        if kind == "one":
+            self.count("wrong", pidwait.wait(self.proc, 5) != CODE)
+            return
+        if kind == "procs":
+            gone = pidwait.wait_procs([parent, self.proc], 0.002)[0]
+            self.count("wrong", gone != [(self.proc, CODE)])
+            return
+        if kind == "close":
+            self.set.close()
+            return
+        if steps.where and self.name != "add once" and kind in ("add", "discard"):
+            self.call[0](self.proc)
+        told = list(result or ()) if kind not in ("add", "discard") else []
+        if self.fileno is not None and not told:
+            ready = select.select([self.fileno], [], [], 1)[0]
+            self.count("fileno silent", not ready and self.proc in self.set)
+        told += in_thread("every", steps.where, self.set.wait, 0.003)
+        told += self.set.wait(0.003)
+        absent = kind in ("discard", "sleep")
+        most = 0 if absent else 1
+        least = 0 if absent or self.name == "add once" else 1
+        self.count("twice" if most else "though discarded", len(told) > most)
+        self.count("lost", len(told) < least and steps.where[0] == "wait")
+        self.count("lost elsewhere", len(told) < least and steps.where[0] != "wait")
+        self.count("stuck", len(self.set) > 1)
+        self.count("wrong", any(one != (self.proc, CODE) for one in told))
+
+    def count(self, what, number):
+        figures["%s: %s" % (self.name, what)] += number
+
+    def close(self):
+        self.set.close()
+        if "popen" in self.name:
+            self.proc.wait()
+
+
+OPERATIONS = (
+    ["wait", "wait popen", "fileno", "sleep", "add", "add once", "add popen", "discard"]
+    + ["discard popen", "close", "one", "one popen", "procs", "procs popen"]
+)
+
+
+def every(seconds):
+    dead = zombie(CODE)
+    other = pidwait.WaitSet([parent])
+    other.wait(0)
+
+    def another():
+        other.add(os.getpid())
+        other.discard(os.getpid())
+        return True
+
+    for number, name in enumerate(OPERATIONS):
+        end = time.monotonic() + seconds / len(OPERATIONS)
+        all_of_it = Steps(FOREVER)
+        for _ in range(2):  # the second one loads nothing
+            all_of_it = Steps(FOREVER)
+            operation = Operation(name, dead)
+            all_of_it.call(*operation.call)
+            operation.close()
+        order = list(range(FOREVER - all_of_it.left))
+        random.Random(number).shuffle(order)  # a short run takes a sample
+        for step in order:
+            if time.monotonic() > end:
+                break
+            before = open_fds()
+            steps, operation = Steps(step), Operation(name, dead)
+            result = steps.call(*operation.call)
+            figures["interruptions"] += steps.where is not None
+            operation.follow(steps, result)
+            in_thread("every", steps.where, another)
+            operation.close()
+            del operation, result
+            count_fds(before)
+        else:
+            figures["operations complete"] += 1
+    worst = max(figures[name + ": lost"] for name in OPERATIONS)
+    return ["lost in one operation: %d > 1" % worst] * (worst > 1)
+
+
+def count_fds(before):
+    if open_fds() > before:
+        figures["fds until a collection"] += open_fds() - before
+        gc.collect()
+        gc.collect()  # PyPy runs finalizers after it
+        figures["fds left"] += max(0, open_fds() - before)
+
+
+class Signals:
+    """SIGALRM at random moments of a call; the handler acts only while the package runs."""
+
+    def __init__(self, mode):
+        self._mode = mode
+        self._left = 0
+        self.nested = None  # what the handler calls, instead of raising
+        signal.signal(signal.SIGALRM, self._handle)
+
+    def _handle(self, number, frame):
+        if self._left <= 0:
+            return
+        while frame and not frame.f_code.co_filename.startswith(HERE):
+            frame = frame.f_back
+        if frame is None:  # not in the package yet
+            signal.setitimer(signal.ITIMER_REAL, 2e-5)
+            return
+        self._left -= 1
+        if self._left:
+            next_one = random.choice((1e-6, 1e-6, random.uniform(1e-6, 3e-5)))
+            signal.setitimer(signal.ITIMER_REAL, next_one)
+        if self._mode == "nested":
+            figures["nested"] += 1
+            self.nested()
+        else:
+            raise Interruption
+
+    def call(self, function, *args):
+        """Whether it was interrupted, and its result."""
+        if self._mode == "threads":
+            return False, function(*args)
+        result, interrupted = None, True
+        try:
+            try:
+                self._left = 2 if self._mode == "double" else 1
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-6, 2e-4))
+                result = function(*args)
+                interrupted = False
+            finally:
+                left, self._left = self._left, 0
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interruption:
+            figures["interruptions"] += 1
+            figures["two in a row"] += self._mode == "double" and left == 0
+        return interrupted, result
+
+
+class Round:
+    """One set, which two threads use beside this one; some of its members are Popens."""
+
+    def __init__(self, mode, signals, codes):
+        self.mode = mode
+        self.call = signals.call
+        self.codes = dict(codes)
+        for code in range(3):
+            self.codes[owner(code + 1)] = code + 1
+        self.set = pidwait.WaitSet([parent])
+        if random.random() < 0.5:
+            self.set.fileno()
+        self.told = []
+        signals.nested = lambda: self.told.extend(self.set.wait(0))
+        self.threads = [
+            threading.Thread(target=self._guarded, args=(function,), daemon=True)
+            for function in (self._wait, self._change)
+        ]
+
+    def _guarded(self, function):
+        try:
+            # Until it is closed.
+            with contextlib.suppress(ValueError):
+                while True:
+                    function()
+        except Exception as error:
+            figures["thread: %r" % error] += 1
+
+    def _wait(self):
+        self.told.extend(self.set.wait(0.02))
+
+    def _change(self):
+        self.set.add(os.getpid())
+        self.set.discard(os.getpid())
+
+    def run(self):
+        for thread in self.threads:
+            thread.start()
+        sure, gone = set(), set()
+        for proc in random.sample(list(self.codes), len(self.codes)):
+            if not self.call(self.set.add, proc)[0]:
+                sure.add(proc)
+            if random.random() < 0.3:
+                gone.add(proc)
+                while self.call(self.set.discard, proc)[0]:
+                    continue
+            if random.random() < 0.7:
+                told = self.call(self.set.wait, random.choice((0, 0.001)))[1] or ()
+                figures["though discarded"] += sum(proc in gone for proc, _ in told)
+                self.told.extend(told)
+        self._wait_for(sure - gone)
+        told, times = list(self.told), collections.Counter(proc for proc, _ in self.told)
+        figures["added"] += len(sure)
+        figures["lost"] += sum(times[proc] == 0 for proc in sure - gone)
+        figures["twice"] += sum(number > 1 for number in times.values())
+        figures["wrong"] += sum(code != self.codes[proc] for proc, code in told)
+        figures["stuck"] += any(proc in self.codes for proc in self.set)
+        figures["rounds"] += 1
+        self._close()
+
+    def _wait_for(self, procs):
+        end = time.monotonic() + 1
+        while time.monotonic() < end and not procs <= {proc for proc, _ in self.told}:
+            self.told.extend(in_thread(self.mode, "the end", self.set.wait, 0.02))
+        # What somebody has taken he tells soon.
+        time.sleep(0.001)
+
+    def _close(self):
+        """By another thread, while this one adds and waits."""
+        closer = threading.Thread(target=self.set.close, daemon=True)
+        closer.start()
+        with contextlib.suppress(ValueError):
+            while closer.is_alive():
+                self.set.add(os.getpid())
+                self.set.wait(0)
+        for thread in self.threads + [closer]:
+            thread.join(PATIENCE)
+            if thread.is_alive():
+                hung(self.mode, "close")
+        for proc in self.codes:
+            if isinstance(proc, subprocess.Popen):
+                proc.wait()
+
+
+def rounds(mode, seconds):
+    sys.setswitchinterval(1e-4)
+    signals = Signals(mode)
+    codes = {zombie(code): code for code in range(1, 31)}
+    pidwait.WaitSet([parent]).close()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before = open_fds()
+        Round(mode, signals, codes).run()
+        signals.nested = None
+        count_fds(before)
+    share = figures["lost"] / max(1, figures["added"])
+    return ["lost %.1f %%" % (share * 100)] * (share > LOST.get(mode, 0))
+
+
+def main():
+    mode, seconds = sys.argv[1], float(sys.argv[2])
+    faulthandler.dump_traceback_later(seconds + 4 * PATIENCE, exit=True)
+    broken = every(seconds) if mode == "every" else rounds(mode, seconds)
+    never = "twice", "though discarded", "wrong", "fds left", "thread", "silent", "elsewhere"
+    broken += sorted(kind for kind in figures if figures[kind] and any(w in kind for w in never))
+    report(mode, broken)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in MODES:
+        sys.exit(__doc__)
+    main()
