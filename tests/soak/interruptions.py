@@ -369,7 +369,10 @@ class Round:
                 hung(self.mode, "close")
         for proc in self.codes:
             if isinstance(proc, subprocess.Popen):
-                proc.wait()
+                # An exception in its poll() may have left its lock held, so not by its wait().
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(proc.pid, 0)
+                proc.returncode = self.codes[proc]
 
 
 def rounds(mode, seconds):
