@@ -349,11 +349,13 @@ class Round:
         self._close()
 
     def _wait_for(self, procs):
-        end = time.monotonic() + 1
-        while time.monotonic() < end and not procs <= {proc for proc, _ in self.told}:
+        end = time.monotonic() + 3  # an owner that can't reap has one second
+        while time.monotonic() < end and not self._is_done(procs):
             self.told.extend(in_thread(self.mode, "the end", self.set.wait, 0.02))
-        # What somebody has taken he tells soon.
-        time.sleep(0.001)
+
+    def _is_done(self, procs):
+        told = {proc for proc, _ in list(self.told)}
+        return procs <= told and not any(proc in self.codes for proc in self.set)
 
     def _close(self):
         """By another thread, while this one adds and waits."""
