@@ -10,6 +10,7 @@ from . import (
     contextswitch,
     core,
     fileno,
+    functions,
     imports,
     latency,
     listing,
@@ -26,6 +27,7 @@ BENCHES = {
     "contextswitch": contextswitch,
     "latency": latency,
     "syscalls": syscalls,
+    "functions": functions,
     "import": imports,
     "spawn": spawn,
     "many": many,
@@ -72,6 +74,9 @@ def parse(argv):
         "--part",
         action="append",
         help="only this part of the bench named; may be given again: " + "; ".join(parted),
+    )
+    parser.add_argument(
+        "--beside", metavar="FOLDER", help="of many: a second checkout, to measure in turns with us"
     )
     pictures = [name for name in BENCHES if hasattr(BENCHES[name], "draw")]
     parser.add_argument(
