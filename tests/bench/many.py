@@ -10,6 +10,7 @@ import os
 import resource
 import select
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -85,9 +86,24 @@ def wrong(pids, exits):
     )
 
 
+# The package from the first folder, the tests from the second.
+ELSEWHERE = """if True:
+    import os, sys
+    sys.path[0] = sys.argv[1]
+    import pidwait
+    assert pidwait.__file__.startswith(sys.argv[1] + os.sep), pidwait.__file__
+    sys.path[0] = sys.argv[2]
+    from tests.bench import many
+    many.allow_all_fds()
+    bench = many.Bench(sys.argv[3])
+    cpu = bench.per_exit(getattr(many, sys.argv[4]), 4000, int(sys.argv[5]))
+    print(cpu, bench.wrong or 0)
+"""
+
+
 class Bench:
-    def __init__(self, folder, rounds):
-        self.starter = herd.compile_starter(folder)
+    def __init__(self, starter, rounds=1):
+        self.starter = starter
         self.rounds = rounds
         self.wrong = None
 
@@ -125,6 +141,27 @@ class Bench:
             for name, ours in (("wait_procs", "many"), ("WaitSet", "waitset")):
                 title = "CPU, 4,000, {} : loop, {}".format(name, pace)
                 yield core.Row(title, figures[ours], figures["loop"], bound=1.4)
+
+    def beside(self, folder):
+        """The package here and the one in another checkout, each run in a process of its own."""
+        for pace, step, bound in (("one in 0.2 ms", STEP, 0.95), ("all at once", 0, 0.9)):
+            variants = {
+                "ours": lambda step=step: self._elsewhere(core.ROOT, "by_set", step),
+                "other": lambda step=step: self._elsewhere(folder, "by_set", step),
+                "loop": lambda step=step: self._elsewhere(core.ROOT, "by_epoll", step),
+            }
+            results = core.in_turns(variants, self.rounds)
+            ours, other, loop = results["ours"], results["other"], results["loop"]
+            title = "CPU, 4,000, WaitSet : %s, " + pace
+            yield core.paired_row(title % "the other checkout's", ours, other, bound)
+            yield core.paired_row(title % "loop, in processes", ours, loop)
+            yield core.paired_row("CPU, 4,000, the other's : loop, " + pace, other, loop)
+
+    def _elsewhere(self, folder, name, step):
+        command = [sys.executable, "-B", "-c", ELSEWHERE, os.path.abspath(str(folder)), str(core.ROOT)]
+        cpu, mistakes = core.output(command + [self.starter, name, str(step)]).split()
+        self.wrong = (self.wrong or 0) + int(mistakes)
+        return float(cpu)
 
     def psutil(self):
         # One exit a millisecond: at a higher rate psutil finds several in each of its rounds.
@@ -228,7 +265,7 @@ def draw(options):
         curves.append(("psutil.wait_procs", by_psutil, 3000, plots.SECOND, "^-"))
     picture, axes = plots.figure(3)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(folder, options.rounds or 3)
+        bench = Bench(herd.compile_starter(folder), options.rounds or 3)
         for name, prepare, most, colour, form in curves:
             sizes = [size for size in SIZES if size <= most]
             figures = [
@@ -255,10 +292,12 @@ def allow_all_fds():
 def run(options):
     allow_all_fds()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(folder, options.rounds or 5)
+        bench = Bench(herd.compile_starter(folder), options.rounds or 5)
         rows = []
-        for name in options.part or PARTS:
+        for name in options.part or ([] if options.beside else PARTS):
             rows += getattr(bench, name.replace(" ", "_"))()
+        if options.beside:
+            rows += bench.beside(options.beside)
     if bench.wrong is not None:
         rows.append(core.Row("exit codes lost or wrong", bench.wrong, kind="count", bound=0))
     return rows
