@@ -126,7 +126,7 @@ class Children:
 
     def _start(self, reads):
         """A Popen; psutil's, which has one, as its attribute theirs."""
-        command = dict(args=[self._child], stdin=reads, stdout=self._tell)
+        command = {"args": [self._child], "stdin": reads, "stdout": self._tell}
         if core.psutil is None:
             return subprocess.Popen(**command)
         theirs = core.psutil.Popen(**command)

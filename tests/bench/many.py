@@ -158,8 +158,9 @@ class Bench:
             yield core.paired_row("CPU, 4,000, the other's : loop, " + pace, other, loop)
 
     def _elsewhere(self, folder, name, step):
-        command = [sys.executable, "-B", "-c", ELSEWHERE, os.path.abspath(str(folder)), str(core.ROOT)]
-        cpu, mistakes = core.output(command + [self.starter, name, str(step)]).split()
+        command = [sys.executable, "-B", "-c", ELSEWHERE, os.path.abspath(str(folder))]
+        command += [str(core.ROOT), self.starter, name, str(step)]
+        cpu, mistakes = core.output(command).split()
         self.wrong = (self.wrong or 0) + int(mistakes)
         return float(cpu)
 

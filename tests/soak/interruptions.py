@@ -189,10 +189,16 @@ class Operation:
             self.proc.wait()
 
 
-OPERATIONS = (
-    ["wait", "wait popen", "fileno", "sleep", "add", "add once", "add popen", "discard"]
-    + ["discard popen", "close", "one", "one popen", "procs", "procs popen"]
-)
+OPERATIONS = [
+    "wait",
+    "wait popen",
+    "fileno",
+    "sleep",
+    "add",
+    "add once",
+    "add popen",
+    "discard",
+] + ["discard popen", "close", "one", "one popen", "procs", "procs popen"]
 
 
 def every(seconds):

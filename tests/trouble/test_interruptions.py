@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A signal handler raises anywhere in add, discard, wait or close, while other threads are there."""
+"""A signal handler raises anywhere in add, discard, wait or close, beside other threads."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ..soak import interruptions
 SECONDS = 2.5
 LIMIT = SECONDS + 60
 
-pytestmark = [pytest.mark.threads]
+pytestmark = pytest.mark.threads
 
 
 @pytest.mark.parametrize("mode", ["every", "storm"])
