@@ -31,9 +31,6 @@ class Handle:
     backend = "polling"
     pid: "int | None"
     fd = -1
-    # Seconds between two looks at most, when it is polled.
-    longest = 0.04
-    target: "Any" = None  # what it was opened for, by a Sleeper
 
     def look(self, reap: bool = False) -> "Outcome":
         """Look once, without blocking; with ``reap``, reap our child if it has exited."""

@@ -230,10 +230,11 @@ class Core:
         owner, outcome = member.owner, status
         if status is not PENDING and type(owner) is not Target:
             status = self.seen.setdefault(member, status)  # type: ignore[arg-type]
+        if owner.reaps or (status is not PENDING and type(owner) is not Target):
             self.rounds.add(member)  # behind all others, as its owner may raise SystemExit each time
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
-            outcome = self._reap(member, status, visit)
+            outcome = self._reap(member, None if status is PENDING else status, visit)
         if outcome is PENDING:
             member.until = member.until or patience(self.deadline)
             if not member.until.expired():
@@ -241,8 +242,8 @@ class Core:
                 return
             outcome = self.seen.get(member)
         self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
-        if member in self.rounds.members:  # polled: so are others, and exits keep their order
-            self._look_at_others(member, visit)
+        if member.handle is not None and member.handle.backend == "polling":
+            self._look_at_others(member, visit)  # as exits keep their order
 
     def _look_at_others(self, member: Member, visit: "ref[Any]") -> None:
         """Look at what is for the same process, and no event may tell; not at owners."""

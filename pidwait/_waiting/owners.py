@@ -26,7 +26,7 @@ from .._systems.posix import is_found, is_our_child, look_at_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Outcome, Proc
+    from .._types import Any, Callable, Outcome, Proc
 
 PID_MAX = 2**31 - 1  # of C's pid_t
 _CO_COROUTINE = 0x80  # as in inspect, which takes long to import
@@ -62,22 +62,13 @@ class Target:
 
     reaps = False
     # Slots, as a set has many of them.
-    __slots__ = ("_is_inherited", "handle", "key", "pid", "proc", "seen", "until")
+    __slots__ = ("_is_inherited", "key", "pid", "proc")
 
     def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
         self.proc = proc
         self.pid = pid
         self.key = key
-        self.handle: "Handle | None" = None
-        # The exit code that the handle has seen; RUNNING until then.
-        self.seen: "Outcome" = RUNNING
-        self.until: "Any" = None
         self._is_inherited = False
-
-    @property
-    def longest(self) -> float:
-        """Seconds between two looks at most, when it is polled."""
-        return 0.04 if self.handle is None else self.handle.longest
 
     def known(self) -> "Outcome":
         """The exit code that the object already has; RUNNING if it knows of no exit."""
