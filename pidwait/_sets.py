@@ -180,6 +180,8 @@ class WaitSet(Generic[P]):
     3 0
     """
 
+    _core: "Core | None" = None
+
     if TYPE_CHECKING:
 
         @overload
@@ -191,8 +193,6 @@ class WaitSet(Generic[P]):
 
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
             return cls
-
-    _core: "Core | None" = None
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
         owners = [find(proc, key_of(proc)) for proc in procs]

@@ -75,7 +75,7 @@ class Watch(Generic[P_co]):
 
         False if it has run, or runs now: cancel() does not wait for it.
         """
-        watches = self._watches and self._watches()
+        watches = None if self._watches is None else self._watches()
         return watches is not None and watches.pid == os.getpid() and watches.drop(self)
 
     def _call(self, exitcode: "int | None") -> None:

@@ -11,13 +11,13 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Iterable, deque
+    from .._types import Any, Iterable, deque
 if not TYPE_CHECKING:
     from _collections import deque  # collections loads more
 
 
-def at_once(*steps: "Callable[[], Any]") -> "list[Any]":
-    """Call these, which are ``partial`` objects of functions in C; return their results."""
+def at_once(*steps: "partial[Any]") -> "list[Any]":
+    """Call these, which are of functions in C; return their results."""
     return list(map(partial.__call__, steps))
 
 

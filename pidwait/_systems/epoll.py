@@ -95,7 +95,7 @@ class EpollPoller:
                     partial(self._by_fd.__setitem__, fd, member),
                     partial(self.hot.pop, member, None),  # first: the next event may come
                     partial(control, fd, _ARMED),
-                    *steps
+                    *steps,
                 )
                 return
             except Failed as why:  # another thread has just armed it, or is about to

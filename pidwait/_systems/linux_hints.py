@@ -57,7 +57,7 @@ class Hints:
     _listener = 0  # the process that has asked for the messages
 
     def __init__(self, epoll: "Any", by_fd: "dict[int, Any]") -> None:
-        """``epoll`` is to watch ``fd``, as soon as there is one; ``by_fd`` tells that it is ours."""
+        """``epoll`` is to watch ``fd``, as soon as there is one; ``by_fd`` then has it."""
         self._epoll, self._by_fd = epoll, by_fd
         # By the pid; several members can be for one process.
         self._members: "dict[int, dict[Any, None]]" = {}

@@ -26,7 +26,7 @@ from .rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Iterable, Outcome, Poller
+    from .._types import Any, Iterable, Outcome, Poller
 
 
 class Core:
@@ -37,7 +37,7 @@ class Core:
         self._is_shared = shared
         self.members: "dict[object, Member]" = {}
         self.former: "dict[Member, None]" = {}
-        self.seen: "dict[Member, int | None]" = {}
+        self.seen: "dict[Member, Outcome]" = {}
         self.exited: "dict[Member, int | None]" = {}
         self.rounds = Rounds(system.clock)
         self.poller: "Poller" = open_poller(shared)
@@ -62,13 +62,14 @@ class Core:
         for there in self.find(owner.key):
             if type(owner.key) is not int or not self._is_passed_on(there):
                 return None
-            code = self.exited.get(there, RUNNING)
-            self.end(there, map(partial.__call__, self._entering(there, code)))
-        member, code = Member(owner, owner.key), asked(owner.known)
-        if code is RUNNING:
-            code = self._open(member)
-        if code is not RUNNING:
-            self.seen[member] = code  # type: ignore[assignment]
+            steps = self._entering(there, self.exited.get(there, RUNNING))
+            self.end(there, map(partial.__call__, steps))
+        member = Member(owner, owner.key)
+        status = asked(owner.known)
+        if status is RUNNING:
+            status = self._open(member)
+        if status is not RUNNING:
+            self.seen[member] = status
         is_polled = member.handle is not None and member.handle.backend == "polling"
         when = (Deadline.now(), SHORTEST) if is_polled else Rounds.NEW
         for turn in count():
@@ -106,7 +107,7 @@ class Core:
             partial(self.members.__setitem__, new.live[0], new),
             partial(self.former.__setitem__, new, None),
             partial(self.rounds.members.__setitem__, new, Rounds.NEW),
-            partial(self.exited.__setitem__, new, code),
+            partial(self.exited.__setitem__, new, code),  # type: ignore[assignment]
         ]
         return steps[: 3 if code is RUNNING else 4]
 
@@ -157,8 +158,9 @@ class Core:
 
     def _forget(self, member: Member, *steps: "Iterable[object]") -> None:
         """Have it leave all tables but ``members``; ``steps`` come first."""
-        tables = self.former, self.seen, self.exited, self.rounds.members, self.poller.hot
-        rest = map(dict.pop, tables, repeat(member), repeat(None))
+        rounds, hot = self.rounds.members, self.poller.hot
+        tables: "Any" = self.former, self.seen, self.exited, rounds, hot
+        rest: "Any" = map(dict.pop, tables, repeat(member), repeat(None))
         run_through(chain(*steps, rest, self.poller.steps_to_drop(member)))
 
     def sleep(self, seconds: "float | None") -> None:
@@ -229,9 +231,9 @@ class Core:
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
         owner, outcome = member.owner, status
         if status is not PENDING and type(owner) is not Target:
-            status = self.seen.setdefault(member, status)  # type: ignore[arg-type]
+            status = self.seen.setdefault(member, status)
         if owner.reaps or (status is not PENDING and type(owner) is not Target):
-            self.rounds.add(member)  # behind all others, as its owner may raise SystemExit each time
+            self.rounds.add(member)  # behind all others: its owner may raise SystemExit each time
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
             outcome = self._reap(member, None if status is PENDING else status, visit)
@@ -247,11 +249,10 @@ class Core:
 
     def _look_at_others(self, member: Member, visit: "ref[Any]") -> None:
         """Look at what is for the same process, and no event may tell; not at owners."""
-        pid = member.owner.pid
-        for other in [self.members.get(pid), *list(self.rounds.members)]:
-            if other is not None and other is not member and other.owner.pid == pid is not None:
-                if not other.owner.reaps:
-                    self.look(other, visit)
+        pid, pending = member.owner.pid, list(self.rounds.members)
+        for other in filter(None, [self.members.get(pid), *pending] if pid is not None else ()):
+            if other is not member and other.owner.pid == pid and not other.owner.reaps:
+                self.look(other, visit)
 
     def _reap(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
         """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
