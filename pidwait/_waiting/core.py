@@ -59,11 +59,11 @@ class Core:
 
         A pid whose process has exited can be added again: it stands for the next process, too.
         """
-        for there in self.find(owner.key):
-            if type(owner.key) is not int or not self._is_passed_on(there):
+        for one in self.find(owner.key):
+            if type(owner.key) is not int or not self._is_passed_on(one):
                 return None
-            steps = self._entering(there, self.exited.get(there, RUNNING))
-            self.end(there, map(partial.__call__, steps))
+            steps = self._entering(one, self.exited.get(one, RUNNING))
+            self.end(one, map(partial.__call__, steps))
         member = Member(owner, owner.key)
         status = asked(owner.known)
         if status is RUNNING:
@@ -74,7 +74,7 @@ class Core:
         when = (Deadline.now(), SHORTEST) if is_polled else Rounds.NEW
         for turn in count():
             # With it goes attention: whatever comes next, somebody looks at it.
-            there = at_once(
+            there: "Any" = at_once(
                 partial(self.members.setdefault, owner.key, member),
                 partial(self.rounds.members.setdefault, member, when),
             )[0]
