@@ -58,14 +58,14 @@ class _Bound32:
 
 
 class _Wait(_Bound32):
-    """WaitForMultipleObjects(handles, wait_all, milliseconds), for one HANDLE.
+    """WaitForMultipleObjects(handles, wait_all, milliseconds)
 
     _winapi's ends when Ctrl-C comes. This one does not: so no call is long.
     """
 
-    def __call__(self, handles: "tuple[int]", wait_all: bool, milliseconds: int) -> "Any":
-        array = bytearray(handles[0].to_bytes(POINTER_SIZE, "little"))
-        return self._function(1, array, wait_all, min(milliseconds, SLICE))
+    def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> "Any":
+        array = bytearray().join(one.to_bytes(POINTER_SIZE, "little") for one in handles)
+        return self._function(len(handles), array, wait_all, min(milliseconds, SLICE))
 
 
 class _Times(_Bound32):

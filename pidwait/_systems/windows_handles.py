@@ -90,17 +90,17 @@ def is_signalled(handle: int) -> bool:
     return bool(ask("WaitForSingleObject", handle, 0) == _WAIT_OBJECT_0)
 
 
-def wait_for_handle(handle: int, milliseconds: int) -> bool:
-    """Whether the HANDLE is signalled within this time. On the main thread Ctrl-C ends it early."""
+def wait_for_handle(milliseconds: int, *handles: int) -> bool:
+    """Whether one is signalled within this time. On the main thread Ctrl-C ends it early."""
     # The interpreter adds the event that Ctrl-C sets. It does not do so for WaitForSingleObject,
     # which Popen.wait() calls: bpo-28168.
     try:
-        answer = ask("WaitForMultipleObjects", (handle,), False, milliseconds)
+        answer = ask("WaitForMultipleObjects", handles, False, milliseconds)
     except Failed as why:
         if why.errno != EINTR:
             raise
         return False  # Python's signal handler has run, or runs now
-    return bool(answer == _WAIT_OBJECT_0)
+    return bool(answer < len(handles))  # else it is WAIT_TIMEOUT
 
 
 def call_milliseconds(deadline: Deadline) -> int:
@@ -113,7 +113,6 @@ class Win32Handle(Handle):
 
     backend = "win32"
     pid: int
-    packet = 0  # the number of its packet, if it is one of many: see windows_port
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -134,7 +133,7 @@ class Win32Handle(Handle):
         try:
             while self.backend != "polling":
                 milliseconds = call_milliseconds(deadline)
-                if wait_for_handle(self.owned.number, milliseconds):
+                if wait_for_handle(milliseconds, self.owned.number):
                     return True
                 if milliseconds == 0:
                     return False
@@ -274,7 +273,7 @@ def entries() -> "list[Entry]":
 def check_win32() -> None:
     """Open our own process, and wait for it."""
     with Win32Handle(getpid()).owned as owned:
-        if wait_for_handle(owned.number, 0) or is_signalled(owned.number):
+        if wait_for_handle(0, owned.number) or is_signalled(owned.number):
             raise failed(ENOSYS, "a wait reports a running process as exited")
 
 

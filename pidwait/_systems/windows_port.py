@@ -5,31 +5,35 @@ The callback that the pool runs is C code of CPython's own, RegisterWaitWithQueu
 asyncio rests: no Python runs in the system's threads, and nothing has to be undone when the
 interpreter ends. Any number of threads sleep in the port; each packet goes to one of them.
 
-A packet has a number. None is used twice: so one of a handle that was discarded says nothing.
+A packet has the number of its HANDLE. An old packet may come after its HANDLE was closed, and the
+number given to another one: that costs one look.
 """
 
 import sys
 from _thread import get_ident
 from errno import ENOSYS
+from functools import partial
 from io import UnsupportedOperation
-from itertools import count
+from itertools import chain, islice, repeat, takewhile
+from operator import itemgetter
 from os import getpid
 
 from .._base.deadline import Deadline
-from .._base.errors import failed
-from .._base.handle import RUNNING
+from .._base.errors import Failed, call, failed
 from .._base.probe import works
-from .calls import ask
+from .._base.steps import at_once
+from .calls import ask, native
 from .windows_calls import INVALID_HANDLE, SLICE
-from .windows_handles import Owned, Win32Handle, call_milliseconds, is_signalled, wait_for_handle
+from .windows_handles import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Checks, Handle, Iterator
+    from .._types import Any, Checks, Handle, Iterable
 
-_WAKE = 1  # the number of wake()'s packets; 0 would be an error
-_SLACK = 0.01  # seconds that wake() may be late
-_numbers = count(_WAKE + 1)
+_BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
+_INFINITE = 0xFFFFFFFF
+_HANDLES = 63  # that one call looks at most: the interpreter adds the event that Ctrl-C sets
+_number_of = itemgetter(3)  # of a packet
 
 
 def _open_port() -> Owned:
@@ -38,125 +42,112 @@ def _open_port() -> Owned:
     return Owned(ask("CreateIoCompletionPort", INVALID_HANDLE, 0, 0, 0xFFFFFFFF))
 
 
-def _register(owned: Owned, port: Owned, number: int) -> None:
-    """Have a packet with this number posted when the process has exited."""
-    wait = ask("RegisterWaitWithQueue", owned.number, port.number, number, 0xFFFFFFFF)  # INFINITE
+def _registering(owned: Owned, port: Owned, milliseconds: int) -> "partial[Any]":
+    """What has a packet posted: when the process has exited, or after this time."""
+    numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
+    waits = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
-    # HANDLE, or whose port, is closed before.
-    owned.closing.append(("UnregisterWaitEx", wait, INVALID_HANDLE))
-    if not owned.number:  # another thread has closed it meanwhile
-        owned.close()
+    # HANDLE is closed before.
+    return partial(owned.closing.extend, zip(("UnregisterWaitEx",), waits, (INVALID_HANDLE,)))
 
 
-class PortSleeper:
-    """Sleeps for many handles. Any number of threads may be in sleep() at once."""
+class PortPoller:
+    """Sleeps for many handles. Any number of threads may be in take() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether HANDLEs can be used."""
         self._opens = opens
+        self._by_number: "dict[int, Any]" = {}
+        self.hot: "dict[Any, None]" = {}
         self._port = _open_port()
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
-        self._can_wait = works(check_port_wait)
-        self._handles: "dict[int, Win32Handle]" = {}  # by their packets' numbers
-        # Packets that have been taken, and that nobody has looked at.
-        self.events: "dict[int, None]" = {}
-        # By thread: when its sleep ends by itself.
-        self._asleep: "dict[int, float]" = {}
 
-    def open(self, target: "Any") -> None:
-        if not self._opens:
+    def open(self, owner: "Any") -> "Handle":
+        """A handle by ``owner.pid``; Failed if that can't be."""
+        if owner.pid is None or not self._opens:
             raise failed(ENOSYS, "HANDLEs are not used")
-        handle = target.handle = Win32Handle(target.pid)
-        handle.target = target
-        handle.packet = next(_numbers)
-        self._handles[handle.packet] = handle  # the packet may come at once
-        try:
-            _register(handle.owned, self._port, handle.packet)
-        except BaseException:
-            target.handle = None  # first, so that nobody looks at a closed one
-            self.discard(handle)
-            raise
+        return Win32Handle(owner.pid)
 
-    def watch_again(self, handle: "Handle") -> None:
-        """A HANDLE stays signalled, so there are no false alarms: its packet is still to come."""
+    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+        """Have its packet taken, and the steps done; not if it is polled.
 
-    def discard(self, handle: "Any") -> None:
-        if isinstance(handle, Win32Handle):  # else it is polled
-            self._handles.pop(handle.packet, None)
-        handle.close()
+        A HANDLE stays signalled, and its packet is posted once: after a false alarm it is still to
+        come.
+        """
+        if member.handle.backend == "polling":
+            return
+        owned = member.handle.owned
+        if len(owned.closing) == 1:
+            steps = (_registering(owned, self._port, _INFINITE), *steps)
+        call(at_once, partial(self._by_number.__setitem__, owned.number, member), *steps)
 
-    def sleep(self, seconds: "float | None") -> None:
-        milliseconds, me = call_milliseconds(Deadline(seconds)), get_ident()
-        self._asleep[me] = Deadline.now() + milliseconds / 1000
-        try:
-            if not self.events:
-                self._receive(milliseconds, me == self._main)
-        finally:
-            self._asleep.pop(me, None)
-        if seconds == 0:  # the pool may not have posted all packets yet
-            for number, handle in list(self._handles.items()):
-                if handle.look() is not RUNNING or handle.backend == "polling":
-                    self.events[number] = None
+    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
+        """What forgets it, when it is gone through."""
+        handle = member.handle
+        numbers = (handle.owned.number,) if isinstance(handle, Win32Handle) else ()
+        return map(self._by_number.pop, numbers, repeat(None))
 
-    def _receive(self, milliseconds: int, is_main: bool) -> None:
-        if is_main and milliseconds:  # Ctrl-C does not end GetQueuedCompletionStatus
-            if self._can_wait:
-                wait_for_handle(self._port.number, milliseconds)
+    def take(self, seconds: "float | None") -> None:
+        """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
+        milliseconds, port = call_milliseconds(Deadline(seconds)), self._port.number
+        # Ctrl-C does not end GetQueuedCompletionStatus.
+        if milliseconds and get_ident() == self._main:
+            if works(check_port_wait):
+                wait_for_handle(milliseconds, port)
                 milliseconds = 0
             milliseconds = min(milliseconds, SLICE)
-        packet = ask("GetQueuedCompletionStatus", self._port.number, milliseconds)
-        while packet is not None and packet[3] != _WAKE:
-            self.events[packet[3]] = None
-            packet = ask("GetQueuedCompletionStatus", self._port.number, 0)
+        receive = native("GetQueuedCompletionStatus")
+        packets = takewhile(bool, map(receive, repeat(port), chain((milliseconds,), repeat(0))))
+        members = map(self._by_number.get, map(_number_of, packets))
+        call(self.hot.update, zip(members, repeat(None)))
+        if seconds == 0:  # the pool may not have posted all packets yet
+            rest = iter(list(self._by_number.items()))
+            for some in iter(lambda: dict(islice(rest, _HANDLES)), {}):
+                if _may_be_signalled(*some):
+                    self.hot.update(dict.fromkeys(some.values()))
 
-    def worth_a_look(self) -> "Iterator[Handle]":
-        for number in list(self.events):
-            self.events.pop(number, None)
-            handle = self._handles.get(number)
-            if handle is not None:
-                yield handle
+    def read(self, who: "Any") -> "Iterable[Any]":
+        """The members to look at for an event that is not a member's own: none."""
+        return ()
 
-    def wake(self, seconds: "float | None") -> None:
-        """End one sleep within ``seconds``; None: none. Whoever has slept calls this again.
-
-        So all wake up, one after the other, for as long as there is something to do.
-        """
-        if seconds is None:
-            return
-        latest = Deadline.now() + seconds + _SLACK
-        if all(until > latest for until in list(self._asleep.values())):
-            ask("PostQueuedCompletionStatus", self._port.number, 0, 0, _WAKE)
+    def ring(self, seconds: float) -> None:
+        """End one sleep. Whoever has slept rings again, for as long as there is work for others."""
+        call(native("PostQueuedCompletionStatus"), self._port.number, 0, 0, _BELL)
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a set has no fileno")
 
-    def forked(self) -> "PortSleeper":
-        raise failed(ENOSYS, "Windows has no fork")
-
     def close(self) -> None:
-        for handle in list(self._handles.values()):
-            self.discard(handle)
         self._port.close()
+
+
+def _may_be_signalled(*handles: int) -> bool:
+    """Whether one of these is to be looked at."""
+    try:
+        return wait_for_handle(0, *handles)
+    except Failed:  # somebody else has closed one: a look tells which
+        return True
+
+
+# The checks
 
 
 def check_port() -> None:
     """Have the pool wait for a process that runs, and no more."""
-    handle = Win32Handle(getpid())
-    with _open_port() as port, handle.owned as owned:
-        _register(owned, port, _WAKE)
+    with _open_port() as port, Win32Handle(getpid()).owned as owned:
+        call(_registering(owned, port, _INFINITE))
         if ask("GetQueuedCompletionStatus", port.number, 0) is not None:
             raise failed(ENOSYS, "the port reports a running process as exited")
 
 
 def check_port_wait() -> None:
-    """Whether a port can be waited for: it is signalled while a packet is there."""
+    """Whether a port can be waited for: a packet that comes 20 ms later ends a wait."""
     # The list of objects in the documentation of the calls that wait does not name ports.
-    with _open_port() as port:
-        answers = [is_signalled(port.number)]
-        ask("PostQueuedCompletionStatus", port.number, 0, 0, _WAKE)
-        answers += [wait_for_handle(port.number, 0), is_signalled(port.number)]
+    with _open_port() as port, Win32Handle(getpid()).owned as owned:
+        call(_registering(owned, port, 20))
+        answers = [wait_for_handle(milliseconds, port.number) for milliseconds in (0, 2000, 0)]
         if answers != [False, True, True] or not ask("GetQueuedCompletionStatus", port.number, 0):
             raise failed(ENOSYS, "a port can't be waited for")
 
