@@ -139,7 +139,7 @@ class Facts:
             self._ask("ReadProcessMemory", owned.number, address, memory, size, None)
             return memory
 
-        with Owned(self._ask("OpenProcess", _RIGHTS_TO_READ, False, self.pid)) as owned:
+        with Owned(self._ask, "OpenProcess", _RIGHTS_TO_READ, False, self.pid) as owned:
             of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
             peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
             if not peb:  # of a 64-bit process, and we have 32 bits
@@ -152,7 +152,7 @@ class Facts:
     def username(self) -> str:
         token, memory, filled = bytearray(POINTER_SIZE), bytearray(_TOKEN_MAX), bytearray(4)
         self._ask("OpenProcessToken", self._handle(), _TOKEN_QUERY, token)
-        with Owned(int.from_bytes(token, "little")) as owned:
+        with Owned(int.from_bytes, token, "little") as owned:
             arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
             self._ask("GetTokenInformation", *arguments)
         return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])

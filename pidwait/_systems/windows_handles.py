@@ -11,18 +11,20 @@ no start times, so a process is identified there by its parent and its name.
 """
 
 from errno import EACCES, EINTR, ENOSYS, ESRCH
+from functools import partial
 from io import UnsupportedOperation
+from itertools import chain, repeat
 from os import getpid
 from struct import Struct
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, failed, log
+from .._base.errors import Failed, call, failed, log
 from .._base.handle import RUNNING, Handle
-from .calls import ask
+from .calls import ask, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Checks, Identity, Outcome, Self
+    from .._types import Any, Callable, Checks, Identity, Outcome, Self
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
 # came right before it: it resets the event without looking at pending signals. And while the
@@ -41,29 +43,36 @@ _TH32CS_SNAPPROCESS = 0x00000002
 _PROCESSENTRY32W = Struct("IIIPIIIiI520s0P")
 
 
-class Owned:
-    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed."""
+class Owned(filter):  # type: ignore[type-arg]
+    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed.
 
-    __slots__ = ("closing", "number")
+    The calls are made by an iterator, which is written in C: a signal handler could interrupt a
+    __del__ in Python, and an exception there is printed and lost.
+    """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        # The calls that close() makes, the last one first.
-        self.closing: "list[tuple[Any, ...]]" = [("CloseHandle", number)]
+    __slots__ = ("number", "waits")
+    number: int
+    waits: "list[partial[None]]"  # those registered with the pool: each call ends one
+
+    def __new__(cls, function: "Callable[..., int]", *args: object) -> "Self":
+        """The HANDLE that ``function(*args)`` opens."""
+        waits: "Any" = []
+        handles: "Any" = []
+        # Each call returns None, so the first next() makes all of them.
+        calls = map(partial.__call__, chain(waits, handles))
+        self = super().__new__(cls, None, chain(calls, repeat(True)))
+        call(handles.extend, map(partial, (native("CloseHandle"),), map(function, *zip(args))))
+        self.waits, self.number = waits, handles[0].args[0]
+        return self
+
+    __del__ = filter.__next__
 
     def close(self) -> None:
         self.number = 0
-        while self.closing:
-            try:
-                name, *arguments = self.closing.pop()
-            except IndexError:  # another thread was quicker
-                return
-            try:
-                ask(name, *arguments)
-            except Failed as why:  # somebody else has closed it
-                log("%s: %s", name, why)
-
-    __del__ = close
+        try:
+            call(next, self)
+        except Failed as why:  # somebody else has closed it
+            log("CloseHandle: %s", why)
 
     def __enter__(self) -> "Self":
         return self
@@ -78,7 +87,7 @@ def open_process(rights: int, pid: int) -> Owned:
     if pid % 4:
         raise failed(ESRCH)
     try:
-        return Owned(ask("OpenProcess", rights, False, pid))
+        return Owned(native("OpenProcess"), rights, False, pid)
     except Failed as why:
         if why.winerror == _ERROR_INVALID_PARAMETER:
             raise failed(ESRCH) from None
@@ -256,7 +265,7 @@ def entries() -> "list[Entry]":
     found: "list[Entry]" = []
     entry = bytearray(_PROCESSENTRY32W.size)
     entry[:4] = len(entry).to_bytes(4, "little")
-    with Owned(ask("CreateToolhelp32Snapshot", _TH32CS_SNAPPROCESS, 0)) as snapshot:
+    with Owned(native("CreateToolhelp32Snapshot"), _TH32CS_SNAPPROCESS, 0) as snapshot:
         while True:
             try:
                 ask("Process32NextW" if found else "Process32FirstW", snapshot.number, entry)

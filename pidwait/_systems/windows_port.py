@@ -39,16 +39,17 @@ _number_of = itemgetter(3)  # of a packet
 def _open_port() -> Owned:
     # The last argument is how many threads may run. With 1, one that took a packet would keep
     # the others asleep while it computes.
-    return Owned(ask("CreateIoCompletionPort", INVALID_HANDLE, 0, 0, 0xFFFFFFFF))
+    return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
 def _registering(owned: Owned, port: Owned, milliseconds: int) -> "partial[Any]":
     """What has a packet posted: when the process has exited, or after this time."""
     numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
-    waits = map(native("RegisterWaitWithQueue"), *numbers)
+    wait = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE is closed before.
-    return partial(owned.closing.extend, zip(("UnregisterWaitEx",), waits, (INVALID_HANDLE,)))
+    end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
+    return partial(owned.waits.extend, end)
 
 
 class PortPoller:
@@ -79,7 +80,7 @@ class PortPoller:
         if member.handle.backend == "polling":
             return
         owned = member.handle.owned
-        if len(owned.closing) == 1:
+        if not owned.waits:
             steps = (_registering(owned, self._port, _INFINITE), *steps)
         call(at_once, partial(self._by_number.__setitem__, owned.number, member), *steps)
 

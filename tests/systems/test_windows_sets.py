@@ -3,6 +3,7 @@
 
 import _thread
 import gc
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 
 from .. import pidwait
 from ..processes import eventually, run_python
-from .windows import CREATE_SUSPENDED, end, open_handles, refusing
+from .windows import CREATE_SUSPENDED, WAIT_TIMEOUT, end, open_handles, refusing
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.windows
@@ -237,14 +238,19 @@ def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
     assert spent < 0.25
 
 
-def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended):
+@pytest.mark.parametrize("how", ["it is never signalled", "a packet ends no wait"])
+def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended, how):
     """The documentation does not say that it can: then no call of the main thread is long."""
     use_variant("win32-own")
     wait_for_multiple, calls = seam.get("WaitForMultipleObjects"), []
     get_packet = seam.get("GetQueuedCompletionStatus")
 
     def wait(handles, wait_all, milliseconds):
-        return 258 if milliseconds == 0 else wait_for_multiple(handles, wait_all, milliseconds)
+        if how == "a packet ends no wait" and milliseconds:
+            time.sleep(milliseconds / 1000)
+        elif how == "a packet ends no wait" or milliseconds:
+            return wait_for_multiple(handles, wait_all, milliseconds)
+        return WAIT_TIMEOUT
 
     def get(port, milliseconds):
         calls.append(milliseconds)
@@ -255,11 +261,82 @@ def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended):
     one, other = suspended(2)
     with pidwait.WaitSet([one, other]) as waiting:
         assert waiting.wait(0.25) == []
+        assert waiting.wait(0.25) == []
         assert 50 <= max(calls) <= 100
         end(one, 4)
         assert waiting.wait() == [(one, 4)]
         threading.Timer(0.2, lambda: end(other, 6)).start()
         assert waiting.wait() == [(other, 6)]
+
+
+def test_a_look_at_all_takes_few_calls(use_variant, seam, crowd, suspended):
+    """One for 63 members, at the end of a time-out; and those that have exited are told."""
+    use_variant("win32-own")
+    calls = []
+
+    def count(name):
+        real = seam.get(name)
+
+        def counted(*args):
+            calls.append(name)
+            return real(*args)
+
+        seam.put(name, counted)
+
+    (child,) = suspended(1)
+    with pidwait.WaitSet([*crowd, child]) as waiting:
+        assert waiting.wait(0.05) == []
+        for name in "WaitForMultipleObjects", "WaitForSingleObject":
+            count(name)
+        assert waiting.wait(0) == [] and calls == ["WaitForMultipleObjects"] * 2
+        end(child, 3)
+        child.wait()
+        assert waiting.wait(0) == [(child, 3)]
+
+
+def test_an_exception_of_a_handler_leaves_no_handle(use_variant, suspended):
+    """It may come right after the call that opens one, or while one is closed; it is not lost."""
+    use_variant("win32-own")
+    (child,) = suspended(1)
+    armed, is_over = [], []
+
+    class Raised(Exception):
+        pass
+
+    def handler(*args):
+        if armed:
+            armed.clear()
+            raise Raised
+
+    def interrupt():
+        while not is_over:
+            _thread.interrupt_main()
+            time.sleep(0.001)
+
+    def use():
+        assert pidwait.wait_procs([child.pid], 0) == ([], [child.pid])
+        waiting.add(child.pid)
+        waiting.discard(child.pid)
+
+    interrupter = threading.Thread(target=interrupt)
+    with pidwait.WaitSet() as waiting:
+        use()
+        gc.collect()
+        before, former = open_handles(), signal.signal(signal.SIGINT, handler)
+        try:
+            interrupter.start()
+            for _ in range(200):
+                with pytest.raises(Raised):
+                    armed.append(True)
+                    while True:
+                        use()
+                waiting.discard(child.pid)
+        finally:
+            is_over.append(True)
+            interrupter.join()
+            signal.signal(signal.SIGINT, former)
+        gc.collect()
+        assert open_handles() == before
 
 
 SUBINTERPRETER = """if True:
