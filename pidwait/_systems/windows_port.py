@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
-_HANDLES = 63  # that one call looks at most: the interpreter adds the event that Ctrl-C sets
+_HANDLES = 62  # in one call at most: Python 3.7 takes no more, to add the event that Ctrl-C sets
 _number_of = itemgetter(3)  # of a packet
 
 

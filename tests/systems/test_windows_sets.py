@@ -270,7 +270,7 @@ def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended, ho
 
 
 def test_a_look_at_all_takes_few_calls(use_variant, seam, crowd, suspended):
-    """One for 63 members, at the end of a time-out; and those that have exited are told."""
+    """One for 62 members, at the end of a time-out; and those that have exited are told."""
     use_variant("win32-own")
     calls = []
 
