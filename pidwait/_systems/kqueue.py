@@ -12,6 +12,9 @@ one thread. It carries the wait status:
 The event may come before the process is a zombie: on macOS, older OpenBSDs, and on FreeBSD for a
 process that was exiting when it was registered. In each case it has exited once the event comes.
 
+A registration stays until its event is taken, also if nobody waits for it any more: before NetBSD
+10, a thread that deletes it while another one takes its event hangs with that one in the kernel.
+
 A forked child does not inherit a kqueue, and another file may soon have its number there. So the
 child does not use the number, and does not even close it.
 """
@@ -19,15 +22,17 @@ child does not use the number, and does not even close it.
 import os
 import select
 import time
-from _thread import RLock
 from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
-from itertools import count
+from functools import partial
+from itertools import chain, compress, count, repeat, tee
+from operator import attrgetter, is_
 from weakref import WeakValueDictionary
 
-from .._base.deadline import LONGEST, NOW, Deadline
-from .._base.errors import Failed, call, failed, log
+from .._base.deadline import NOW, SHORTEST, Deadline
+from .._base.errors import Failed, call, failed, is_python, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import works
+from .._base.steps import at_once, run_through
 from .calls import ask
 from .kqueue_calls import (
     EV_ADD,
@@ -42,17 +47,18 @@ from .kqueue_calls import (
     check_filters,
     table,
 )
-from .posix import check_bsd_waitid, close, code_of_status, may_block, own, poll
+from .posix import check_bsd_waitid, close, code_of_status, may_block, opened_bell, poll
 from .ps import PsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Identity, Iterator, Outcome
+    from .._types import Any, Handle, Identity, Iterable, Outcome
 
-_BATCH_OF_EVENTS = 256
+_EXITS = 256  # that one sleep brings at most
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
 # older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
 _LONGEST_NAP = 60.0
+_BELL = 1  # the number of its events; that of the timer's, 0, is nobody's
 
 # select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
 # is freed, it would close the file that has the number now. So they are never freed.
@@ -64,16 +70,143 @@ _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 class Registration:
     """A process in a kqueue, and the number in its event, by which it is told from another one."""
 
+    __slots__ = ("events", "fflags", "later", "number", "pid")  # as a set has many of them
+
     def __init__(self, pid: int, number: int) -> None:
-        self.pid = pid
-        self.number = number
-        self.fflags = NOTE_EXIT
-        self.event: "Any" = None
-        self.members: "dict[Any, None]" = {}  # the handles that share it
+        self.pid, self.number = pid, number
+        self.fflags = 0  # until the kqueue has it
+        self.events: "list[Any]" = []  # the one event, once it has been read; None: it is lost
+        # What comes after its exit: {None: that of the next process with the pid}, or something
+        # else if it was the last one.
+        self.later: "dict[None, Any]" = {}
+
+
+class Kqueue:
+    """A kqueue, and what is registered in it. It is closed when nobody refers to it any more."""
+
+    def __init__(self, bell: "Any" = None) -> None:
+        """``bell``: if several threads sleep in it."""
+        self._pid = os.getpid()
+        self.bell = bell
+        self._numbers = count(_BELL + 1)
+        self._by_pid: "dict[int, Registration]" = {}  # the first; the latest by ``later``
+        self.by_number: "dict[int, Any]" = {_BELL: bell}
+        # The events that have been taken, and that nobody has read.
+        self.hot: "dict[Any, Any]" = {}
+        self._kqueue: "Any" = None
+        self._kqueue = ask("kqueue")
+
+    def opened(self) -> "Any":
+        if self._kqueue is None or self._pid != os.getpid():
+            raise failed(EBADF, "the kqueue is closed, or the parent's")
+        return self._kqueue
+
+    def close(self) -> None:
+        kqueue, self._kqueue = self._kqueue, None
+        if self._pid != os.getpid():
+            _kept.append(kqueue)
+            kqueue = None
+        for file in filter(None, (self.bell, kqueue)):
+            close(file)
+
+    __del__ = close
+
+    def register(self, pid: int) -> Registration:
+        """Have the exit told; Failed (EAGAIN) if there may be no process to watch."""
+        new = Registration(pid, next(self._numbers))
+        one: "Any" = None
+        for _ in range(100):
+            one = self._by_pid.setdefault(pid, new)
+            # That process may have been reaped, and another one may have the pid now. EV_ADD would
+            # give its registration another number: the old exit would be the new one's.
+            while type(one) is Registration and (one.fflags or self.event_of(one)):
+                if self.is_watched(one):
+                    return one
+                one = one.later.setdefault(None, new)
+            if one is new:
+                break
+            time.sleep(SHORTEST)  # another thread is about to add it, or to forget the last one
+        else:
+            raise failed(EAGAIN, "another thread is busy with the pid")
+        self.by_number[new.number] = new
+        try:
+            self._add(new)
+        except BaseException:
+            self.forget(new)
+            raise
+        return new
+
+    def _add(self, one: Registration) -> None:
+        for fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
+            try:
+                change(self.opened(), PROC, one.pid, EV_ADD_ONCE, fflags, 0, one.number)
+                one.fflags = fflags
+                return
+            except Failed as why:
+                if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
+                    raise failed(EAGAIN, "gone, exiting, or a zombie") from None
+                # NOTE_EXITSTATUS is not allowed for every process.
+                if why.errno != EACCES or fflags == NOTE_EXIT:
+                    raise
+
+    def forget(self, one: Registration) -> None:
+        """Its event, if there is one, is nobody's any more."""
+        self.by_number.pop(one.number, None)
+        end = [object()]
+        is_last = map(is_, map(one.later.setdefault, repeat(None, 1), end), end)
+        run_through(map(self._by_pid.pop, compress((one.pid,), is_last), (None,)))
+
+    def event_of(self, one: Registration) -> "Any":
+        """Its event, if it has been taken."""
+        event = self.hot.get(one)  # first: from there it goes on
+        return event or next(filter(None, one.events), None)
+
+    def is_watched(self, one: Registration) -> bool:
+        """Whether there has been no event yet, not even one that is lost, or on its way."""
+        self.take(0, len(self.by_number) + 1)
+        if one.later or self.event_of(one) or not self._find(one, one.fflags):
+            return False
+        if not one.later:
+            return True
+        # If another thread has registered the next one meanwhile, that has got this one's number.
+        later: "Any" = self._by_pid.get(one.pid)
+        while type(later) is Registration:
+            last, later = later, later.later.get(None)
+            if last is not one and not later and not self._find(last, last.fflags or one.fflags):
+                last.events.append(None)  # its event has been taken as this one's
+                self.hot.setdefault(last, None)
+        return False
+
+    def _find(self, one: Registration, fflags: int) -> bool:
+        # Without EV_ADD this finds the registration, and leaves it as it is.
+        return change(self.opened(), PROC, one.pid, EV_ENABLE, fflags, 0, one.number)
+
+    def take(self, seconds: float, room: int = _EXITS) -> None:
+        """Sleep until there are events, for ``seconds`` at most, and put them into ``hot``."""
+        control = self.opened().control
+        one, two = tee(chain.from_iterable(map(control, (None,), (room,), (seconds,))))
+        whose = map(self.by_number.get, map(attrgetter("udata"), one))
+        try:
+            call(self.hot.update, zip(whose, two))
+        except BaseException:
+            if is_python(control):  # a handler's exception there can lose what the kernel gave
+                for there in list(self.by_number.values()):
+                    self.hot.setdefault(there, None)
+            raise
+
+    def ring(self) -> None:
+        """Have all sleeps end, and the kqueue be readable, until the bell's event is read."""
+        self.bell = self.bell or opened_bell()
+        kqueue, fd = self.opened(), self.bell.fileno()
+        try:
+            # If it rings, EV_ADD alone would wake nobody on DragonFly and NetBSD.
+            change(kqueue, READ, fd, EV_DELETE)
+        finally:
+            change(kqueue, READ, fd, EV_ADD, 0, 0, _BELL)
 
 
 class KqueueHandle(PsHandle):
-    """A process in a kqueue of its own, which is readable once it has exited, or in a sleeper's.
+    """A process in a kqueue of its own, which is readable once it has exited, or in a poller's.
 
     It is polled if there is no kqueue any more: in a forked child, or as somebody has closed it.
     """
@@ -82,41 +215,44 @@ class KqueueHandle(PsHandle):
     _exited = False  # once True, it stays so
     _identity: "object | None" = None
 
-    def __init__(self, pid: int, sleeper: "Any" = None, target: "Any" = None) -> None:
-        self.pid, self.target = pid, target
-        self._is_alone = sleeper is None  # in its kqueue
-        self.registration = Registration(pid, 0)
-        self.queue: "KqueueSleeper" = sleeper or KqueueSleeper(True, False)
+    def __init__(self, pid: int, queue: "Kqueue | None" = None) -> None:
+        self.pid = pid
+        self._is_alone = queue is None  # in its kqueue
+        self._queue = queue or Kqueue()
         try:
-            self.queue.register(self)
+            self.registration = self._queue.register(pid)
         except Failed:
             self.close()
             raise
 
     def fileno(self) -> int:
-        if self.backend == "polling" or self.queue.is_copy():
+        try:
+            fd: int = self._queue.opened().fileno()
+        except Failed:
             return super().fileno()
-        return self.queue.fileno()
+        return super().fileno() if self.backend == "polling" else fd
 
     def close(self) -> None:
         if self._is_alone:
-            self.queue.close()
-        else:
-            self.queue.forget(self)
+            self._queue.close()
 
     def _has_event(self, deadline: Deadline) -> bool:
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        if self._is_alone:
-            if not poll(self.queue.fileno(), select.POLLIN, deadline):
+        queue, one = self._queue, self.registration
+        if self._is_alone and queue.event_of(one) is None:
+            nap = Deadline(deadline.at_most(_LONGEST_NAP))
+            if poll(queue.opened().fileno(), select.POLLIN, nap) == 0:
                 return False
+        if queue.is_watched(one):
+            return False
+        if self._is_alone:
+            # Keep it readable: other threads may be in poll(2), and a program may poll fileno().
             try:
-                # First keep the kqueue readable: other threads may be in poll(2), and a program
-                # may poll fileno(). If that fails, the event is left in the kqueue.
-                self.queue.ring(True)
+                queue.ring()
             except Failed as why:
-                log("pid %d, kevent: %s", self.pid, why)
-                return True
-        return not self.queue.is_watched(self.registration)
+                log("pid %d, without a bell: %s", self.pid, why)
+                change(queue.opened(), TIMER, 1, EV_ADD, 0, 1)  # each ms
+        return True
 
     def _tells_exit(self, deadline: Deadline) -> bool:
         """Whether the kqueue tells by the deadline that it has exited."""
@@ -134,14 +270,17 @@ class KqueueHandle(PsHandle):
         return not self._tells_exit(NOW) and self.backend == "kqueue"
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        if self._tells_exit(deadline):
-            return True
-        return self.backend == "polling" and super().sleep(deadline, interval)
+        while not self._tells_exit(deadline):
+            if self.backend == "polling":
+                return super().sleep(deadline, interval)
+            if deadline.expired():
+                return False
+        return True
 
     def look(self, reap: bool = False) -> "Outcome":
         if not self._tells_exit(NOW):
             return super().look(reap) if self.backend == "polling" else RUNNING
-        event = self.registration.event
+        event = self._queue.event_of(self.registration)
         code = told_code(event)
         if code is not None and not reap:
             return code
@@ -174,187 +313,78 @@ class KqueueHandle(PsHandle):
         return "kqueue", self._identity
 
 
-def opened_bell() -> "Any":
-    """What is readable for ever, and for every thread: a pipe whose writer is closed."""
-    # A timer would be late, and timers are few.
-    reader, writer = map(own, call(os.pipe))
-    writer.close()
-    return reader
-
-
-class KqueueSleeper:
-    """Sleeps for many processes in one kqueue. Any number of threads may be in sleep() at once."""
+class KqueuePoller:
+    """Sleeps for many processes in one kqueue. Any number of threads may be in take() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
-        """``opens``: whether processes can be watched; ``shared``: whether wake() is needed."""
-        self._pid = os.getpid()
-        self._kqueue: "Any" = None
-        self._bell: "Any" = opened_bell() if shared else None  # while there is a fd for it
-        self._kqueue = ask("kqueue")
+        """``opens``: whether processes can be watched; ``shared``: whether ring() is needed."""
         self._opens = opens
-        self._lock = RLock()  # not held in sleep(), nor while a message is logged
-        self._numbers = count(1)  # 0 is that of the bell's events, and the timer's
-        # The latest registration for each pid; and all that have members.
-        self._by_pid: "dict[int, Registration]" = {}
-        self._by_number: "dict[int, Registration]" = {}
-        # Those whose event has been taken, and that nobody has looked at.
-        self.events: "dict[Registration, None]" = {}
-        self._rings = self._timed = False  # True: perhaps
+        self._queue = Kqueue(opened_bell() if shared else None)
+        self.hot = self._queue.hot
+        # Not in the registrations: members refer to handles, and those to the registrations.
+        self._members: "dict[Registration, dict[Any, None]]" = {}
 
-    def is_copy(self) -> bool:
-        """Whether this is the copy in a forked child, which has no kqueue."""
-        return self._pid != os.getpid()
-
-    def _opened(self) -> "Any":
-        if self._kqueue is None or self.is_copy():
-            raise failed(EBADF, "the kqueue is closed, or the parent's")
-        return self._kqueue
-
-    def fileno(self) -> int:
-        return self._opened().fileno()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        kqueue, self._kqueue = self._kqueue, None
-        if kqueue is None:
-            return
-        if self._bell is not None:
-            close(self._bell)
-        if self.is_copy():
-            _kept.append(kqueue)
-        else:
-            close(kqueue)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def ring(self, on: bool) -> None:
-        """Wake all threads, and be readable, whatever is taken; or no more."""
-        self._bell = self._bell or opened_bell()
-        flags = EV_ADD if on else EV_DELETE  # EV_DISABLE would leave it readable
-        change(self._opened(), READ, self._bell.fileno(), flags)
-
-    def open(self, target: "Any") -> None:
-        if not self._opens or target.pid is None:
+    def open(self, owner: "Any") -> "Handle":
+        if not self._opens or owner.pid is None:
             raise failed(ENOSYS, "kqueue is not used, or there is no pid")
-        KqueueHandle(target.pid, self, target)  # register() makes it the target's
+        return KqueueHandle(owner.pid, self._queue)
 
-    def register(self, handle: KqueueHandle) -> None:
-        """Have the exit reported; Failed (EAGAIN) if there may be no process to watch."""
-        with self._lock:
-            one = self._by_pid.get(handle.pid)
-            # That process may have been reaped, and another one may have the pid now. EV_ADD
-            # would give its registration another number: the old exit would be the new one's.
-            if one is None or not self.is_watched(one):
-                one = Registration(handle.pid, next(self._numbers))
-            handle.registration = one
-            if handle.target is not None:
-                handle.target.handle = handle  # first, so that no event comes too early
-                one.members[handle] = None
-            if self._by_pid.get(one.pid) is one:
-                return
-            self._by_pid[one.pid] = self._by_number[one.number] = one
-            for one.fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
-                try:
-                    self._change(one, EV_ADD_ONCE)
-                    return
-                except Failed as why:
-                    if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
-                        raise failed(EAGAIN, "gone, exiting, or a zombie") from None
-                    # NOTE_EXITSTATUS is not allowed for every process.
-                    if why.errno != EACCES or one.fflags == NOTE_EXIT:
-                        raise
+    def _registration_of(self, member: "Any") -> "Registration | None":
+        """None if it is polled, also as its kqueue is the parent's."""
+        is_here = getattr(member.handle, "_queue", None) is self._queue
+        return member.handle.registration if is_here else None
 
-    def _change(self, one: Registration, flags: int) -> bool:
-        return change(self._opened(), PROC, one.pid, flags, one.fflags, 0, one.number)
+    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+        one = self._registration_of(member)
+        if one is not None:
+            at_once(
+                partial(self._members.setdefault(one, {}).__setitem__, member, None),
+                partial(self.hot.pop, member, None),
+                *steps,
+                # If its event has been read before it was there.
+                partial(self.hot.update, zip(repeat(member), one.events)),
+            )
 
-    def is_watched(self, one: Registration) -> bool:
-        """Whether there has been no event yet, not even one that is lost, or on its way."""
-        self.fileno()  # before the lock: a thread that only the parent has may hold it
-        with self._lock:
-            self._take(0)
-            is_known = one.event is None and self._by_pid.get(one.pid) is one
-            # Without EV_ADD this finds the registration, and leaves it as it is.
-            return is_known and self._change(one, EV_ENABLE)
+    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
+        there = self._members.get(self._registration_of(member), {})  # type: ignore[arg-type]
+        return map(there.pop, (member,), (None,))
 
-    def watch_again(self, handle: "Any") -> None:
-        """A kqueue gives no false alarms."""
-
-    def discard(self, handle: "Any") -> None:
-        handle.close()
-
-    def forget(self, handle: KqueueHandle) -> None:
-        one = handle.registration
-        try:
-            self.fileno()  # before the lock, as above
-            with self._lock:
-                one.members.pop(handle, None)
-                if one.members:
-                    return
-                self._by_number.pop(one.number, None)  # an event on its way finds nobody
-                if self._by_pid.get(one.pid) is one:
-                    del self._by_pid[one.pid]
-                    self._change(one, EV_DELETE)
-        except Failed as why:  # the kqueue is closed, perhaps by somebody else; or the parent's
-            log("kevent, pid %d: %s", one.pid, why)
-
-    def sleep(self, seconds: "float | None") -> None:
-        if self.events:
-            return
+    def take(self, seconds: "float | None") -> None:
         seconds = _LONGEST_NAP if seconds is None else min(seconds, _LONGEST_NAP)
-        if self._rings and self._timed:  # there is no timer, so it rings all the time
-            time.sleep(min(seconds, LONGEST))
-            seconds = 0
         if seconds and not may_block():
             poll(self.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
-        self._take(seconds)
+        self._queue.take(seconds)
 
-    def _take(self, seconds: float) -> None:
-        """Note all events that there are within ``seconds``."""
-        taken = call(self._opened().control, None, _BATCH_OF_EVENTS, seconds)
-        for event in taken:
-            one = self._by_number.get(event.udata)
-            if one is not None:
-                one.event = event
-                self.events[one] = None
-        if len(taken) == _BATCH_OF_EVENTS:
-            self._take(0)
+    def read(self, who: "Any") -> "Iterable[Any]":
+        if type(who) is Registration:
+            event = self.hot.get(who)
+            who.events.extend(filter(None, (event,)))
+            yield from list(self._members.get(who, ()))
+            if who.events:
+                self._queue.forget(who)
+                self._members.pop(who, None)
+        elif who is not None:  # the bell; if it were disabled, it would stay readable
+            change(self._queue.opened(), READ, who.fileno(), EV_DELETE)
 
-    def worth_a_look(self) -> "Iterator[Handle]":
-        for one in list(self.events):
-            self.events.pop(one, None)
-            yield from list(one.members)
-
-    def wake(self, seconds: "float | None") -> None:
-        """End each sleep, and have fileno() readable, now (0), or never (None); or after
-        ``seconds`` end one sleep, and have fileno() readable until an event is taken."""
-        if self.is_copy():
-            return
-        if self.events:  # taken in between, by a look: others may be asleep
-            seconds = 0.0
-        refused = None
-        with self._lock:
-            if self._rings and seconds != 0:
-                self.ring(False)
-            if self._timed:
+    def ring(self, seconds: float) -> None:
+        if seconds:
+            queue = self._queue.opened()
+            milliseconds = max(1, -int(-min(seconds, _LONGEST_NAP) * 1000 // 1))
+            try:
                 # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-                change(self._opened(), TIMER, 1, EV_DELETE)
-            self._rings, self._timed = seconds == 0, bool(seconds)
-            if seconds:
-                milliseconds = max(1, -int(-min(seconds, _LONGEST_NAP) * 1000 // 1))
-                try:
-                    change(self._opened(), TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
-                except Failed as why:  # ENOMEM: they are few
-                    refused, self._rings = why, True
-            if self._rings:
-                self.ring(True)
-        if refused is not None:
-            log("without a timer: %s", refused)
+                change(queue, TIMER, 1, EV_DELETE)
+                change(queue, TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
+                return
+            except Failed as why:  # ENOMEM: they are few
+                log("without a timer: %s", why)
+        self._queue.ring()
 
-    def forked(self) -> "KqueueSleeper":
-        """What replaces it in a forked child, where the handles of this one are polled."""
-        self.close()
-        return KqueueSleeper(self._opens, True)
+    def fileno(self) -> int:
+        return self._queue.opened().fileno()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._queue.close()
 
 
 def told_code(event: "Any") -> "int | None":
@@ -370,11 +400,10 @@ def check_kqueue() -> None:
     """Watch our own process."""
     check_filters()
     works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
-    queue = KqueueHandle(os.getpid()).queue
-    try:
-        is_early = poll(queue.fileno(), select.POLLIN, NOW)
-        queue.ring(True)
-        if is_early or not poll(queue.fileno(), select.POLLIN, Deadline(1)):
-            raise failed(ENOSYS, "poll does not report a kqueue's events")
-    finally:
-        queue.close()
+    queue = Kqueue()
+    queue.register(os.getpid())
+    is_early = poll(queue.opened().fileno(), select.POLLIN, NOW)
+    queue.ring()
+    if is_early or not poll(queue.opened().fileno(), select.POLLIN, Deadline(1)):
+        raise failed(ENOSYS, "poll does not report a kqueue's events")
+    queue.close()

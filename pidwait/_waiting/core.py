@@ -195,10 +195,12 @@ class Core:
         hot, reaping = self.poller.hot, []
         for who in list(hot):
             if type(who) is not Member:
+                hot.update(zip(self.poller.read(who), repeat(None)))
                 hot.pop(who, None)
-                for member in self.poller.read(who):
-                    self.look(member, visit)
-            elif who.owner.reaps:
+        for who in list(hot):
+            if type(who) is not Member:
+                continue  # of another thread's sleep
+            if who.owner.reaps:
                 reaping.append(who)
             else:
                 self.look(who, visit)

@@ -92,19 +92,22 @@ def test_fileno_stays_readable_after_the_exit(on, start_told, system):
 
 
 @each
-def test_the_code_is_found_though_nothing_keeps_the_kqueue_readable(on, start_told, system):
-    """No timer and no pipe: waitid(2) has the code."""
+@pytest.mark.parametrize("timers", [0, 1])
+def test_the_code_is_found_though_there_is_no_bell(on, keeper, tmp_path, system, timers):
+    """A timer keeps the kqueue readable then; without one it is polled."""
     kernel = on(system)
     assert pidwait.probe()["backend"] == "kqueue"
-    child = start_told(4)
-    kernel.denied["read"], kernel.max_timers = errno.EINVAL, 0
-    kernel.late = 1
-    with pidwait.Process(child.pid) as process:
-        child.stdin.close()
-        assert process.wait() == 4
-        assert select.select([process], [], [], 0)[0]
-        assert pidwait.wait(process, 0, reap=True) == 4
-    child.returncode = 4
+    pid = keeper.start_told(4, tmp_path / "fifo")
+    kernel.denied["read"], kernel.max_timers = errno.EINVAL, timers
+    with pidwait.Process(pid) as process:
+        keeper.reap_soon(pid)
+        (tmp_path / "fifo").open("w").close()
+        assert process.wait() == (None if system == "darwin" or not timers else 4)
+        if timers:
+            for _ in range(2):
+                assert select.select([process], [], [], 60)[0]
+                assert process.has_exited()
+    keeper.reaped()
 
 
 @each
