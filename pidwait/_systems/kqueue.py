@@ -23,7 +23,6 @@ import os
 import select
 import time
 from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
-from functools import partial
 from itertools import chain, compress, count, repeat, tee
 from operator import attrgetter, is_
 from weakref import WeakValueDictionary
@@ -32,7 +31,7 @@ from .._base.deadline import NOW, SHORTEST, Deadline
 from .._base.errors import Failed, call, failed, is_python, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import works
-from .._base.steps import at_once, run_through
+from .._base.steps import run_through
 from .calls import ask
 from .kqueue_calls import (
     EV_ADD,
@@ -47,17 +46,17 @@ from .kqueue_calls import (
     check_filters,
     table,
 )
-from .posix import check_bsd_waitid, close, code_of_status, may_block, opened_bell, poll
+from .posix import check_bsd_waitid, close, code_of_status, opened_bell, poll
 from .ps import PsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Identity, Iterable, Outcome
+    from .._types import Any, Identity, Outcome
 
 _EXITS = 256  # that one sleep brings at most
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
 # older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
-_LONGEST_NAP = 60.0
+LONGEST_NAP = 60.0
 _BELL = 1  # the number of its events; that of the timer's, 0, is nobody's
 
 # select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
@@ -121,7 +120,7 @@ class Kqueue:
             # give its registration another number: the old exit would be the new one's.
             while type(one) is Registration and (one.fflags or self.event_of(one)):
                 if self.is_watched(one):
-                    return one
+                    return one  # type: ignore[no-any-return]
                 one = one.later.setdefault(None, new)
             if one is new:
                 break
@@ -240,7 +239,7 @@ class KqueueHandle(PsHandle):
         """Whether it exits by the deadline; Failed if the kqueue does not tell."""
         queue, one = self._queue, self.registration
         if self._is_alone and queue.event_of(one) is None:
-            nap = Deadline(deadline.at_most(_LONGEST_NAP))
+            nap = Deadline(deadline.at_most(LONGEST_NAP))
             if poll(queue.opened().fileno(), select.POLLIN, nap) == 0:
                 return False
         if queue.is_watched(one):
@@ -311,80 +310,6 @@ class KqueueHandle(PsHandle):
                 self._identity = latest._identity
             _latest[self.pid] = self
         return "kqueue", self._identity
-
-
-class KqueuePoller:
-    """Sleeps for many processes in one kqueue. Any number of threads may be in take() at once."""
-
-    def __init__(self, opens: bool, shared: bool) -> None:
-        """``opens``: whether processes can be watched; ``shared``: whether ring() is needed."""
-        self._opens = opens
-        self._queue = Kqueue(opened_bell() if shared else None)
-        self.hot = self._queue.hot
-        # Not in the registrations: members refer to handles, and those to the registrations.
-        self._members: "dict[Registration, dict[Any, None]]" = {}
-
-    def open(self, owner: "Any") -> "Handle":
-        if not self._opens or owner.pid is None:
-            raise failed(ENOSYS, "kqueue is not used, or there is no pid")
-        return KqueueHandle(owner.pid, self._queue)
-
-    def _registration_of(self, member: "Any") -> "Registration | None":
-        """None if it is polled, also as its kqueue is the parent's."""
-        is_here = getattr(member.handle, "_queue", None) is self._queue
-        return member.handle.registration if is_here else None
-
-    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
-        one = self._registration_of(member)
-        if one is not None:
-            at_once(
-                partial(self._members.setdefault(one, {}).__setitem__, member, None),
-                partial(self.hot.pop, member, None),
-                *steps,
-                # If its event has been read before it was there.
-                partial(self.hot.update, zip(repeat(member), one.events)),
-            )
-
-    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
-        there = self._members.get(self._registration_of(member), {})  # type: ignore[arg-type]
-        return map(there.pop, (member,), (None,))
-
-    def take(self, seconds: "float | None") -> None:
-        seconds = _LONGEST_NAP if seconds is None else min(seconds, _LONGEST_NAP)
-        if seconds and not may_block():
-            poll(self.fileno(), select.POLLIN, Deadline(seconds))
-            seconds = 0
-        self._queue.take(seconds)
-
-    def read(self, who: "Any") -> "Iterable[Any]":
-        if type(who) is Registration:
-            event = self.hot.get(who)
-            who.events.extend(filter(None, (event,)))
-            yield from list(self._members.get(who, ()))
-            if who.events:
-                self._queue.forget(who)
-                self._members.pop(who, None)
-        elif who is not None:  # the bell; if it were disabled, it would stay readable
-            change(self._queue.opened(), READ, who.fileno(), EV_DELETE)
-
-    def ring(self, seconds: float) -> None:
-        if seconds:
-            queue = self._queue.opened()
-            milliseconds = max(1, -int(-min(seconds, _LONGEST_NAP) * 1000 // 1))
-            try:
-                # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-                change(queue, TIMER, 1, EV_DELETE)
-                change(queue, TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
-                return
-            except Failed as why:  # ENOMEM: they are few
-                log("without a timer: %s", why)
-        self._queue.ring()
-
-    def fileno(self) -> int:
-        return self._queue.opened().fileno()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self._queue.close()
 
 
 def told_code(event: "Any") -> "int | None":

@@ -29,7 +29,7 @@ def _find_poller() -> "Callable[[bool, bool], Poller]":
 
         return EpollPoller
     if system.backends[0] == "kqueue":
-        from .kqueue import KqueuePoller
+        from .kqueue_poller import KqueuePoller
 
         return KqueuePoller
     from .windows_port import PortPoller

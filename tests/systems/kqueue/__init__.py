@@ -36,6 +36,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _bindings,
     _posix,
     _kqueue,
+    _kqueue_poller,
     _kqueue_calls,
     _ps,
     _listing,
@@ -44,7 +45,8 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
-        "_systems.kqueue _systems.kqueue_calls _systems.ps _listing _listing.bsd"
+        "_systems.kqueue _systems.kqueue_poller _systems.kqueue_calls _systems.ps _listing "
+        "_listing.bsd"
     ).split()
 )
 
@@ -78,7 +80,7 @@ def _install_inside(kernel, patch):
     system = _systems.System("kqueue", _kqueue.check_kqueue, *handles, _ps.ps_clock)
     for attribute, value in vars(system).items():
         patch(_systems.system, attribute, value)
-    patch(_pollers, "_make_poller", _kqueue.KqueuePoller)
+    patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
     for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls.CALLS, "rows", dict(_kqueue_calls.KQUEUE_ROWS))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""macOS and the BSDs, many at once: one kqueue(2), in which several threads sleep."""
+
+import select
+from errno import ENOSYS
+from functools import partial
+from itertools import repeat
+
+from .._base.deadline import Deadline
+from .._base.errors import Failed, failed, log
+from .._base.steps import at_once
+from .kqueue import LONGEST_NAP, Kqueue, KqueueHandle, Registration
+from .kqueue_calls import EV_ADD_ONCE, EV_DELETE, READ, TIMER, change
+from .posix import may_block, opened_bell, poll
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Handle, Iterable
+
+
+class KqueuePoller:
+    """Sleeps for many processes in one kqueue. Any number of threads may be in take() at once."""
+
+    def __init__(self, opens: bool, shared: bool) -> None:
+        """``opens``: whether processes can be watched; ``shared``: whether ring() is needed."""
+        self._opens = opens
+        self._queue = Kqueue(opened_bell() if shared else None)
+        self.hot = self._queue.hot
+        # Not in the registrations: members refer to handles, and those to the registrations.
+        self._members: "dict[Registration, dict[Any, None]]" = {}
+
+    def open(self, owner: "Any") -> "Handle":
+        if not self._opens or owner.pid is None:
+            raise failed(ENOSYS, "kqueue is not used, or there is no pid")
+        return KqueueHandle(owner.pid, self._queue)
+
+    def _registration_of(self, member: "Any") -> "Registration | None":
+        """None if it is polled, also as its kqueue is the parent's."""
+        is_here = getattr(member.handle, "_queue", None) is self._queue
+        return member.handle.registration if is_here else None
+
+    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+        one = self._registration_of(member)
+        if one is not None:
+            at_once(
+                partial(self._members.setdefault(one, {}).__setitem__, member, None),
+                partial(self.hot.pop, member, None),
+                *steps,
+                # If its event has been read before it was there.
+                partial(self.hot.update, zip(repeat(member), one.events)),
+            )
+
+    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
+        there = self._members.get(self._registration_of(member), {})  # type: ignore[arg-type]
+        return map(there.pop, (member,), (None,))
+
+    def take(self, seconds: "float | None") -> None:
+        seconds = LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP)
+        if seconds and not may_block():
+            poll(self.fileno(), select.POLLIN, Deadline(seconds))
+            seconds = 0
+        self._queue.take(seconds)
+
+    def read(self, who: "Any") -> "Iterable[Any]":
+        if type(who) is Registration:
+            event = self.hot.get(who)
+            who.events.extend(filter(None, (event,)))
+            yield from list(self._members.get(who, ()))
+            if who.events:
+                self._queue.forget(who)
+                self._members.pop(who, None)
+        elif who is not None:  # the bell; if it were disabled, it would stay readable
+            change(self._queue.opened(), READ, who.fileno(), EV_DELETE)
+
+    def ring(self, seconds: float) -> None:
+        if seconds:
+            queue = self._queue.opened()
+            milliseconds = max(1, -int(-min(seconds, LONGEST_NAP) * 1000 // 1))
+            try:
+                # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
+                change(queue, TIMER, 1, EV_DELETE)
+                change(queue, TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
+                return
+            except Failed as why:  # ENOMEM: they are few
+                log("without a timer: %s", why)
+        self._queue.ring()
+
+    def fileno(self) -> int:
+        return self._queue.opened().fileno()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._queue.close()
