@@ -93,9 +93,10 @@ class EpollPoller:
                 call(
                     at_once,
                     partial(self._by_fd.__setitem__, fd, member),
-                    partial(self.hot.pop, member, None),  # first: the next event may come
-                    partial(control, fd, _ARMED),
+                    partial(self.hot.pop, member, None),
                     *steps,
+                    # Last: from here on another thread may take its event, and look.
+                    partial(control, fd, _ARMED),
                 )
                 return
             except Failed as why:  # another thread has just armed it, or is about to
