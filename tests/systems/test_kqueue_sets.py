@@ -142,6 +142,18 @@ def test_a_member_that_is_discarded_after_its_exit_is_not_told(on, start, sleepe
         assert not is_readable(waiting)
 
 
+@each
+def test_a_process_that_was_discarded_can_be_added_again(on, sleeper, system):
+    """The kqueue still has it: one process can't be in a kqueue twice."""
+    on(system)
+    job = Job(sleeper.pid)
+    with pidwait.WaitSet([sleeper.pid]) as waiting:
+        waiting.discard(sleeper.pid)
+        waiting.add(job)
+        end(sleeper)
+        assert everything(waiting) == [(job, -9)]
+
+
 @pytest.mark.parametrize("code", [0, 7])
 @each
 def test_our_zombies_are_reported_at_once(on, start, system, code):
