@@ -120,7 +120,7 @@ class Kqueue:
             # give its registration another number: the old exit would be the new one's.
             while type(one) is Registration and (one.fflags or self.event_of(one)):
                 if self.is_watched(one):
-                    return one  # type: ignore[no-any-return]
+                    return one
                 one = one.later.setdefault(None, new)
             if one is new:
                 break
@@ -133,7 +133,7 @@ class Kqueue:
         except BaseException:
             self.forget(new)
             raise
-        return new
+        return new  # type: ignore[no-any-return]
 
     def _add(self, one: Registration) -> None:
         for fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
