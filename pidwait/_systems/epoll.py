@@ -205,9 +205,12 @@ def _moved_up(file: "Any") -> "Any":
         for found in done[::2]:
             if found not in (None, (soft, hard), (hard, hard)):
                 _setting(*found)()  # another thread has set it meanwhile
-    if done:
-        return file if len(done) == 1 else done[1]
-    return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
+    if not done:
+        done = [None, opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))]
+    if len(done) == 1:
+        return file
+    file.close()
+    return done[1]
 
 
 def _setting(soft: int, hard: int) -> "partial[Any]":
