@@ -184,6 +184,17 @@ def opened_high(function: "Callable[..., int]", *args: object) -> "Any":
 
 
 def _moved_up(file: "Any") -> "Any":
+    moved = None
+    try:
+        moved = _duplicate(file)
+    finally:
+        if moved is not file:
+            file.close()  # PyPy would do so later
+    return moved
+
+
+def _duplicate(file: "Any") -> "Any":
+    """Its duplicate above the limit; itself if there can be none."""
     try:
         soft, hard = ask("getrlimit", RLIMIT_NOFILE)
     except Failed as why:  # a policy, perhaps
@@ -206,11 +217,8 @@ def _moved_up(file: "Any") -> "Any":
             if found not in (None, (soft, hard), (hard, hard)):
                 _setting(*found)()  # another thread has set it meanwhile
     if not done:
-        done = [None, opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))]
-    if len(done) == 1:
-        return file
-    file.close()
-    return done[1]
+        return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
+    return done[1] if len(done) > 1 else file
 
 
 def _setting(soft: int, hard: int) -> "partial[Any]":

@@ -159,7 +159,7 @@ class Core:
     def _forget(self, member: Member, *steps: "Iterable[object]") -> None:
         """Have it leave all tables but ``members``; ``steps`` come first."""
         rounds, hot = self.rounds.members, self.poller.hot
-        tables: "Any" = self.former, self.seen, self.exited, rounds, hot
+        tables: "Any" = (self.former, self.seen, self.exited, rounds, hot)
         rest: "Any" = map(dict.pop, tables, repeat(member), repeat(None))
         run_through(chain(*steps, rest, self.poller.steps_to_drop(member)))
 

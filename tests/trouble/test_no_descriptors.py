@@ -226,7 +226,7 @@ def limit_falls_at_any_line():
         process.become_zombie(6)
         for line in each_line(limit.start):
             with limit, line:
-                code = pidwait.wait(process.pid, LONG)
+                code = pidwait.wait(process.pid, 0.02)  # so long it waits for the code
             assert code in ((6,) if make is Child else (6, None)), line.where
         process.reap()
 
