@@ -57,6 +57,7 @@ class Watch(Generic[P_co]):
     >>> watching.proc == os.getpid()
     True
     >>> watching.cancel()
+    True
     """
 
     __slots__ = ("_watches", "callback", "proc")
@@ -71,9 +72,9 @@ class Watch(Generic[P_co]):
         self._watches: "ref[_Watches] | None" = None
 
     def cancel(self) -> bool:
-        """Cancel the callback; return whether it will not run.
+        """Cancel the callback; return whether this call has kept it from running.
 
-        False if it has run, or runs now: cancel() does not wait for it.
+        False if it has run, runs now, or was cancelled before. cancel() does not wait for it.
         """
         watches = None if self._watches is None else self._watches()
         return watches is not None and watches.pid == os.getpid() and watches.drop(self)
