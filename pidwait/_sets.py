@@ -180,7 +180,9 @@ class WaitSet(Generic[P]):
     3 0
     """
 
-    _core: "Core | None" = None
+    if TYPE_CHECKING:
+        _core: "Core | None"
+    _core = None
 
     if TYPE_CHECKING:
 
