@@ -167,7 +167,7 @@ class WaitSet(Generic[P]):
     One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits for all members, so
     the cost of an exit does not grow with their number. Pidfds are moved above the soft
     RLIMIT_NOFILE, if the hard limit allows it. A member without a pidfd, HANDLE or kqueue
-    event is polled; all polling takes at most 5 % of a core.
+    event is polled; all sets of a process together poll with at most 5 % of a core.
 
     Several threads may use it at once, and change it while another one waits. close()
     releases its resources; a ``with`` block calls it.
@@ -272,7 +272,8 @@ class WaitSet(Generic[P]):
         """Return a file descriptor that is readable when you should call wait(0).
 
         That call may return an empty list. The file descriptor stays the same until close().
-        Raises io.UnsupportedOperation (an OSError) on Windows, and if none was left for the set.
+        Raises io.UnsupportedOperation (an OSError) on Windows, and where the set has no epoll or
+        kqueue: no file descriptor was left for it, or gevent or eventlet has patched the program.
         """
         return self._opened().fileno()
 
