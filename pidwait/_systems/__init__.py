@@ -19,7 +19,7 @@ to recognise a zombie, which still has its pid, and a process that got the pid o
 one; so it reads what the system tells about processes: /proc, ps(1), the snapshot of Windows.
 
 This module is the one place that knows which system this is. open_handle() opens the handle
-on one process by the best means that works; sleepers.py has what sleeps for many.
+on one process by the best means that works; pollers.py has what sleeps for many.
 
 Single operations of dicts, lists and deques are atomic, without a GIL, too. So is a copy of a
 dict or a list, but not one of a deque. The package relies on no more than that where several
