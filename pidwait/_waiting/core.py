@@ -81,7 +81,7 @@ class Core:
             if there is member:
                 self._arm(member)
                 self.rounds.at = 0.0
-                return member
+                return member  # type: ignore[no-any-return]
             if there.live:
                 self._forget(member)
                 return None
