@@ -79,7 +79,9 @@ class Hints:
         if not self._sleeps_left:
             return
         self._sleeps_left -= 1
-        self._members = {pid: members for pid, members in self._members.items() if members}
+        for pid, members in list(self._members.items()):
+            if not members:
+                self._members.pop(pid, None)
         if self._sleeps_left or not self._members:
             return
         is_new, self._is_new = self._is_new, False
