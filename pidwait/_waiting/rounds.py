@@ -2,7 +2,6 @@
 """What no event tells: a look again and again, at intervals that grow."""
 
 from functools import partial
-from itertools import islice
 
 from .._base.deadline import LONGEST, SHORTEST, Deadline
 from .._base.steps import at_once
@@ -51,9 +50,11 @@ class Rounds:
         is_resting = Rounds.used_until > now + _BATCH * _SHARE
         is_over = is_resting and not last
         soonest = now + LONGEST  # if another thread sets it to an earlier time, no later than this
-        # To go through thousands takes a millisecond, so only do it for new ones while resting.
-        count = int(last) if is_resting and self.at else len(self.members)
-        for member, (when, interval) in list(islice(self.members.items(), count)):
+        members = list(self.members)
+        if is_resting and self.at:  # without new ones; to go through thousands takes a millisecond
+            members = members[: int(last)]
+        for member in members:
+            when, interval = self.members.get(member, (now, SHORTEST))
             if when and (is_over or (when > now and not last)):
                 soonest = soonest if is_over else min(soonest, when)
                 continue
