@@ -154,8 +154,8 @@ def told_child():
 @not_on_windows("exits that another thread can reap first")
 @pytest.mark.threads
 @pytest.mark.parametrize("make", [told_popen, told_child])
-def test_an_owner_is_reported_once_it_has_the_code(variant, make):
-    """Also at the deadline, while another thread is in its wait()."""
+def test_an_owner_in_whose_wait_another_thread_is_has_its_code_reported(variant, make):
+    """Also at the deadline. By then its thread may not have stored the code, on a busy machine."""
     for timeout in [0, 0.0002, 0.002] * 4:
         owner, end, code = make()
         with owner, pidwait.WaitSet([owner]) as waiting:
@@ -164,9 +164,8 @@ def test_an_owner_is_reported_once_it_has_the_code(variant, make):
             exits = []
             while not exits:
                 exits = pidwait.wait_procs([owner], timeout)[0]
-                found = code()
-            assert exits == [(owner, 3)] and found == 3
-            assert waiting.wait(20) == exits and thread.result() == 3
+            assert exits == [(owner, 3)]
+            assert waiting.wait(20) == exits and thread.result() == code() == 3
 
 
 @every_way
