@@ -426,14 +426,11 @@ def kernel_tells():
 
 # Acting between two lines of pidwait
 
-JUMP = dis.opmap.get("JUMP_BACKWARD")  # Python 3.11
-
 
 class at_line:
     """In the block, do something right before the n-th line that runs of pidwait's code.
 
-    Or, as an ``event``, before the n-th jump back in a loop, where signal handlers run, too: see
-    JUMP. With ``again`` do it a second time, so many calls and returns of functions later.
+    Or, as an ``event``, before the n-th call or return. With ``again`` do it a second time, so many calls and returns of functions later.
     ``reached`` tells whether there was such a place, ``where`` which it was.
     """
 
@@ -461,10 +458,6 @@ class at_line:
             return None
         if event == "call" and in_del(frame):  # an exception there is only printed
             return None
-        if event == "call" and self._event == "jump":
-            frame.f_trace_opcodes = True
-        if event == "opcode" and code.co_code[frame.f_lasti] == JUMP:
-            event = "jump"
         if event == self._event:
             self._left -= 1
             if self._left == 0:

@@ -10,7 +10,6 @@ import resource
 import signal
 import threading
 import time
-import types
 
 import pytest
 
@@ -366,33 +365,6 @@ INTERRUPTED = [
 @pytest.mark.parametrize("scenario", INTERRUPTED)
 def test_no_exit_is_lost_wherever_ctrl_c_comes(variant, scenario):
     forked(*scenario)
-
-
-@pytest.mark.skipif(trouble.JUMP is None, reason="it is about bytecode of Python 3.11 on")
-def test_a_set_keeps_no_lock_if_ctrl_c_comes_in_a_loop(variant, zombie):
-    """CPython 3.12 to 3.14 forget a ``with`` at some jumps; other threads would wait for ever."""
-    pid, one = os.getppid(), zombie(3)
-    proc = types.SimpleNamespace(pid=pid)
-    with pidwait.WaitSet([os.getpid()]) as waiting:
-
-        def use():
-            waiting.add(proc)
-            waiting.add(pid)
-            waiting.add(one.pid)
-            waiting.discard(pid)
-            waiting.discard(proc)
-            assert waiting.wait(LONG) == [(one.pid, 3)]
-
-        with trouble.at_line(0, None, event="jump"):
-            use()  # Python 3.12 traces bytecode only from the second time on
-        for jump in each_line(trouble.interrupt, event="jump"):
-            with contextlib.suppress(KeyboardInterrupt), jump:
-                use()
-            other = threading.Thread(target=use, daemon=True)
-            other.start()
-            other.join(LONG)
-            assert not other.is_alive(), jump.where
-        assert waiting.wait(0) == [] and list(waiting) == [os.getpid()]
 
 
 # A handler that goes on
