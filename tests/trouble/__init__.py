@@ -7,7 +7,6 @@ new process enters a namespace. So this module does not use pytest.
 
 import ast
 import contextlib
-import dis
 import gc
 import importlib
 import os
@@ -430,8 +429,9 @@ def kernel_tells():
 class at_line:
     """In the block, do something right before the n-th line that runs of pidwait's code.
 
-    Or, as an ``event``, before the n-th call or return. With ``again`` do it a second time, so many calls and returns of functions later.
-    ``reached`` tells whether there was such a place, ``where`` which it was.
+    Or before the n-th ``event`` of another kind, a call or a return. With ``again`` do it a second
+    time, so many calls and returns of functions later. ``reached`` tells whether there was such a
+    place, ``where`` which it was.
     """
 
     _FOLDER = os.path.dirname(pidwait.__file__) + os.sep
