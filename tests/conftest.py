@@ -4,7 +4,6 @@ import importlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import uuid
 
@@ -194,8 +193,6 @@ def no_garbage():
 
 def open_fds():
     """The open file descriptors."""
-    if not hasattr(sys, "getrefcount"):  # PyPy closes what nothing refers to at a collection
-        gc.collect()
     # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
 

@@ -74,9 +74,10 @@ def _find() -> System:
         handles = PidfdHandle, ProcfsHandle
         return System("pidfd", check_pidfd, *handles, cpu_clock(), received_pidfd, parent_of)
     from .kqueue import KqueueHandle, check_kqueue
-    from .ps import PsHandle, ps_clock
+    from .ps import PsHandle, parent_as_ps_tells, ps_clock
 
-    return System("kqueue", check_kqueue, KqueueHandle, PsHandle, ps_clock)
+    both = KqueueHandle, PsHandle
+    return System("kqueue", check_kqueue, *both, ps_clock, None, parent_as_ps_tells)
 
 
 system = _find()

@@ -114,6 +114,14 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
         _asking.discard(thread)
 
 
+def parent_as_ps_tells(pid: int) -> "int | None":
+    try:
+        return int(run_ps(["-o", "ppid=", "-p", str(pid)], _TIME_LIMIT)[2])
+    except (Failed, ValueError) as why:
+        log("%s of pid %d: %s", PS, pid, why)
+        return None
+
+
 def is_there(pid: int) -> bool:
     """Whether a process or thread, running or a zombie, has the pid."""
     if is_found(pid):

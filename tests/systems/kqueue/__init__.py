@@ -78,7 +78,8 @@ class Library:
 
 def _install_inside(kernel, patch):
     handles = _kqueue.KqueueHandle, _ps.PsHandle
-    system = _systems.System("kqueue", _kqueue.check_kqueue, *handles, _ps.ps_clock)
+    clock, parent_of = _ps.ps_clock, _ps.parent_as_ps_tells
+    system = _systems.System("kqueue", _kqueue.check_kqueue, *handles, clock, None, parent_of)
     for attribute, value in vars(system).items():
         patch(_systems.system, attribute, value)
     patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
