@@ -101,7 +101,7 @@ class Hints:
         self.close()
 
     def read(self) -> "Iterator[Any]":
-        """The members for processes of which a thread has exited since."""
+        """The members whose processes have lost a thread since."""
         try:
             pids = self._receive()
             found = list(self._members) if pids is None else [*filter(self._members.get, pids)]
