@@ -151,9 +151,6 @@ def log(message: str, *args: object) -> None:
 
     We do not import it: with no file descriptor left, an import fails. No lock may be held.
     """
-    for one in args:
-        if isinstance(one, Failed):  # who keeps the record would keep handles
-            one.__traceback__ = one.__context__ = one.error.__traceback__ = None
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
     for error in args:
         # A handler may keep the record, and a traceback keeps frames, which have handles open.

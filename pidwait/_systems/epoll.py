@@ -79,7 +79,7 @@ class EpollPoller:
         return PidfdHandle(owner.pid, None, opened_high) if self._opens else ProcfsHandle(owner.pid)
 
     def arm(self, member: "Any", *steps: "partial[Any]") -> None:
-        """Have its next event taken: then the steps are done, too. If it is polled, have hints."""
+        """Have its next event taken, and call the steps with that; if it is polled, have hints."""
         fd = member.handle.fd
         if fd < 0 or member.handle.backend == "polling":
             self._hints = self._hints or Hints(self._epoll, self._by_fd)
@@ -124,12 +124,14 @@ class EpollPoller:
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
-        if who is Hints and self._hints is not None:
-            return self._hints.read()
+        if who is None:  # a member has ended
+            return ()
+        if who is Hints:
+            return () if self._hints is None else self._hints.read()
         try:
-            if who is self._bell and who is not None:
+            if who is self._bell:
                 call(self._epoll.unregister, who.fileno())
-            elif who is self._timer and who is not None:
+            elif who is self._timer:
                 self._set_timer(0.0)
         except Failed as why:
             if why.errno != ENOENT:  # another thread was quicker

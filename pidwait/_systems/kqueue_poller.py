@@ -69,7 +69,7 @@ class KqueuePoller:
             if who.events:
                 self._queue.forget(who)
                 self._members.pop(who, None)
-        elif who is not None:  # the bell; if it were disabled, it would stay readable
+        elif who is not None:  # it is the bell; disabled, it would stay readable
             change(self._queue.opened(), READ, who.fileno(), EV_DELETE)
 
     def ring(self, seconds: float) -> None:

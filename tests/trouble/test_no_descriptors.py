@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No file descriptor left: while probing, before or during a wait; and the limits of sets."""
 
+import contextlib
 import errno
 import os
 import resource
@@ -11,7 +12,18 @@ import pytest
 from .. import pidwait
 from .. import seam as table
 from ..processes import is_open, run_python
-from . import LONG, Child, Stranger, each_line, every_wait_works, forked, raises, system, times_out
+from . import (
+    LONG,
+    Child,
+    Stranger,
+    each_line,
+    every_wait_works,
+    forked,
+    interrupt,
+    raises,
+    system,
+    times_out,
+)
 from .system import limit_becomes_zero, limit_is_zero
 
 pytest.importorskip("ctypes")
@@ -289,6 +301,7 @@ def set_with_limits(soft, hard, number):
         if soft < hard:  # beside the pidfds it may have one low descriptor, for fileno()
             assert len(opened) > number and opened[-number] >= soft
             limits_set_by_others_stay(waiting, soft, hard)
+            no_exception_leaves_the_limit_raised(waiting, soft, hard)
         else:
             os.close(os.dup(0))  # the program still gets some
         for code, child in enumerate(children):
@@ -307,6 +320,15 @@ def limits_set_by_others_stay(waiting, soft, hard):
         found = resource.getrlimit(NOFILE)
         assert found == (soft - line.reached, hard) or not hasattr(resource, "prlimit"), line.where
         resource.setrlimit(NOFILE, (soft, hard))
+
+
+def no_exception_leaves_the_limit_raised(waiting, soft, hard):
+    """A signal handler raises at any line of add()."""
+    for line in each_line(interrupt):
+        with contextlib.suppress(KeyboardInterrupt), line:
+            waiting.add(os.getpid())
+        waiting.discard(os.getpid())
+        assert resource.getrlimit(NOFILE) == (soft, hard), line.where
 
 
 def test_a_set_spares_the_descriptors_below_the_soft_limit(pidfds):

@@ -14,7 +14,17 @@ import weakref
 import pytest
 
 from .. import pidwait
-from ..processes import HERD, WINDOWS, OnPurpose, become_zombie, everywhere, exiting, gone_pid
+from ..conftest import open_fds
+from ..processes import (
+    HERD,
+    WINDOWS,
+    OnPurpose,
+    become_zombie,
+    eventually,
+    everywhere,
+    exiting,
+    gone_pid,
+)
 from .crowd import Crowd, in_a_fork, those_that_may_be_told
 from .threads import Thread
 
@@ -335,3 +345,14 @@ def test_a_thousand_processes(variant, herd):
         assert sorted(seen) == sorted(crowd.codes.items())
         os.kill(sleeper, signal.SIGTERM)
         assert list(completed) == [(sleeper, -signal.SIGTERM)]
+
+
+@pytest.mark.kqueue
+def test_an_iterator_that_is_never_started_keeps_nothing(variant, herd):
+    pid = herd.fork(0)
+    pidwait.wait_procs([pid], 0)
+    before = open_fds()
+    completed = pidwait.as_completed([pid])
+    del completed
+    # PyPy needs a collection for each of what refers to another.
+    eventually(lambda: [gc.collect()] and set(open_fds()) <= set(before))

@@ -697,6 +697,8 @@ def is_given_up(stranger, backend):
         fd = waiting.fileno()
         assert waiting.wait(0) == []
         stranger.become_zombie(7)
+        assert pidwait.wait_procs([pid], 0) == ([(pid, None)], [])
+        assert list(pidwait.as_completed([pid], 0)) == [(pid, None)]
         turns = turns_until(waiting, fd, [(pid, None)])
         assert backend == "polling" or turns < 100
         waiting.add(pid)
@@ -813,6 +815,18 @@ def test_all_are_polled_where_there_is_no_epoll(variant, seam, herd):
             waiting.fileno()
         os.kill(pids[1], signal.SIGTERM)
         assert waiting.wait() == [(pids[1], -signal.SIGTERM)]
+
+
+def test_codes_are_known_where_there_is_no_epoll(by_pidfd, seam, keeper, tmp_path):
+    """gevent takes it away, but not the pidfds: they are looked at by polling."""
+    seam.refuse("epoll", errno.ENOSYS)
+    pid = keeper.start_told(5, tmp_path / "fifo")
+    with pidwait.WaitSet([pid]) as waiting:
+        keeper.reap_soon(pid)
+        (tmp_path / "fifo").open("w").close()
+        ((proc, code),) = waiting.wait(60)
+        assert proc == pid and code in those_that_may_be_told(5, "pidfd")
+    keeper.reaped()
 
 
 # File descriptors
