@@ -270,7 +270,7 @@ class Core:
 
     def is_pending(self) -> bool:
         """Whether one has exited whose code or reaping is still to come."""
-        return any(member.until is not None for member in list(self.rounds.members))
+        return bool([one for one in list(self.rounds.members) if one.until is not None])
 
     def wait(self, deadline: Deadline, visit: Visit) -> None:
         """Take what exits next into the visit; nothing at the deadline, or if the core is empty."""

@@ -155,17 +155,20 @@ def told_child():
 @pytest.mark.threads
 @pytest.mark.parametrize("make", [told_popen, told_child])
 def test_an_owner_in_whose_wait_another_thread_is_has_its_code_reported(variant, make):
-    """Also at the deadline. By then its thread may not have stored the code, on a busy machine."""
-    for timeout in [0, 0.0002, 0.002] * 4:
-        owner, end, code = make()
-        with owner, pidwait.WaitSet([owner]) as waiting:
-            thread = Thread(owner.wait).asleep()
-            end()
-            exits = []
-            while not exits:
-                exits = pidwait.wait_procs([owner], timeout)[0]
-            assert exits == [(owner, 3)]
-            assert waiting.wait(20) == exits and thread.result() == code() == 3
+    """Also at the deadline, if its thread stores the code within the 10 ms of grace."""
+    for timeout in 0, 0.0002, 0.002:
+        codes = []
+        for _ in range(4):
+            owner, end, code = make()
+            with owner, pidwait.WaitSet([owner]) as waiting:
+                thread = Thread(owner.wait).asleep()
+                end()
+                exits = []
+                while not exits:
+                    exits = pidwait.wait_procs([owner], timeout)[0]
+                codes.append(exits[0][1])
+                assert waiting.wait(20) == [(owner, 3)] and thread.result() == code() == 3
+        assert 3 in codes and {3, None}.issuperset(codes)
 
 
 @every_way
