@@ -46,24 +46,20 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
     is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
     reap = reap and not target.reaps  # else the owner does
-    code = asked(target.known) if is_object else RUNNING
+    seen: "Outcome" = None
     try:
-        if code is RUNNING:
-            try:
-                handle = open_handle(target.pid)
-            except Failed as why:
-                if why.errno != ESRCH:
-                    raise why.as_error("open", target.pid) from None
-                code = None
-            else:
-                code = asked(target.confirm) if is_object else RUNNING
-                if code is RUNNING:
-                    code = handle.reap(deadline) if reap else handle.wait(deadline)
-        if code is RUNNING:
+        try:
+            handle = open_handle(target.pid)
+        except Failed as why:
+            if why.errno != ESRCH:
+                raise why.as_error("open", target.pid) from None
+        else:
+            seen = asked(target.confirm) if is_object else RUNNING
+            if seen is RUNNING:
+                seen = handle.reap(deadline) if reap else handle.wait(deadline)
+        if seen is RUNNING:
             raise TimeoutExpired(target.pid, timeout)
-        seen = code
-        if is_object and seen is not PENDING:
-            code = asked(target.settle, seen)
+        code = asked(target.settle, seen) if is_object and seen is not PENDING else seen
         if code is PENDING:
             code = _settled(target, handle, seen, reap, deadline)
         return code  # type: ignore[return-value]

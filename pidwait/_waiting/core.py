@@ -65,9 +65,7 @@ class Core:
             steps = self._entering(one, self.exited.get(one, RUNNING))
             self.end(one, map(partial.__call__, steps))
         member = Member(owner, owner.key)
-        status = asked(owner.known)
-        if status is RUNNING:
-            status = self._open(member)
+        status = self._open(member)
         if status is not RUNNING:
             self.seen[member] = status
         is_polled = member.handle is not None and member.handle.backend == "polling"

@@ -6,14 +6,13 @@ copies of a library, and to name a class we would have to import its module.
 
 A target is what is waited for. Its life:
 
-    known()     before anything is opened: an object may already have the exit code
     handle      is opened by the pid
-    confirm()   known() again, and more: if the process was reaped before the handle was
-                opened, the pid may already belong to another process
+    confirm()   the object may have the exit code already; if the process was reaped before the
+                handle was opened, the pid may already belong to another process
     settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
                 with patience(); then the code that was seen counts, and the reaping is left to it
 
-All three are called through asked(), as the object's own code may do anything.
+These, and known(), are called through asked(), as the object's own code may do anything.
 """
 
 import os
@@ -147,16 +146,11 @@ def _checked(code: "Any") -> "Outcome":
 class PopenTarget(OwnerTarget):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
-    def known(self) -> "Outcome":
-        code = self.proc.returncode
-        return RUNNING if code is None else _checked(code)
-
     def confirm(self) -> "Outcome":
-        known = self.known()
-        if known is RUNNING and os.name != "nt":
-            known = _look(self.pid)
-        if known is not PENDING:
-            return known
+        code = self.proc.returncode
+        seen = _look(self.pid) if code is None and os.name != "nt" else _checked(code)
+        if seen is not PENDING:
+            return seen
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
         # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
         pid: "Any" = self.pid
