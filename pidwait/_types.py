@@ -4,6 +4,7 @@
 from collections import deque as deque
 from collections.abc import AsyncIterator as AsyncIterator
 from collections.abc import Callable as Callable
+from collections.abc import Collection as Collection
 from collections.abc import Iterable as Iterable
 from collections.abc import Iterator as Iterator
 from collections.abc import Sequence as Sequence

@@ -11,7 +11,7 @@ from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Iterable, deque
+    from .._types import Any, Callable, Iterable, deque
 if not TYPE_CHECKING:
     from _collections import deque  # collections loads more
 
@@ -21,6 +21,5 @@ def at_once(*steps: "partial[Any]") -> "list[Any]":
     return list(map(partial.__call__, steps))
 
 
-def run_through(steps: "Iterable[object]") -> None:
-    """Have an iterator in C do all that it does."""
-    deque(steps, 0)
+# run_through(iterator) has an iterator in C do all that it does.
+run_through: "Callable[[Iterable[object]], object]" = partial(deque, maxlen=0)

@@ -9,7 +9,7 @@ import sys
 from errno import ESRCH
 from functools import partial
 from io import UnsupportedOperation
-from itertools import chain, count, repeat
+from itertools import chain, count, product, repeat, starmap
 from os import getpid
 from time import sleep
 from weakref import ref
@@ -26,7 +26,7 @@ from .rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Iterable, Outcome, Poller
+    from .._types import Any, Collection, Iterable, Outcome, Poller
 
 
 class Core:
@@ -81,7 +81,7 @@ class Core:
                 self.rounds.at = 0.0
                 return member  # type: ignore[no-any-return]
             if there.live:
-                self._forget(member)
+                self._forget([member])
                 return None
             sleep(0)  # its end is under way in another thread; on PyPy, it may be interrupted
             if turn > 99 and self.members.get(owner.key) is there:
@@ -139,7 +139,7 @@ class Core:
             self.rounds.add(member)
             self.poller.hot.pop(member, None)
         if not member.live:  # it has ended meanwhile, in another thread
-            self._forget(member)
+            self._forget([member])
 
     def discard(self, key: object) -> None:
         for member in self.find(key):
@@ -149,17 +149,17 @@ class Core:
         """End it, and go through ``steps`` with it; return False if it has ended already."""
         try:
             names = map(list.pop, (member.live,))
-            self._forget(member, map(self.members.pop, names, repeat(None)), *steps)
+            self._forget([member], map(self.members.pop, names, repeat(None)), *steps)
         except IndexError:
             return False
         return True
 
-    def _forget(self, member: Member, *steps: "Iterable[object]") -> None:
-        """Have it leave all tables but ``members``; ``steps`` come first."""
+    def _forget(self, members: "Collection[Member]", *steps: "Iterable[object]") -> None:
+        """Have them leave all tables but ``members``; ``steps`` come first."""
         rounds, hot = self.rounds.members, self.poller.hot
-        tables: "Any" = (self.former, self.seen, self.exited, rounds, hot)
-        rest: "Any" = map(dict.pop, tables, repeat(member), repeat(None))
-        run_through(chain(*steps, rest, self.poller.steps_to_drop(member)))
+        tables = self.former, self.seen, self.exited, rounds, hot
+        rest: "Any" = starmap(dict.pop, product(tables, members, (None,)))
+        run_through(chain(*steps, rest, *map(self.poller.steps_to_drop, members)))
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
@@ -226,7 +226,7 @@ class Core:
         if member in self.exited:
             self.rounds.members.pop(member, None)
         if not member.live:
-            self._forget(member)
+            self._forget([member])
 
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
         owner, outcome = member.owner, status
@@ -296,8 +296,7 @@ class Core:
                 break
             except IndexError:  # another thread was quicker with this one; go on behind it
                 continue
-        for member in visit.codes:
-            self._forget(member)
+        self._forget(visit.codes)
 
     def put_back(self, visit: Visit) -> None:
         """Have what it took reported again, as an exception keeps its caller from getting it."""
