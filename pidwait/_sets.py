@@ -235,7 +235,8 @@ class WaitSet(Generic[P]):
 
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""
-        return len(self._members())
+        core = self._core
+        return 0 if core is None else len(core.members)
 
     def __contains__(self, proc: object) -> bool:
         return self._core is not None and bool(self._core.find(key_of(proc)))
