@@ -223,8 +223,6 @@ class Core:
             elif member.live:  # else its owner does not reap
                 self._note(member, status, visit)
         self.poller.hot.pop(member, None)
-        if member in self.exited:
-            self.rounds.members.pop(member, None)
         if not member.live:
             self._forget([member])
 
@@ -283,7 +281,8 @@ class Core:
                 self.take(visit)
             if visit.members or seconds == 0 or not self.members:
                 break
-        self.leave(visit)
+        del self.visits[me]
+        self.ring()
 
     def take(self, visit: Visit) -> None:
         """End what has exited: this is the step by which they are reported."""
@@ -303,9 +302,6 @@ class Core:
         while visit.members:
             old = visit.members[-1]
             at_once(partial(visit.members.pop), *self._entering(old, visit.codes[old]))
-        self.leave(visit)
-
-    def leave(self, visit: Visit) -> None:
         self.visits.pop(ref(visit), None)
         self.ring()
 
