@@ -224,58 +224,6 @@ class KqueueHandle(PsHandle):
             self.close()
             raise
 
-    def fileno(self) -> int:
-        try:
-            fd: int = self._queue.opened().fileno()
-        except Failed:
-            return super().fileno()
-        return super().fileno() if self.backend == "polling" else fd
-
-    def close(self) -> None:
-        if self._is_alone:
-            self._queue.close()
-
-    def _has_event(self, deadline: Deadline) -> bool:
-        """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        queue, one = self._queue, self.registration
-        if self._is_alone and queue.event_of(one) is None:
-            nap = Deadline(deadline.at_most(LONGEST_NAP))
-            if poll(queue.opened().fileno(), select.POLLIN, nap) == 0:
-                return False
-        if queue.is_watched(one):
-            return False
-        if self._is_alone:
-            # Keep it readable: other threads may be in poll(2), and a program may poll fileno().
-            try:
-                queue.ring()
-            except Failed as why:
-                log("pid %d, without a bell: %s", self.pid, why)
-                change(queue.opened(), TIMER, 1, EV_ADD, 0, 1)  # each ms
-        return True
-
-    def _tells_exit(self, deadline: Deadline) -> bool:
-        """Whether the kqueue tells by the deadline that it has exited."""
-        if self.backend == "kqueue" and not self._exited:
-            try:
-                if self._has_event(deadline):
-                    self._exited = True
-            except Failed as why:  # poll(2): ENOMEM, EINVAL; our EBADF
-                log("pid %d is polled: %s", self.pid, why)
-                self.backend = "polling"
-        return self._exited
-
-    def _is_running(self) -> bool:
-        """False also if the kqueue can't tell any more."""
-        return not self._tells_exit(NOW) and self.backend == "kqueue"
-
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        while not self._tells_exit(deadline):
-            if self.backend == "polling":
-                return super().sleep(deadline, interval)
-            if deadline.expired():
-                return False
-        return True
-
     def look(self, reap: bool = False) -> "Outcome":
         if not self._tells_exit(NOW):
             return super().look(reap) if self.backend == "polling" else RUNNING
@@ -301,6 +249,54 @@ class KqueueHandle(PsHandle):
         other.close()
         return is_running
 
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+        while not self._tells_exit(deadline):
+            if self.backend == "polling":
+                return super().sleep(deadline, interval)
+            if deadline.expired():
+                return False
+        return True
+
+    def _tells_exit(self, deadline: Deadline) -> bool:
+        """Whether the kqueue tells by the deadline that it has exited."""
+        if self.backend == "kqueue" and not self._exited:
+            try:
+                if self._has_event(deadline):
+                    self._exited = True
+            except Failed as why:  # poll(2): ENOMEM, EINVAL; our EBADF
+                log("pid %d is polled: %s", self.pid, why)
+                self.backend = "polling"
+        return self._exited
+
+    def _has_event(self, deadline: Deadline) -> bool:
+        """Whether it exits by the deadline; Failed if the kqueue does not tell."""
+        queue, one = self._queue, self.registration
+        if self._is_alone and queue.event_of(one) is None:
+            nap = Deadline(deadline.at_most(LONGEST_NAP))
+            if poll(queue.opened().fileno(), select.POLLIN, nap) == 0:
+                return False
+        if queue.is_watched(one):
+            return False
+        if self._is_alone:
+            # Keep it readable: other threads may be in poll(2), and a program may poll fileno().
+            try:
+                queue.ring()
+            except Failed as why:
+                log("pid %d, without a bell: %s", self.pid, why)
+                change(queue.opened(), TIMER, 1, EV_ADD, 0, 1)  # each ms
+        return True
+
+    def _is_running(self) -> bool:
+        """False also if the kqueue can't tell any more."""
+        return not self._tells_exit(NOW) and self.backend == "kqueue"
+
+    def fileno(self) -> int:
+        try:
+            fd: int = self._queue.opened().fileno()
+        except Failed:
+            return super().fileno()
+        return super().fileno() if self.backend == "polling" else fd
+
     def identify(self) -> "Identity | None":
         if self._identity is None:
             self._identity = object()
@@ -310,6 +306,10 @@ class KqueueHandle(PsHandle):
                 self._identity = latest._identity
             _latest[self.pid] = self
         return "kqueue", self._identity
+
+    def close(self) -> None:
+        if self._is_alone:
+            self._queue.close()
 
 
 def told_code(event: "Any") -> "int | None":

@@ -56,48 +56,6 @@ class PidfdHandle(Handle):
             raise failed(why.errno, "pidfd_open: %s" % (why.error.strerror or why)) from None
         self.fd: int = self._file.fileno()
 
-    def fileno(self) -> int:
-        return self.fd
-
-    def close(self) -> None:
-        self.fd = -1  # the number may be another file's soon
-        close(self._file)
-
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        try:
-            return poll(self.fd, select.POLLIN, deadline) != 0
-        except Failed as why:
-            return not self._fall_back(why) or self.sleep(deadline, interval)
-
-    def _fall_back(self, why: Failed) -> bool:
-        """Have a polled handle do the work from here on; False if the process is gone."""
-        # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
-        log("pid %s is polled: %s", self.pid, why)
-        if self.pid is None:
-            raise why
-        try:
-            polled = ProcfsHandle(self.pid)
-        except Failed as gone:
-            if gone.errno != ESRCH:
-                raise
-            return False
-        # It was opened by the pid, which may have gone to another process before: so the pidfd
-        # is asked afterwards.
-        if self._ask()[0]:
-            return False
-        for name in ("backend", "fileno", "look", "send_signal", "sleep"):
-            setattr(self, name, getattr(polled, name))
-        return True
-
-    def reap(self, deadline: Deadline) -> "Outcome":
-        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
-        if deadline.timeout is None and may_block():
-            try:
-                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
-            except Failed as why:  # look() finds out why
-                PidfdHandle._was_ours = why.errno != ECHILD
-        return self.wait(deadline, True)
-
     def look(self, reap: bool = False) -> "Outcome":
         if self.fd < 0:  # closed: an exception keeps the exit that it has told from the caller
             return RUNNING
@@ -173,6 +131,35 @@ class PidfdHandle(Handle):
             log("pid %s: %s", self.pid, why)
             return None, None
 
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+        try:
+            return poll(self.fd, select.POLLIN, deadline) != 0
+        except Failed as why:
+            return not self._fall_back(why) or self.sleep(deadline, interval)
+
+    def _fall_back(self, why: Failed) -> bool:
+        """Have a polled handle do the work from here on; False if the process is gone."""
+        # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
+        log("pid %s is polled: %s", self.pid, why)
+        if self.pid is None:
+            raise why
+        try:
+            polled = ProcfsHandle(self.pid)
+        except Failed as gone:
+            if gone.errno != ESRCH:
+                raise
+            return False
+        # It was opened by the pid, which may have gone to another process before: so the pidfd
+        # is asked afterwards.
+        if self._ask()[0]:
+            return False
+        for name in ("backend", "fileno", "look", "send_signal", "sleep"):
+            setattr(self, name, getattr(polled, name))
+        return True
+
+    def fileno(self) -> int:
+        return self.fd
+
     def send_signal(self, sig: int) -> None:
         try:
             ask("pidfd_send_signal", self.fd, sig)
@@ -194,6 +181,19 @@ class PidfdHandle(Handle):
         if stat is None or self._ask()[0] is not False:
             return None
         return "start", self.pid, stat.started
+
+    def close(self) -> None:
+        self.fd = -1  # the number may be another file's soon
+        close(self._file)
+
+    def reap(self, deadline: Deadline) -> "Outcome":
+        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
+        if deadline.timeout is None and may_block():
+            try:
+                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
+            except Failed as why:  # look() finds out why
+                PidfdHandle._was_ours = why.errno != ECHILD
+        return self.wait(deadline, True)
 
 
 def _code_of(info: "Any") -> int:

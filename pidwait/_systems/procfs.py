@@ -220,16 +220,6 @@ class ProcfsHandle(Handle):
         if group not in (None, "0", str(pid)):  # 0: of a thread that has just been removed
             raise failed(ESRCH, "a thread's ID, not a process's")
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        # Look first: the pid may be another child's of ours since this was opened.
-        if not interval[0] or deadline.remaining() is not None or not may_block():
-            return super().sleep(deadline, interval)
-        try:
-            call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            return True
-        except (Failed, AttributeError):  # it is not our child; PyPy has no waitid
-            return super().sleep(deadline, interval)
-
     def look(self, reap: bool = False) -> "Outcome":
         stat = read_stat(self.pid)
         if not self._is_same(stat):
@@ -266,6 +256,16 @@ class ProcfsHandle(Handle):
         if self._clock != clock:  # at first, and in a forked child that is in another one
             self._started, self._clock = stat.started, clock
         return stat.started == self._started
+
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+        # Look first: the pid may be another child's of ours since this was opened.
+        if not interval[0] or deadline.remaining() is not None or not may_block():
+            return super().sleep(deadline, interval)
+        try:
+            call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            return True
+        except (Failed, AttributeError):  # it is not our child; PyPy has no waitid
+            return super().sleep(deadline, interval)
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)

@@ -144,14 +144,6 @@ class PsHandle(Handle):
         if not is_there(pid):
             raise failed(ESRCH)
 
-    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
-        self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
-        outcome = super().wait(deadline, reap)
-        if outcome is RUNNING:
-            self._ask_again = 0.0  # it is the last look: now ps may take its time
-            outcome = self.look(reap)
-        return outcome
-
     def look(self, reap: bool = False) -> "Outcome":
         try:
             exited = look_at_child(self.pid) is not RUNNING
@@ -200,6 +192,14 @@ class PsHandle(Handle):
             self._ps_tells_exit()
         started = self._stat and self._stat.started
         return None if started is None else ("start", self.pid, started)
+
+    def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
+        self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
+        outcome = super().wait(deadline, reap)
+        if outcome is RUNNING:
+            self._ask_again = 0.0  # it is the last look: now ps may take its time
+            outcome = self.look(reap)
+        return outcome
 
 
 def check_ps() -> None:

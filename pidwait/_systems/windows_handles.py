@@ -132,24 +132,6 @@ class Win32Handle(Handle):
                 raise
             self.owned = open_process(_SYNCHRONIZE, pid)
 
-    def fileno(self) -> int:
-        raise UnsupportedOperation("on Windows a process has no fileno")
-
-    def close(self) -> None:
-        self.owned.close()
-
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
-        try:
-            while self.backend != "polling":
-                milliseconds = call_milliseconds(deadline)
-                if wait_for_handle(milliseconds, self.owned.number):
-                    return True
-                if milliseconds == 0:
-                    return False
-        except Failed as why:  # a policy, or somebody else has closed it
-            self._poll(why)
-        return super().sleep(deadline, interval)
-
     def look(self, reap: bool = False) -> "Outcome":
         try:
             exited = is_signalled(self.owned.number)
@@ -170,12 +152,20 @@ class Win32Handle(Handle):
             log("pid %d is polled: %s", self.pid, why)
         self.backend = "polling"
 
-    def identify(self) -> "Identity | None":
+    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         try:
-            return "start", self.pid, ask("GetProcessTimes", self.owned.number)[0]
-        except Failed as why:
-            log("GetProcessTimes, pid %d: %s", self.pid, why)
-            return None
+            while self.backend != "polling":
+                milliseconds = call_milliseconds(deadline)
+                if wait_for_handle(milliseconds, self.owned.number):
+                    return True
+                if milliseconds == 0:
+                    return False
+        except Failed as why:  # a policy, or somebody else has closed it
+            self._poll(why)
+        return super().sleep(deadline, interval)
+
+    def fileno(self) -> int:
+        raise UnsupportedOperation("on Windows a process has no fileno")
 
     def send_signal(self, sig: int) -> None:
         import signal
@@ -201,6 +191,16 @@ class Win32Handle(Handle):
             if self.look() is not RUNNING:
                 raise failed(ESRCH) from None
             raise why.as_error(name, self.pid) from None
+
+    def identify(self) -> "Identity | None":
+        try:
+            return "start", self.pid, ask("GetProcessTimes", self.owned.number)[0]
+        except Failed as why:
+            log("GetProcessTimes, pid %d: %s", self.pid, why)
+            return None
+
+    def close(self) -> None:
+        self.owned.close()
 
 
 class Entry:
