@@ -212,7 +212,7 @@ class Oneshot:
 
 
 def as_error(why: Failed, pid: int) -> OSError:
-    return why.as_error(why.call or source.WHERE, pid)
+    return why.as_error(source.WHERE, pid)
 
 
 def process_iter(

@@ -81,7 +81,10 @@ class Poller(Protocol):
         """The members to look at for an event that is not a member's own."""
 
     def ring(self, seconds: float) -> None:
-        """End each sleep, and have fileno() readable, now; or after ``seconds``."""
+        """End one sleep at least, and have fileno() readable; ``seconds`` later, or earlier.
+
+        Whoever has slept rings again, for as long as there is work for others.
+        """
 
     def fileno(self) -> int:
         """Readable when there is something to look at; UnsupportedOperation if there is none."""

@@ -52,7 +52,7 @@ class Failed(Exception):
 
     def as_error(self, call: str, pid: "int | None") -> OSError:
         """The OSError for a caller; it names the call and the process."""
-        text = "%s (%s, pid %s)" % (self.error.strerror or self.error, call, pid)
+        text = "%s (%s, pid %s)" % (self.error.strerror or self.error, self.call or call, pid)
         if self.winerror is not None:
             return OSError(self.errno, text, None, self.winerror)
         return OSError(self.errno, text)

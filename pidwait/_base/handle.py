@@ -26,7 +26,10 @@ if not TYPE_CHECKING:
 
 
 class Handle:
-    """One process. The handle of each system is made by a pid; Failed (ESRCH) if there is none."""
+    """One process. The handle of each system is made by a pid; Failed (ESRCH) if there is none.
+
+    Failed (EAGAIN): there may be none, and a polled handle can tell.
+    """
 
     backend = "polling"
     pid: "int | None"

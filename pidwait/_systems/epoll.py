@@ -28,7 +28,6 @@ from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
 from .linux_hints import Hints
 from .pidfd import PidfdHandle
 from .posix import may_block, opened, opened_bell, own, poll
-from .procfs import ProcfsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,13 +69,12 @@ class EpollPoller:
         """A handle by ``owner.pid``, or by ``owner.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
-        Where pidfds can't be used the handle is a polled one.
         """
+        if not self._opens:
+            raise failed(ENOSYS, "pidfds are not used")
         if owner.pid is None:
-            if not self._opens:
-                raise failed(ENOSYS, "pidfds are not used")
             return PidfdHandle(None, opened_high(os.dup, owner.proc.fileno()))
-        return PidfdHandle(owner.pid, None, opened_high) if self._opens else ProcfsHandle(owner.pid)
+        return PidfdHandle(owner.pid, None, opened_high)
 
     def arm(self, member: "Any", *steps: "partial[Any]") -> None:
         """Have its next event taken, and call the steps with that; if it is polled, have hints."""

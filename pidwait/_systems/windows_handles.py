@@ -190,7 +190,8 @@ class Win32Handle(Handle):
             # Access is also denied once it has exited: see TerminateProcess.
             if self.look() is not RUNNING:
                 raise failed(ESRCH) from None
-            raise why.as_error(name, self.pid) from None
+            why.call = name
+            raise
 
     def identify(self) -> "Identity | None":
         try:

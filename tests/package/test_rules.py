@@ -2,6 +2,8 @@
 """What makes the package fit to be copied under any name, and small enough to be read before."""
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +77,30 @@ def test_imports_have_no_circle(sources):
         assert free, {module: sorted(own & set(left)) for module, own in left.items()}
         for module in free:
             del left[module]
+
+
+@pytest.fixture
+def methods(sources):
+    """{class: names of its methods}, of handles and pollers."""
+    nodes = [node for text in sources.values() for node in ast.parse(text).body]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    found = [one for one in classes if one.name.endswith(("Handle", "Poller"))]
+    assert len(found) > 10
+    return {one.name: [part.name for part in one.body if hasattr(part, "args")] for one in found}
+
+
+def test_handles_and_pollers_have_their_methods_in_one_order(methods):
+    for name, own in methods.items():
+        order = methods[name[-6:]]
+        assert [one for one in own if one in order] == [one for one in order if one in own], name
+
+
+def test_no_test_but_their_suite_knows_them_by_name(methods):
+    """And the stand-in for kqueue."""
+    names = re.compile(r"\b(%s)\b" % "|".join(set(methods) - {"Handle", "Poller"}))
+    files = Path(__file__).resolve().parents[1].rglob("*.py")
+    users = [path.parent.name for path in files if names.search(path.read_text(encoding="utf-8"))]
+    assert sorted(users) == ["kqueue", "systems"]
 
 
 def bound(statements, module):
