@@ -2,8 +2,8 @@
 """The one way into the package for tests: its table of system calls.
 
 A test puts a function there that fails, or that waits, and sees what a caller sees. Only this
-module knows where the table is; the stand-in for kqueue and the tests of the bindings aside, no
-test imports a private name.
+module knows where the table is; the stand-in for kqueue and the tests of bindings and contracts
+aside, no test imports a private name.
 """
 
 import errno

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Both bindings, ctypes and cffi, make the same functions of the system's calls.
 
-Of all tests only these import private modules of the package: its tables, and the two adapters.
+They import private modules of the package: its tables, and the two adapters.
 """
 
 import ast
@@ -9,7 +9,6 @@ import errno
 import importlib
 import importlib.util
 import os
-import signal
 import struct
 import sys
 import time
@@ -35,22 +34,6 @@ def adapter(binding):
 
 
 # System calls
-
-
-@on_linux
-def test_pidfds(binding, sleeper):
-    opened = calls.get("pidfd_open")(sleeper.pid)
-    try:
-        assert not os.get_inheritable(opened)
-        send = calls.get("pidfd_send_signal")
-        assert send(opened, 0) == 0
-        send(opened, signal.SIGTERM)
-        assert sleeper.wait() == -signal.SIGTERM
-        with pytest.raises(ProcessLookupError) as caught:
-            send(opened, 0)
-        assert caught.value.errno == errno.ESRCH
-    finally:
-        os.close(opened)
 
 
 @on_linux

@@ -6,12 +6,11 @@ import gc
 import os
 import select
 import subprocess
-import threading
 
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually, exiting, gone_pid, run_python, sleeping, state
+from ..processes import become_zombie, eventually, exiting, run_python, sleeping, state
 from .kqueue.systems import NAMED, SYSTEMS, named
 
 pytestmark = pytest.mark.kqueue
@@ -33,62 +32,6 @@ def test_the_probe_finds_the_kqueue_of_this_system(on, system, binding):
     assert "polling" in answer["backends"] and "pidfd" not in answer["backends"]
     assert answer["calls"]["kqueue"]["via"] == ("select" if binding == "own" else binding)
     assert answer["calls"]["waitid"]["available"] and answer["calls"]["ps"]["available"]
-
-
-@by_each_binding
-@each
-@pytest.mark.parametrize("code", [0, 7, -9])
-def test_the_event_tells_the_code_of_somebody_elses_process(
-    on, keeper, tmp_path, system, binding, code
-):
-    """macOS does so for a process that is our child, or that we may kill."""
-    on(system, binding)
-    pid = keeper.start_told(code, tmp_path / "fifo")
-    with pidwait.Process(pid) as process:
-        assert process.backend == "kqueue"
-        with pytest.raises(pidwait.TimeoutExpired):
-            process.wait(0.01)
-        keeper.reap_soon(pid)
-        (tmp_path / "fifo").open("w").close()
-        assert process.wait() == (None if system == "darwin" else code)
-    keeper.reaped()
-
-
-@pytest.mark.parametrize("binding", ["own", "ctypes"])
-@each
-@pytest.mark.parametrize("code", [0, 3, -9])
-def test_a_zombie_is_found_exited_at_once(on, start, system, binding, code):
-    """Where the kernel watches no zombie, it is asked for its code."""
-    kernel = on(system, binding)
-    child = start(*exiting(code))
-    become_zombie(child.pid)
-    with pidwait.Process(child.pid) as process:
-        assert process.backend == ("kqueue" if kernel.system.zombies else "polling")
-        assert process.wait(0) == code
-
-
-@by_each_binding
-@each
-def test_a_pid_that_is_gone_is_no_process(on, system, binding):
-    on(system, binding)
-    pid = gone_pid()
-    with pytest.raises(ProcessLookupError):
-        pidwait.Process(pid)
-    assert pidwait.wait(pid, 0) is None
-
-
-@each
-def test_fileno_stays_readable_after_the_exit(on, start_told, system):
-    """The one event is for whoever waits first; others wait, too, and event loops."""
-    on(system)
-    child = start_told(4)
-    with pidwait.Process(child.pid) as process:
-        assert select.select([process], [], [], 0) == ([], [], [])
-        child.stdin.close()
-        assert select.select([process], [], [], 60)[0]
-        for _ in range(2):
-            assert process.wait() == 4
-            assert select.select([process], [], [], 0)[0]
 
 
 @each
@@ -251,23 +194,6 @@ def test_a_select_that_lacks_a_constant_is_not_used(on, system):
     assert pidwait.probe()["calls"]["kqueue"]["via"] in ("ctypes", "cffi")
 
 
-@pytest.mark.parametrize("binding", ["own", "ctypes"])
-@each
-def test_all_threads_on_one_handle_get_the_code(on, start_told, system, binding):
-    """The event comes to one of them."""
-    on(system, binding)
-    child = start_told(8)
-    found = []
-    with pidwait.Process(child.pid) as process:
-        threads = [threading.Thread(target=lambda: found.append(process.wait())) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        child.stdin.close()
-        for thread in threads:
-            thread.join()
-    assert found == [8] * 6
-
-
 @each
 def test_another_interpreter_waits_on_it_too(on, system):
     """A check of the stand-in, which also has to be there in the children of tests."""
@@ -322,18 +248,6 @@ def test_a_zombie_that_kill_does_not_find_is_still_there(on, start, system, has_
     child.returncode = 3
     with pytest.raises(ProcessLookupError):
         pidwait.Process(child.pid)
-
-
-@pytest.mark.parametrize("code", [0, 7, -9])
-@each
-def test_a_polled_child_tells_its_code(polled, start_told, code):
-    child = start_told(code)
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(child.pid, 0.01)
-    child.stdin.close()
-    assert pidwait.wait(child.pid) == code
-    assert pidwait.wait(child.pid, 0, reap=True) == code
-    child.returncode = code
 
 
 @pytest.mark.parametrize("code", [0, 7, -9])

@@ -120,57 +120,6 @@ def test_a_pid_that_is_added_again_after_its_exit_stands_for_both(on, start_told
 
 
 @each
-def test_one_process_can_be_in_a_set_more_than_once(on, sleeper, system):
-    on(system)
-    jobs = [Job(sleeper.pid) for _ in range(3)]
-    with pidwait.WaitSet(jobs) as waiting:
-        waiting.discard(jobs[0])
-        end(sleeper)
-        assert dict(everything(waiting)) == dict.fromkeys(jobs[1:], -9)
-
-
-@each
-def test_a_member_that_is_discarded_after_its_exit_is_not_told(on, start, sleeper, system):
-    """Its event ends one sleep, and no more."""
-    on(system)
-    child = start(*sleeping(60))
-    with pidwait.WaitSet([child.pid, sleeper.pid]) as waiting:
-        end(child)
-        assert is_readable(waiting)
-        waiting.discard(child.pid)
-        assert waiting.wait(0.01) == []
-        assert not is_readable(waiting)
-
-
-@each
-def test_a_process_that_was_discarded_can_be_added_again(on, sleeper, system):
-    """The kqueue still has it: one process can't be in a kqueue twice."""
-    on(system)
-    job = Job(sleeper.pid)
-    with pidwait.WaitSet([sleeper.pid]) as waiting:
-        waiting.discard(sleeper.pid)
-        waiting.add(job)
-        end(sleeper)
-        assert everything(waiting) == [(job, -9)]
-
-
-@pytest.mark.parametrize("code", [0, 7])
-@each
-def test_our_zombies_are_reported_at_once(on, start, system, code):
-    on(system)
-    children = [start(*exiting(code)) for _ in range(3)]
-    for child in children:
-        become_zombie(child.pid)
-    pids = [child.pid for child in children]
-    with pidwait.WaitSet(pids) as waiting:
-        assert is_readable(waiting)
-        assert sorted(waiting.wait(0)) == [(pid, code) for pid in sorted(pids)]
-        assert not is_readable(waiting)
-    exited, alive = pidwait.wait_procs(pids, 0)
-    assert sorted(exited) == [(pid, code) for pid in sorted(pids)] and alive == []
-
-
-@each
 def test_the_codes_of_somebody_elses(on, keeper, system):
     """A zombie's is told by ps, where the kernel watches no zombies."""
     on(system)

@@ -147,14 +147,6 @@ def test_a_process_that_the_system_refuses_to_wait_for_is_polled(use_variant, se
 # HANDLEs
 
 
-def test_no_handle_is_inherited(variant, suspended):
-    before = set(open_handles())
-    with pidwait.Process(suspended.pid) as process, pidwait.WaitSet([suspended.pid]) as waiting:
-        assert waiting.wait(0) == [] and not process.has_exited()
-        for handle in set(open_handles()) - before:
-            assert not os.get_handle_inheritable(handle)
-
-
 def test_waits_leave_no_handle(variant, start, suspended):
     done = start("cmd", creationflags=CREATE_SUSPENDED)
     end(done, 3)

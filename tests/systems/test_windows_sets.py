@@ -69,47 +69,6 @@ def test_many_exit_at_once(variant, suspended):
     assert [exits[child] for child in children] == list(range(200))
 
 
-def test_what_has_exited_is_told_without_waiting(use_variant, suspended):
-    """Also before the system has posted a packet."""
-    use_variant("win32-own")
-    for child in suspended(20):
-        with pidwait.WaitSet([child]) as waiting:
-            assert waiting.wait(0) == []
-            end(child, 3)
-            child.wait()
-            assert waiting.wait(0) == [(child, 3)]
-        assert pidwait.wait_procs([child.pid], 0) == ([(child.pid, 3)], [])
-
-
-def test_a_change_is_seen_by_a_thread_that_sleeps(variant, crowd, suspended):
-    """An addition, and what was discarded is not reported."""
-    early, late, gone, other = suspended(4)
-    exits = []
-    with pidwait.WaitSet(crowd + [early, gone]) as waiting:
-
-        def wait():
-            while len(exits) < 3:
-                exits.extend(waiting.wait())
-
-        waiters = [threading.Thread(target=wait) for _ in range(3)]
-        for waiter in waiters:
-            waiter.start()
-        waiting.discard(gone)
-        end(gone, 1)
-        waiting.add(late)
-        end(late, 2)
-        eventually(lambda: exits == [(late, 2)])
-        end(early, 3)
-        eventually(lambda: exits[1:] == [(early, 3)])
-        for child in [other] + crowd:  # each of the threads has to wake up once more
-            waiting.discard(child)
-        waiting.add(other)
-        end(other, 4)
-        for waiter in waiters:
-            waiter.join()
-    assert exits == [(late, 2), (early, 3), (other, 4)]
-
-
 @pytest.mark.parametrize("how", ["discard", "close", "exit"])
 def test_a_set_leaves_no_handle(variant, backend, crowd, suspended, how):
     closed = MANY if backend == "win32" else 0  # a polled member has none
@@ -155,32 +114,6 @@ def test_a_handle_that_somebody_else_has_closed_harms_no_other_member(use_varian
         assert waiting.wait(0.05) == []
         end(other, 5)
         assert waiting.wait() == [(other, 5)]
-
-
-def test_one_is_discarded_while_others_sleep(variant, suspended):
-    """Its exit is not told, whichever comes first; and those who sleep go on."""
-    last, *children = suspended(41)
-    exits = []
-    with pidwait.WaitSet([last, *children]) as waiting:
-
-        def wait():
-            while waiting:
-                exits.extend(waiting.wait())
-
-        waiters = [threading.Thread(target=wait) for _ in range(3)]
-        for waiter in waiters:
-            waiter.start()
-        for one in children[::2]:
-            waiting.discard(one)
-            end(one, 1)
-        for one in children[1::2]:
-            end(one, 2)
-        eventually(lambda: len(exits) == 20)
-        assert all(waiter.is_alive() for waiter in waiters)
-        waiting.discard(last)
-        for waiter in waiters:
-            waiter.join()
-    assert dict(exits) == dict.fromkeys(children[1::2], 2)
 
 
 def test_each_thread_that_sleeps_sees_the_end(variant, suspended):

@@ -10,7 +10,6 @@ import pickle
 import select
 import signal
 import sys
-import warnings
 
 import pytest
 
@@ -21,7 +20,6 @@ from ..processes import (
     become_zombie,
     everywhere,
     exiting,
-    gone_pid,
     is_open,
     not_on_windows,
     run_python,
@@ -58,17 +56,6 @@ def test_a_wait_ends_with_the_exit_code_and_reaps_only_if_told(variant, start_to
         assert pidwait.wait(process, 0, reap=True) == 7
         assert state(child.pid) == ("Z" if WINDOWS else None)
         assert process.wait(0) == process.wait(reap=True) == pidwait.wait(process) == 7
-
-
-@everywhere
-def test_there_is_no_handle_on_a_pid_that_is_gone(variant):
-    pid = gone_pid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ProcessLookupError, match="pid %d" % pid) as caught:
-            pidwait.Process(pid)
-        gc.collect()
-    assert WINDOWS or caught.value.errno == errno.ESRCH
 
 
 @everywhere
