@@ -223,6 +223,8 @@ class Core:
             elif member.live:  # else its owner does not reap
                 self._note(member, status, visit)
         self.poller.hot.pop(member, None)
+        if member in self.exited:
+            self.rounds.members.pop(member, None)
         if not member.live:
             self._forget([member])
 
