@@ -12,7 +12,15 @@ from .. import pidwait
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
 
-all_tasks = getattr(asyncio, "all_tasks", None) or asyncio.Task.all_tasks
+
+def all_tasks(loop):
+    if hasattr(asyncio, "all_tasks"):
+        return asyncio.all_tasks(loop)
+    while True:
+        try:
+            return asyncio.Task.all_tasks(loop)
+        except RuntimeError:  # Python 3.6: another thread has made a task meanwhile
+            continue
 
 
 class Blind(asyncio.SelectorEventLoop):
