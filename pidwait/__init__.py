@@ -8,8 +8,9 @@ subprocess, but starts processes by posix_spawn and waits for them without polli
 import sys
 
 from ._base.errors import TimeoutExpired
+from ._ending import end_procs, watch_parent
 from ._finding import ProcessInfo, process_iter
-from ._process import Process, pid_exists, wait
+from ._process import Process, has_exited, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
 from ._spawning import Child, spawn
 from ._systems.probing import probe
@@ -25,6 +26,8 @@ __all__ = [
     "WaitSet",
     "Watch",
     "as_completed",
+    "end_procs",
+    "has_exited",
     "pid_exists",
     "probe",
     "process_iter",
@@ -32,6 +35,7 @@ __all__ = [
     "wait",
     "wait_procs",
     "watch",
+    "watch_parent",
 ]
 
 

@@ -143,11 +143,7 @@ class ProcessInfo:
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
         family = [self]
-        for _ in range(100):  # some never stop starting processes
-            before = len(family)
-            _add_children(family, recursive)
-            if len(family) == before:
-                break
+        add_children(family, recursive)
         return family[1:]
 
     def wait(self, timeout: "float | None" = None) -> "int | None":
@@ -247,6 +243,15 @@ def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
         finally:
             facts.close()  # nothing is left open while the caller does its work
         yield info
+
+
+def add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
+    """Add the children of the first one, until no new one appears; ``recursive``: of each."""
+    for _ in range(100):  # some never stop starting processes
+        before = len(family)
+        _add_children(family, recursive)
+        if len(family) == before:
+            break
 
 
 def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:

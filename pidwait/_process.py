@@ -7,7 +7,7 @@ import sys
 from errno import ESRCH
 
 from ._base.deadline import NOW, Deadline, patience, pause
-from ._base.errors import Failed, TimeoutExpired, failed, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, failed, raise_of_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
 from ._waiting.owners import PsutilTarget, Target, asked, check_pid, find
@@ -16,6 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._finding import ProcessInfo
     from ._types import Any, Handle, Identity, Outcome, Proc, Self
+
+TERMINATE: int = _signal.SIGTERM
+KILL: int = getattr(_signal, "SIGKILL", TERMINATE)
 
 
 def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "int | None":
@@ -66,6 +69,31 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     finally:
         if handle is not None:
             handle.close()
+
+
+def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
+    """Whether a process has exited, or exits within ``timeout`` seconds.
+
+    This is wait() for those who do not need the exit code: it takes the same ``proc``, reaps as
+    wait() does, and returns False where wait() raises TimeoutExpired.
+
+    >>> import os
+    >>> has_exited(os.getpid())
+    False
+    """
+    try:
+        wait(proc, timeout)
+    except TimeoutExpired as error:
+        raise_of_handler(error)
+        return False
+    return True
+
+
+def check_signal(sig: int) -> None:
+    if isinstance(sig, bool) or not isinstance(sig, int):
+        raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
+    if not 0 <= sig < _signal.NSIG:
+        raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
 
 
 def _settled(
@@ -147,12 +175,16 @@ class Process:
         """The exit code; None until has_exited() or wait() has seen the exit."""
         return self._exitcode
 
-    def has_exited(self) -> bool:
-        """Whether all threads of the process have ended. It may still be a zombie."""
+    def has_exited(self, timeout: "float | None" = 0) -> bool:
+        """Whether all threads of the process have ended, or end within ``timeout`` seconds.
+
+        It may still be a zombie. This does not raise TimeoutExpired.
+        """
+        deadline = Deadline(timeout)
         if self._shared.closed and self._exited:
             return True
         with self._shared as handle:
-            return self._look(handle, NOW, False)
+            return self._look(handle, deadline, False)
 
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
         """Wait until the process has exited; return its exit code, as the function wait() does.
@@ -195,10 +227,7 @@ class Process:
         On Windows, SIGTERM terminates the process with exit code 1. CTRL_C_EVENT and
         CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 is not sent: it only checks.
         """
-        if isinstance(sig, bool) or not isinstance(sig, int):
-            raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
-        if not 0 <= sig < _signal.NSIG:
-            raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
+        check_signal(sig)
         with self._shared as handle:
             try:
                 if hasattr(sys, "audit"):  # Python 3.8
@@ -208,15 +237,15 @@ class Process:
                     raise failed(ESRCH)
                 handle.send_signal(sig)
             except Failed as why:
-                raise why.as_error("kill", self.pid) from None
+                raise why.as_error(why.call or "kill", self.pid) from None
 
     def terminate(self) -> None:
         """Send SIGTERM."""
-        self.send_signal(_signal.SIGTERM)
+        self.send_signal(TERMINATE)
 
     def kill(self) -> None:
         """Send SIGKILL; on Windows the same as terminate()."""
-        self.send_signal(getattr(_signal, "SIGKILL", _signal.SIGTERM))
+        self.send_signal(KILL)
 
     def fileno(self) -> int:
         """Return a file descriptor that is readable once the process has exited.

@@ -7,7 +7,7 @@ from ._base.deadline import PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, warn_unclosed
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import find, key_of
+from ._waiting.owners import check_callback, find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def wait_procs(
     >>> [exitcode for popen, exitcode in exited], alive
     ([3, 3], [])
     """
-    if callback is not None and not callable(callback):
-        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
+    if callback is not None:
+        check_callback(callback)
     deadline = Deadline(timeout)
     given = list(procs)
     exited: "list[tuple[Any, int | None]]" = []

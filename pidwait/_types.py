@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any as Any
 from typing import Final, Protocol
 from typing import Generic as Generic
+from typing import Literal as Literal
 from typing import Union as Union
 
 from typing_extensions import Self as Self

@@ -8,7 +8,7 @@ from weakref import ref
 from ._base.errors import log, raise_of_handler
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import find
+from ._waiting.owners import check_callback, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     >>> exits.get(timeout=60)
     3
     """
-    if not callable(callback):
-        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
+    check_callback(callback)
     watch: "Watch[P]" = Watch(proc, callback)
     owner = find(proc, watch)
     while not _watches().serve(owner):
@@ -60,7 +59,7 @@ class Watch(Generic[P_co]):
     True
     """
 
-    __slots__ = ("_watches", "callback", "proc")
+    __slots__ = ("_begun", "_watches", "callback", "proc")
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters):  # called from Python 3.7 on
@@ -70,14 +69,16 @@ class Watch(Generic[P_co]):
         self.proc: "P_co" = proc
         self.callback: "Callable[..., object]" = callback
         self._watches: "ref[_Watches] | None" = None
+        self._begun = False
 
     def cancel(self) -> bool:
-        """Cancel the callback; return whether this call has kept it from running.
+        """Cancel the callback; return True if it will not run, False if it has run or runs now.
 
-        False if it has run, runs now, or was cancelled before. cancel() does not wait for it.
+        cancel() does not wait for its end.
         """
         watches = None if self._watches is None else self._watches()
-        return watches is not None and watches.pid == os.getpid() and watches.drop(self)
+        is_here = watches is not None and watches.pid == os.getpid()
+        return is_here and watches.drop(self) or not self._begun  # type: ignore[union-attr]
 
     def _call(self, exitcode: "int | None") -> None:
         try:
@@ -162,8 +163,12 @@ class _Watches(Core):
                 self.sleep(None)
                 self.collect(me)
                 for member, code in list(self.exited.items()):
-                    if self.end(member):  # else it has been cancelled
-                        member.owner.key._call(code)  # type: ignore[attr-defined]
+                    watch: "Any" = member.owner.key
+                    watch._begun = True  # before its end: cancel() may come in between
+                    if self.end(member):
+                        watch._call(code)
+                    else:
+                        watch._begun = False  # it has been cancelled
                     if self.pid != os.getpid():  # the callback has forked
                         return
             if _by_pid.get(self.pid) is self:
@@ -171,7 +176,7 @@ class _Watches(Core):
             self._idle.append(None)
             if not self.members:
                 # The traceback of a callback's exception may keep this frame.
-                self = member = me = None  # type: ignore[assignment]
+                self = member = watch = me = None  # type: ignore[assignment]
                 return
 
 

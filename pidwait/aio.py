@@ -7,13 +7,15 @@ You can cancel a wait at any time; it leaves nothing behind.
 """
 
 import asyncio
+from concurrent.futures import Future
 from functools import partial
 from weakref import ref
 
-from . import _spawning
+from . import _ending, _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
 from ._loop_core import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_core
+from ._process import TERMINATE
 from ._process import wait as wait_now
 from ._waiting.owners import PopenTarget, check_pid, find
 
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 
     from ._spawning import Child as BlockingChild
     from ._spawning import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
+    from ._types import Any, AsyncIterator, Callable, Iterable, Literal, P, Proc, Self, Target
 if not TYPE_CHECKING:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
-__all__ = ["Child", "ChildWatcher", "as_completed", "spawn", "wait", "wait_procs"]
+__all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "spawn", "wait", "wait_procs"]
 
 
 def __dir__() -> "list[str]":
@@ -194,6 +196,58 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     3
     """
     return _Group(procs)
+
+
+if TYPE_CHECKING:
+
+    @overload
+    async def end_procs(
+        procs: "Iterable[P]", grace: float = ..., sig: int = ..., tree: Literal[False] = ...
+    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
+    @overload
+    async def end_procs(
+        procs: "Iterable[Proc]", grace: float = ..., sig: int = ..., tree: bool = ...
+    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
+
+
+async def end_procs(
+    procs: "Iterable[Any]", grace: float = 5.0, sig: int = TERMINATE, tree: bool = False
+) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
+    """End these processes, as the blocking end_procs() does; return ``(exited, alive)``.
+
+    A thread does it. If the call is cancelled, the thread goes on, and ends them.
+
+    >>> import subprocess, sys
+    >>> async def main():
+    ...     popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    ...     exited, alive = await end_procs([popen])
+    ...     return exited == [(popen, popen.returncode)], alive
+    >>> asyncio.run(main())
+    (True, [])
+    """
+    given = list(procs)
+    inner = [proc._child if isinstance(proc, Child) else proc for proc in given]
+    exited, alive = await _in_thread(_ending.end_procs, inner, grace, sig, None, tree)
+    outer = dict(zip(map(id, inner), given))
+    found = [(outer.get(id(proc), proc), exitcode) for proc, exitcode in exited]
+    return found, [outer.get(id(proc), proc) for proc in alive]
+
+
+async def _in_thread(function: "Callable[..., Any]", *args: object) -> "Any":
+    """What the function returns, in a thread of its own: asyncio's executor has few."""
+    from threading import Thread
+
+    future: "Future[Any]" = Future()
+    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name=__name__).start()
+    return await asyncio.wrap_future(future)
 
 
 def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "Child":

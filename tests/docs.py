@@ -16,12 +16,13 @@ Every public name. `python3 -m tests.docs` makes this page from the docstrings.
 """
 # The modules, and their public names in the order of the page.
 SECTIONS = (
-    ("One process", "", "wait Process TimeoutExpired pid_exists"),
+    ("One process", "", "wait has_exited Process TimeoutExpired pid_exists"),
     ("Many processes", "", "wait_procs as_completed WaitSet watch Watch"),
+    ("Ending", "", "end_procs watch_parent"),
     ("Starting", "", "spawn Child"),
     ("Finding", "", "process_iter ProcessInfo"),
     ("The system", "", "probe"),
-    ("asyncio", "aio", "wait wait_procs as_completed spawn Child ChildWatcher"),
+    ("asyncio", "aio", "wait wait_procs as_completed end_procs spawn Child ChildWatcher"),
     ("Popen", "subprocess", "patch unpatch"),
 )
 

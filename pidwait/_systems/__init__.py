@@ -44,7 +44,8 @@ class System:
     """A system: its backend's name, its check, and what makes handles and polled handles.
 
     ``clock`` measures what a look at a polled process costs; ``received`` makes a handle of a
-    file descriptor; ``parent_of`` tells the parent of a process, or None.
+    file descriptor; ``parent_of`` tells the parent of a process: 0 if it is in
+    another PID namespace, -1 if it has exited (Windows), None if that is not known.
     """
 
     def __init__(
@@ -54,8 +55,8 @@ class System:
         handle: "Opener",
         polled: "Opener",
         clock: "Clock",
-        received: "Opener | None" = None,
-        parent_of: "Callable[[int], int | None]" = lambda pid: None,
+        received: "Opener | None",
+        parent_of: "Callable[[int], int | None]",
     ) -> None:
         self.backends, self.parent_of = (backend, "polling"), parent_of
         self.checks: "dict[str, Check]" = {backend: check, "polling": lambda: None}
@@ -64,9 +65,10 @@ class System:
 
 def _find() -> System:
     if os.name == "nt":
-        from .windows_handles import Win32Handle, check_win32, polled_handle
+        from .windows_handles import Win32Handle, check_win32, parent_by_age, polled_handle
 
-        return System("win32", check_win32, Win32Handle, polled_handle, cpu_clock())
+        clock = cpu_clock()
+        return System("win32", check_win32, Win32Handle, polled_handle, clock, None, parent_by_age)
     if PLATFORM in ("linux", "android"):
         from .pidfd import PidfdHandle, check_pidfd, received_pidfd
         from .procfs import ProcfsHandle, parent_of

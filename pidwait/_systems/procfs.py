@@ -98,7 +98,7 @@ def whole_stat(
 
 def parent_of(pid: int) -> "int | None":
     """None if /proc does not tell."""
-    return getattr(read_stat(pid), "parent", None)
+    return os.getppid() if pid == os.getpid() else getattr(read_stat(pid), "parent", None)
 
 
 def _has_link(pid: int, name: str) -> "bool | None":

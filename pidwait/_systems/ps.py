@@ -115,6 +115,8 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
 
 
 def parent_as_ps_tells(pid: int) -> "int | None":
+    if pid == os.getpid():
+        return os.getppid()
     try:
         return int(run_ps(["-o", "ppid=", "-p", str(pid)], _TIME_LIMIT)[2])
     except (Failed, ValueError) as why:

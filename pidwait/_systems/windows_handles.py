@@ -277,6 +277,27 @@ def entries() -> "list[Entry]":
             found.append(Entry(entry))
 
 
+def parent_by_age(pid: int) -> "int | None":
+    """The parent; -1 if it has exited, and maybe a younger process has its pid; None if unknown."""
+    try:
+        with open_process(RIGHTS_TO_LOOK, pid) as child:
+            entry = find_entry(pid)
+            if entry is None:
+                return None
+            try:
+                with open_process(RIGHTS_TO_LOOK, entry.parent) as parent:
+                    times = [ask("GetProcessTimes", one.number)[0] for one in (parent, child)]
+                    is_old = times[0] <= times[1] and not is_signalled(parent.number)
+                    return entry.parent if is_old else -1
+            except Failed as why:
+                if why.errno != ESRCH:
+                    raise
+                return -1
+    except Failed as why:
+        log("the parent of pid %d: %s", pid, why)
+        return None
+
+
 # The checks
 
 

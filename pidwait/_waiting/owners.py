@@ -47,6 +47,11 @@ def check_pid(pid: "Any", name: str = "pid") -> int:
     return number
 
 
+def check_callback(callback: object) -> None:
+    if not callable(callback):
+        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
+
+
 def key_of(proc: "Any") -> object:
     """The key of a caller's ``proc``: its pid, or the identity of an object, hashable or not."""
     if type(proc) is int:

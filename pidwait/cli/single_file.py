@@ -25,7 +25,7 @@ NAME = "pid" + "wait"
 PARTS = {
     "wait": {
         "_base/errors": "TimeoutExpired",
-        "_process": "Process pid_exists wait",
+        "_process": "Process has_exited pid_exists wait",
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_spawning": "Child spawn"},

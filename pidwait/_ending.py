@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""End processes, each by its handle; and end with the process that started this one."""
+
+import os
+import sys
+from errno import ESRCH
+
+from ._base.deadline import Deadline
+from ._base.errors import Failed, log, raise_of_handler
+from ._base.handle import RUNNING
+from ._finding import ProcessInfo, add_children
+from ._process import KILL, TERMINATE, check_signal
+from ._sets import WaitSet, given_again
+from ._systems import system
+from ._waiting.owners import check_callback, check_pid, key_of
+from ._watching import Watch, watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import overload
+
+    from ._types import Any, Callable, Iterable, Literal, P, Proc
+    from ._waiting.members import Member
+
+
+if TYPE_CHECKING:
+
+    @overload  # the second one is for mixed lists, too: see wait_procs()
+    def end_procs(
+        procs: "Iterable[P]",
+        grace: float = ...,
+        sig: int = ...,
+        callback: "Callable[[P, int | None], object] | None" = ...,
+        tree: Literal[False] = ...,
+    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
+    @overload
+    def end_procs(
+        procs: "Iterable[Proc]",
+        grace: float = ...,
+        sig: int = ...,
+        callback: "Callable[[Proc, int | None], object] | None" = ...,
+        tree: bool = ...,
+    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
+
+
+def end_procs(
+    procs: "Iterable[Any]",
+    grace: float = 5.0,
+    sig: int = TERMINATE,
+    callback: "Callable[[Any, int | None], object] | None" = None,
+    tree: bool = False,
+) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
+    """End these processes; return ``(exited, alive)`` when all have exited that we may signal.
+
+    Sends ``sig`` (by default SIGTERM) to each, waits up to ``grace`` seconds for all together,
+    and sends SIGKILL to the rest; with a grace of 0, at once. ``procs`` and ``exited`` are as
+    for wait_procs(), and so is ``callback``. ``alive`` lists those whom we may not signal:
+    another user's. A signal goes through a handle, so a process that has just got the pid does
+    not get it; see Process.send_signal() for systems without such handles. On Windows SIGTERM
+    ends a process at once.
+
+    ``tree`` also ends the descendants, for processes that other code has started. They are
+    reported, too, as a ProcessInfo each. This misses a descendant whose parent exits before it
+    is found.
+
+    Raises ValueError for our own process, or for one that this process descends from with
+    ``tree``; and ValueError or TypeError for invalid arguments.
+
+    >>> import subprocess, sys
+    >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    >>> exited, alive = end_procs([popen])
+    >>> exited == [(popen, popen.returncode)], alive
+    (True, [])
+    """
+    check_grace(grace)
+    check_signal(sig)
+    if callback is not None:
+        check_callback(callback)
+    given = list(procs)
+    again, exited = given_again(given), []
+    with WaitSet(given) as left:
+        ending = _Ending(left, given, (grace, sig), tree)
+        for number, seconds in ((sig, grace), (KILL, None))[grace == 0 :]:
+            ending.send(number)
+            deadline = Deadline(seconds)
+            while left:
+                exits = left.wait(deadline.remaining())
+                for proc, exitcode in exits:
+                    for one in again.get(key_of(proc), (proc,)):
+                        exited.append((one, exitcode))
+                        if callback is not None:
+                            callback(one, exitcode)
+                if not exits and deadline.expired():
+                    break
+    return exited, [proc for proc in given if key_of(proc) in ending.refused]
+
+
+def check_grace(grace: float) -> None:
+    if not hasattr(grace, "__float__"):
+        raise TypeError("grace must be a number of seconds, not %s" % type(grace).__name__)
+    if not grace >= 0:
+        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
+
+
+class _Ending:
+    """Sends signals to the members of a set, each through its handle."""
+
+    def __init__(
+        self, left: "WaitSet[Any]", given: "list[Any]", how: "tuple[float, int]", tree: bool
+    ) -> None:
+        """``given``: the members' list, to which it adds descendants; ``how``: grace and signal."""
+        self.refused: "set[object]" = set()  # keys
+        self._left, self._core, self._given, self._how = left, left._opened(), given, how
+        self._trees: "list[Any]" = []  # Popens that end their trees themselves
+        self._family = [*filter(None, map(self._info, left._members()))] if tree else []
+
+    def _info(self, member: "Member") -> "ProcessInfo | None":
+        if member.handle is None or member.owner.pid is None or _is_tree(member.owner.proc):
+            return None
+        try:
+            info = ProcessInfo(member.owner.pid)
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            return None
+        # If it still runs, the pid has been its own until now.
+        return info if member.handle.look() is RUNNING else None
+
+    def send(self, sig: int) -> None:
+        """Send it to all, and to their descendants until no new one appears."""
+        done: "set[Member]" = set()
+        for _ in range(100):  # some never stop starting processes
+            if self._family:
+                known = len(self._family)
+                add_children(self._family, True)
+                for info in self._family[known:]:
+                    self._left.add(info)
+                    self._given.append(info)
+            new = [one for one in self._left._members() if one not in done]
+            if any(one.owner.pid == os.getpid() for one in new):
+                raise ValueError("procs must not end the calling process")
+            for member in new:
+                if not self._takes(member, sig):
+                    self.refused.add(member.owner.key)
+                    self._left.discard(member.owner.proc)
+            done.update(new)
+            if not new:
+                return
+
+    def _takes(self, member: "Member", sig: int) -> bool:
+        """Send it to one that runs; return False if we may not."""
+        handle, proc = member.handle, member.owner.proc
+        if member in self._core.seen or handle is None:
+            return member in self._core.seen  # else no descriptor is left for a received pidfd
+        if _is_tree(proc):
+            if proc not in self._trees:
+                from threading import Thread
+
+                self._trees.append(proc)
+                Thread(target=proc.end, args=self._how).start()
+            return True
+        try:
+            if hasattr(sys, "audit"):  # Python 3.8
+                sys.audit("os.kill", handle.pid, sig)  # novm
+            if handle.look() is RUNNING:
+                handle.send_signal(sig)
+        except Failed as why:
+            log("kill, pid %s: %s", handle.pid, why)
+            return why.errno == ESRCH
+        return True
+
+
+def _is_tree(proc: "Any") -> bool:
+    return isinstance(getattr(proc, "mechanism", None), str) and hasattr(proc, "end")
+
+
+def watch_parent(
+    callback: "Callable[[], object]", parent: "int | None" = None, ancestors: bool = False
+) -> Watch:
+    """Call ``callback()`` once the process that started this one has exited; return a Watch.
+
+    The thread of watch() calls it, once. ``parent`` is the pid of that process, if it was handed
+    over: in the environment, say. If it is no longer our parent, the callback is called at once;
+    without it, POSIX systems can't tell that the parent exited before the call. With
+    ``ancestors``, any process above this one counts, up to pid 1, as a launcher (uv, npx, a
+    shell) often lives on when the program that asked for us has exited; and ``parent`` may be any
+    of them. They are looked up once, now.
+
+    Pid 1 as the parent never counts as exited, nor does a parent that can't be seen, in another
+    PID namespace; the logger tells. A forked child does not inherit the watch. Raises what
+    watch() raises.
+
+    >>> watching = watch_parent(print)
+    >>> watching.cancel()
+    True
+    """
+    check_callback(callback)
+    parent = None if parent is None else check_pid(parent, "parent")
+    me, pid = os.getpid(), os.getppid()
+    result = _ParentWatch(pid, callback)
+    begun: "list[object]" = []
+
+    def once(*exit: object) -> None:
+        if not begun:
+            begun.append(exit)
+            result.cancel()
+            callback()
+
+    chain: "list[_Ancestor]" = []
+    above: "int | None" = pid
+    while above is not None and above > 1:
+        chain.append(_Ancestor(above, chain[-1].pid if chain else me))
+        above = system.parent_of(above) if ancestors else 1
+    if not above:
+        log("the parent of pid %d can't be seen", chain[-1].pid if chain else me)
+    elif parent and parent not in (1 if ancestors else pid, *(one.pid for one in chain)):
+        chain = [_Ancestor(parent, me)]
+    for one in chain:
+        result.parts.append(watch(one, once))
+    if begun:
+        result.cancel()  # those that were added after it
+    return result
+
+
+class _Ancestor:
+    """As watch() takes a process: it has exited if it is no longer the parent of the child."""
+
+    exitcode = None
+
+    def __init__(self, pid: int, child: int) -> None:
+        self.pid, self._child = pid, child
+
+    def has_exited(self) -> bool:
+        return system.parent_of(self._child) not in (None, self.pid)
+
+
+class _ParentWatch(Watch):
+    """One callback, for the process of several that exits first."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, proc: int, callback: "Callable[..., object]") -> None:
+        super().__init__(proc, callback)
+        self.parts: "list[Watch[Any]]" = []
+
+    def cancel(self) -> bool:
+        return False not in [one.cancel() for one in list(self.parts)]
