@@ -177,7 +177,28 @@ def objects(backend):
     assert new.reap() == NEW
 
 
-@pytest.mark.parametrize("scenario", [handles, many, added_again, objects])
+def endings(backend):
+    """The pid goes to another process in the grace, or while the callback runs."""
+    right = begin(backend)
+    for make, zombie in ((Child, False), (Stranger, True)):
+        number, early = Number(make), Child()
+        early.end(5)
+
+        def pass_on(proc, code):
+            if proc == early.pid:
+                number.end()
+                number.pass_on(zombie)
+
+        # This signal is ignored by default.
+        pids = [number.pid, early.pid]
+        exited, alive = pidwait.end_procs(pids, LONG, signal.SIGWINCH, callback=pass_on)
+        codes = dict(exited)
+        assert alive == [] and codes[early.pid] == 5 and codes[number.pid] in right
+        early.reap()
+        number.finish()
+
+
+@pytest.mark.parametrize("scenario", [handles, many, added_again, objects, endings])
 def test_another_process_has_the_pid(namespaces, scenario):
     trouble.run_on_each_backend(scenario, within=namespaces)
 
@@ -278,7 +299,7 @@ def received(backend):
         number.finish()
 
 
-def during_a_signal(backend):
+def during_a_signal(backend, end=pidwait.Process.terminate, step=2):
     """A pidfd never signals the new process. Without one there is a window, as documented."""
     begin(backend)
     killed = []
@@ -286,7 +307,7 @@ def during_a_signal(backend):
     def use(number, line):
         process = pidwait.Process(number.pid)
         with process, line, contextlib.suppress(ProcessLookupError):
-            process.terminate()
+            end(process)
         if number.new is None:
             assert number.old.reap() == -signal.SIGTERM
             number.old = Child()
@@ -298,8 +319,16 @@ def during_a_signal(backend):
             number.old.end(OLD)
         number.pass_on()
 
-    at_any_line(Child, use, 2, leave)
+    at_any_line(Child, use, step, leave)
     assert len(killed) == 1
+
+
+def during_an_end(backend):
+    def end(process):
+        exited, alive = pidwait.end_procs([process], LONG)
+        assert (exited[0][0], alive) == (process, [])
+
+    during_a_signal(backend, end, 7)
 
 
 def without_descriptors(backend, *forbidden):
@@ -320,6 +349,7 @@ def without_descriptors(backend, *forbidden):
 PIDFD = [
     (received,),
     (during_a_signal,),
+    (during_an_end,),
     (without_descriptors,),
     (without_descriptors, "pidfd_send_signal"),
     (during_a_wait, ["ioctl"]),

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""end_procs() and watch_parent(): other users' processes, PID namespaces, exits in between."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .. import pidwait, trouble
+from . import LONG, system
+
+pytest.importorskip("ctypes")
+
+
+def refused(backend):
+    pidwait.probe()
+    other, mine = trouble.Child(), trouble.Child(lambda: system.become(65534))
+    pids = [other.pid, mine.pid, other.pid]
+
+    def end():
+        system.become(65534)
+        exited, alive = pidwait.end_procs(pids, LONG)
+        return int(alive != [other.pid] * 2 or [pid for pid, _ in exited] != [mine.pid])
+
+    assert os.waitpid(trouble.fork(end), 0)[1] == 0
+    other.end(3)
+    assert (other.reap(), mine.reap()) == (3, -signal.SIGTERM)
+
+
+@pytest.mark.root
+def test_whom_we_may_not_signal_stays_alive():
+    trouble.run_on_each_backend(refused)
+
+
+SEEN_BY_NOBODY = """if True:
+    import logging, os, signal, sys
+    sys.path[:] = {path!r}
+    import {package} as pidwait
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    ended = lambda: os.write(1, b"called ")
+    watches = [pidwait.watch_parent(ended, *args) for args in ((), (4711,), (None, True))]
+    pid = os.fork()
+    if pid == 0:
+        for ancestors in False, True:
+            pidwait.watch_parent(ended, None, ancestors)
+        pidwait.watch_parent(lambda: os._exit(7), 4711)
+        signal.pause()
+    assert os.waitpid(pid, 0)[1] == 7 << 8
+    print([one.cancel() for one in watches])
+"""
+
+
+def test_pid_1_and_a_parent_in_another_namespace_never_count_as_exited(namespaces):
+    path = list(map(os.path.abspath, sys.path))
+    code = SEEN_BY_NOBODY.format(path=path, package=pidwait.__name__)
+    done = subprocess.run([*namespaces, sys.executable, "-c", code], stdout=-1, stderr=-1)
+    lines = done.stdout.decode().splitlines()
+    assert lines == ["the parent of pid 1 can't be seen"] * 3 + ["[True, True, True]"], done
