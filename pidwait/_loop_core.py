@@ -4,6 +4,8 @@
 An owner's key is called in the loop once the process has exited: ``key(owner, code)``.
 """
 
+from asyncio import wrap_future
+from concurrent.futures import Future
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
@@ -149,6 +151,23 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
     except Exception as error:  # if another thread is closing it, OSError or AttributeError, too
         raise_of_handler(error)
         log("can't wake an event loop: %r", error)
+
+
+async def in_thread(function: "Callable[..., Any]", *args: object) -> "Any":
+    """What the function returns, in a thread of its own: asyncio's executor has few."""
+    from threading import Thread
+
+    future: "Future[Any]" = Future()
+    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name=__name__).start()
+    return await wrap_future(future)
 
 
 class AsyncioChild:

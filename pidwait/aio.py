@@ -7,14 +7,20 @@ You can cancel a wait at any time; it leaves nothing behind.
 """
 
 import asyncio
-from concurrent.futures import Future
 from functools import partial
 from weakref import ref
 
 from . import _ending, _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
-from ._loop_core import AsyncioChild, add_to_loop, call_soon, discard_from_loop, find_core
+from ._loop_core import (
+    AsyncioChild,
+    add_to_loop,
+    call_soon,
+    discard_from_loop,
+    find_core,
+    in_thread,
+)
 from ._process import TERMINATE
 from ._process import wait as wait_now
 from ._waiting.owners import PopenTarget, check_pid, find
@@ -227,27 +233,10 @@ async def end_procs(
     """
     given = list(procs)
     inner = [proc._child if isinstance(proc, Child) else proc for proc in given]
-    exited, alive = await _in_thread(_ending.end_procs, inner, grace, sig, None, tree)
+    exited, alive = await in_thread(_ending.end_procs, inner, grace, sig, None, tree)
     outer = dict(zip(map(id, inner), given))
     found = [(outer.get(id(proc), proc), exitcode) for proc, exitcode in exited]
     return found, [outer.get(id(proc), proc) for proc in alive]
-
-
-async def _in_thread(function: "Callable[..., Any]", *args: object) -> "Any":
-    """What the function returns, in a thread of its own: asyncio's executor has few."""
-    from threading import Thread
-
-    future: "Future[Any]" = Future()
-    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
-
-    def run() -> None:
-        try:
-            future.set_result(function(*args))
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, name=__name__).start()
-    return await asyncio.wrap_future(future)
 
 
 def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "Child":

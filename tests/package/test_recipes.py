@@ -17,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 
 import pytest
 
@@ -26,7 +25,9 @@ from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, 
 from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL, Folder
 
 IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
-IMPORTED.update(contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio)
+IMPORTED.update(
+    contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio, time=time
+)
 IMPORTED["aio"] = importlib.import_module(pidwait.__name__ + ".aio")
 BEFORE, AFTER = 0, 1
 tested = set(IN_LOOPS) | IN_SHELL
@@ -50,10 +51,10 @@ def run(title, part=0, **names):
     return names
 
 
-def script(path, title, main):
+def script(path, title, main, part=0):
     """A script of the recipe's code, and some more."""
     imports = "import os, signal, sys, time\nimport %s as pidwait\n" % pidwait.__name__
-    path.write_text(imports + RECIPES[title][0] + main)
+    path.write_text(imports + RECIPES[title][part] + main)
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     return [sys.executable, str(path)], env
 
@@ -88,7 +89,8 @@ def test_psutil(part, start, capsys):
     (first, code), (second, other) = ended
     assert first.pid != second.pid and parent.pid not in (first.pid, second.pid)
     assert code in (None, -signal.SIGTERM) and other in (None, -signal.SIGKILL)
-    assert printed(capsys) == ["%d exited with %s" % (first.pid, code)]
+    pairs = [(first.pid, code), (second.pid, other)][: 1 if part == BEFORE else 2]
+    assert printed(capsys) == sorted("%d exited with %s" % pair for pair in pairs)
 
 
 @of("From a loop over Popen.wait(timeout)")
@@ -206,15 +208,19 @@ def stop():
     os.write(1, b"stopped\\n")
     os._exit(0)
 
-when_parent_exits(stop)
+end_with_parent(stop)
 os.write(1, b"watches\\n")
 time.sleep(60)
 """
 
 
-@of("When the parent exits")
-def test_parent(tmp_path, start):
-    command, env = script(tmp_path / "child.py", "When the parent exits", CHILD)
+@of("End my program with its parent")
+@pytest.mark.parametrize("launcher", [(), ("sh", "-c", '"$@"; exit', "sh")])
+def test_parent(tmp_path, start, launcher):
+    main = CHILD.replace("parent", "client") if launcher else CHILD
+    title = "End my program with its parent"
+    command, env = script(tmp_path / "child.py", title, main, AFTER if launcher else BEFORE)
+    command = [*launcher, *command]
     code = "import subprocess, sys; subprocess.Popen(%r); sys.stdin.read()" % command
     parent = start(
         sys.executable, "-c", code, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -224,14 +230,24 @@ def test_parent(tmp_path, start):
     assert parent.stdout.read() == b"stopped\n"
 
 
-@of("When the parent exits")
-def test_parent_that_has_exited():
-    """Before it was watched, and its pid belongs to another process: we are ours to wait for."""
-    names = run("When the parent exits")
-    names["os"] = types.SimpleNamespace(getppid=iter([os.getpid(), 1]).__next__)
-    calls = []
-    names["when_parent_exits"](lambda: calls.append(1))
-    assert calls == [1]
+@of("End my program with its parent")
+def test_parent_that_has_exited(monkeypatch):
+    """Before it was watched, and its pid belongs to another process."""
+    monkeypatch.setenv("PARENT_PID", str(os.getpid()))
+    called = threading.Event()
+    run("End my program with its parent")["end_with_parent"](called.set)
+    assert called.wait(60)
+
+
+@of("Until a check holds, or the process has exited")
+def test_check(start, sleeper):
+    wait_until = run("Until a check holds, or the process has exited")["wait_until"]
+    answers = [False, True]
+    wait_until(lambda: answers.pop(0), sleeper)
+    with pytest.raises(RuntimeError, match="exited with 3"):
+        wait_until(lambda: False, start(*exiting(3)))
+    with pytest.raises(TimeoutError):
+        wait_until(lambda: False, sleeper, 0)
 
 
 SHUTDOWN = """

@@ -87,7 +87,7 @@ def handle() -> None:
         assert_type(process.pid, Optional[int])
         assert_type(process.backend, str)
         assert_type(process.exitcode, Code)
-        assert_type(process.has_exited(), bool)
+        assert_type(process.has_exited(timeout=1), bool)
         assert_type(process.wait(timeout=1, reap=True), Code)
         assert_type(process.fileno(), int)
         process.send_signal(15)
@@ -194,6 +194,21 @@ def watches(popen: "sp.Popen[bytes]") -> None:
     some: "List[pidwait.Watch]" = []
     some.append(watch)
     some.append(pidwait.watch(4711, print))
+    assert_type(pidwait.watch_parent(lambda: None, parent=4711, ancestors=True).cancel(), bool)
+
+
+# Ending
+
+
+def end_all(popens: "List[sp.Popen[bytes]]", mixed: "List[Union[Job, int]]") -> None:
+    exited, alive = pidwait.end_procs(popens, 2.5, 15, on_exit_of_popen)
+    assert_type(exited, List[Tuple["sp.Popen[bytes]", Code]])
+    assert_type(alive, List["sp.Popen[bytes]"])
+    assert_type(pidwait.end_procs(mixed)[1], List[Union[Job, int]])
+    for found, _ in pidwait.end_procs(popens, tree=True)[0]:
+        print(found if isinstance(found, int) else found.pid)
+    pidwait.end_procs([popens[0], 4711], grace=0, callback=on_exit_of_any, tree=True)
+    assert_type(pidwait.has_exited(popens[0], 1), bool)
 
 
 # Starting
