@@ -99,6 +99,13 @@ def look():
         assert me.name() and me.cmdline() and me.username()
     assert me.is_running() and me.as_dict()["pid"] == os.getpid()
 
+def end():
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    assert pidwait.end_procs([pid], 30) == ([(pid, -signal.SIGTERM)], [])
+    assert pidwait.watch_parent(print, ancestors=True).cancel() and pidwait.has_exited(pid)
+
 PROGRAM = sys.argv[1]
 """
 
@@ -121,7 +128,7 @@ def test_import_loads_nothing_heavy():
 
 
 @fork
-@pytest.mark.parametrize("use", ["wait", "many", "watch", "spawn", "look"])
+@pytest.mark.parametrize("use", ["wait", "many", "watch", "spawn", "look", "end"])
 def test_nothing_is_imported_after_the_first_use(use):
     code = "{use}()\n{then}{use}()\nprint(*Refusal.names)\n"
     code = code.replace("{use}", use).replace("{then}", NOTHING_MORE)
@@ -130,7 +137,7 @@ def test_nothing_is_imported_after_the_first_use(use):
 
 @fork
 @lazy
-@pytest.mark.parametrize("use", ["wait", "many", "watch", "spawn", "look"])
+@pytest.mark.parametrize("use", ["wait", "many", "watch", "spawn", "look", "end"])
 def test_lazy_imports_change_no_answer(use):
     code = "found = {use}()\nprint(found, pidwait.probe(), pidwait.Process.__module__)\n"
     code = code.replace("{use}", use)

@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from .. import pidwait, trouble
+from ..processes import eventually, state
 from . import LONG, system
 
 pytest.importorskip("ctypes")
@@ -32,6 +35,51 @@ def refused(backend):
 @pytest.mark.root
 def test_whom_we_may_not_signal_stays_alive():
     trouble.run_on_each_backend(refused)
+
+
+def watched(number, writer):
+    """Below a launcher that lives on: write how often it was called, and whether line n was."""
+    if os.fork():
+        signal.pause()
+    above = os.getppid()
+    launcher = os.fork()
+    if launcher:
+        os.waitpid(launcher, 0)
+        os._exit(0)
+
+    def end():
+        os.kill(above, signal.SIGKILL)
+        eventually(lambda: state(above) in (None, "Z"))
+
+    calls, called = [], threading.Event()
+    with trouble.at_line(number, end) as line:
+        pidwait.watch_parent(lambda: (calls.append(1), called.set()), above, True)
+    if not line.reached:
+        end()
+    called.wait(LONG)
+    time.sleep(0.01)  # a second call would come now
+    os.write(writer, bytes((len(calls), line.reached)))
+    os._exit(0)
+
+
+def ancestors(backend):
+    pidwait.probe()
+    number, reached = 1, 1
+    while reached:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            watched(number, writer)
+        number += 60  # above us there may be many
+        os.close(writer)
+        with open(reader, "rb") as file:
+            calls, reached = file.read()
+        os.waitpid(pid, 0)
+        assert calls == 1
+
+
+def test_an_ancestor_that_exits_at_any_line_is_noticed_once():
+    trouble.run_on_each_backend(ancestors)
 
 
 SEEN_BY_NOBODY = """if True:
