@@ -50,21 +50,21 @@ def end_procs(
     callback: "Callable[[Any, int | None], object] | None" = None,
     tree: bool = False,
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
-    """End these processes; return ``(exited, alive)`` when all have exited that we may signal.
+    """End these processes, and wait until they have exited; return ``(exited, alive)``.
 
     Sends ``sig`` (by default SIGTERM) to each, waits up to ``grace`` seconds for all together,
-    and sends SIGKILL to the rest; with a grace of 0, at once. ``procs`` and ``exited`` are as
-    for wait_procs(), and so is ``callback``. ``alive`` lists those whom we may not signal:
-    another user's. A signal goes through a handle, so a process that has just got the pid does
-    not get it; see Process.send_signal() for systems without such handles. On Windows SIGTERM
-    ends a process at once.
+    and sends SIGKILL to the rest. With a grace of 0 it sends SIGKILL at once. On Windows
+    SIGTERM ends a process at once, so the grace does nothing. Signals go through handles, as in
+    Process.send_signal(): no other process that has got a pid meanwhile is hit.
 
-    ``tree`` also ends the descendants, for processes that other code has started. They are
-    reported, too, as a ProcessInfo each. This misses a descendant whose parent exits before it
-    is found.
+    ``procs``, ``callback`` and ``exited`` are as for wait_procs(). ``alive`` lists the processes
+    that we may not signal: another user's.
 
-    Raises ValueError for our own process, or for one that this process descends from with
-    ``tree``; and ValueError or TypeError for invalid arguments.
+    ``tree`` also ends all descendants that can be found: those whose parents still run. It is
+    meant for processes that other code has started. Each descendant is reported as a ProcessInfo.
+
+    Raises ValueError or TypeError for invalid arguments: if it would end the calling process,
+    for example. With ``tree``, raises OSError if processes can't be listed.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -176,18 +176,21 @@ def _is_tree(proc: "Any") -> bool:
 def watch_parent(
     callback: "Callable[[], object]", parent: "int | None" = None, ancestors: bool = False
 ) -> Watch:
-    """Call ``callback()`` once the process that started this one has exited; return a Watch.
+    """Call ``callback()`` after the process that started this one has exited; return a Watch.
 
-    The thread of watch() calls it, once. ``parent`` is the pid of that process, if it was handed
-    over: in the environment, say. If it is no longer our parent, the callback is called at once;
-    without it, POSIX systems can't tell that the parent exited before the call. With
-    ``ancestors``, any process above this one counts, up to pid 1, as a launcher (uv, npx, a
-    shell) often lives on when the program that asked for us has exited; and ``parent`` may be any
-    of them. They are looked up once, now.
+    The thread of watch() calls it, once. A forked child does not inherit the watch.
 
-    Pid 1 as the parent never counts as exited, nor does a parent that can't be seen, in another
-    PID namespace; the logger tells. A forked child does not inherit the watch. Raises what
-    watch() raises.
+    ``parent`` is the pid of that process, if it has handed that over: in the environment, say.
+    If it is not our parent any more, the callback is called at once. Without ``parent``, POSIX
+    systems can't tell that it had exited before the call.
+
+    With ``ancestors``, each process above this one counts, up to pid 1; ``parent`` can be any of
+    them. A launcher (uv, npx, a shell) often lives on when the program that called it has
+    exited. The ancestors are looked up once, by this call.
+
+    Pid 1 never counts as exited, nor does a parent that can't be seen because it is in another
+    PID namespace: the logger tells that. Raises RuntimeError as watch() does, and ValueError or
+    TypeError for invalid arguments.
 
     >>> watching = watch_parent(print)
     >>> watching.cancel()

@@ -82,9 +82,10 @@ def test_cancel(variant, start_told, told, others):
     """Of one watch of several on the same process, and of the only one."""
     child = start_told(3)
     watches = [pidwait.watch(child.pid, told.callback) for _ in range(3)]
-    watches[0].cancel()
+    assert watches[0].cancel() and watches[0].cancel()
     child.stdin.close()
     assert [told.get(), told.get()] == [(child.pid, 3)] * 2
+    assert watches[0].cancel() and not (watches[1].cancel() or watches[2].cancel())
     child = start_told(4)
     pidwait.watch(child, told.callback).cancel()
     child.stdin.close()
@@ -124,7 +125,7 @@ def test_a_callback_that_blocks(variant, start_told, told):
     entered.wait()
     pidwait.watch(children[2], told.callback)
     for watch, child in (second, children[1]), (first, children[2]):
-        watch.cancel()
+        assert watch.cancel() == (watch is second)
         child.stdin.close()
     released.set()
     assert told.get() == (children[2], 5)
