@@ -60,9 +60,13 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             seen = asked(target.confirm) if is_object else RUNNING
             if seen is RUNNING:
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
-        if seen is RUNNING:
-            raise TimeoutExpired(target.pid, timeout)
-        code = asked(target.settle, seen) if is_object and seen is not PENDING else seen
+        code, interval = seen, [0.0]
+        if is_object and seen is not PENDING and seen is not RUNNING:
+            code = asked(target.settle, seen)
+            while code is RUNNING and pause(deadline, interval):  # of a tree the command has exited
+                code = asked(target.settle, seen)
+        if code is RUNNING:
+            raise TimeoutExpired(getattr(proc, "pid", target.pid), timeout)
         if code is PENDING:
             code = _settled(target, handle, seen, reap, deadline)
         return code  # type: ignore[return-value]

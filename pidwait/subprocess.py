@@ -2,8 +2,9 @@
 """The standard library's subprocess, started by posix_spawn and waited for by events.
 
 Popen is a subclass of the standard Popen; run, call, check_call and check_output use it. They
-take the same arguments as the standard ones of this Python, and ``process_group`` on every
-Python. All other names of subprocess.__all__, and list2cmdline, are the standard library's.
+take the same arguments as the standard ones of this Python, ``process_group`` on every Python,
+and ``tree`` and ``grace``: see Popen. All other names of subprocess.__all__, and list2cmdline,
+are the standard library's.
 
 patch() changes the standard Popen itself, in place.
 """
@@ -19,8 +20,9 @@ from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, SimpleNamespace
 
+from . import _popen as _popens
 from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
@@ -55,6 +57,10 @@ with _suppress(ImportError, OSError):
     _HAS_VFORK = _HAS_VFORK and bool(_sysconfig.get_config_var("HAVE_VFORK"))
 
 
+# What the child gets for 0, 1 and 2, and our ends of the pipes.
+_PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
+
+
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
     uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", True) is not False
@@ -87,12 +93,7 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
     # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
     if (not _HAS_PROCESS_GROUP or _would_fork()) and _is_standard(beneath):
-        code = beneath.__func__.__code__
-        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        plan = dict(zip(names, values), **named)
-        group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-        if getattr(preexec_fn, "func", None) is _enter_group:
-            group, preexec_fn = preexec_fn.args
+        plan, group, preexec_fn = _plan(beneath, values, named)
         is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
         if is_ours and preexec_fn is None and _start(self, plan, group):
             return
@@ -100,24 +101,40 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
     beneath(*values, **named)
 
 
+def _plan(beneath: "Any", values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
+    """The arguments by name; and the group and preexec_fn that were asked for."""
+    code = beneath.__func__.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    plan = dict(zip(names, values), **named)
+    group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
+    if getattr(preexec_fn, "func", None) is _enter_group:
+        group, preexec_fn = preexec_fn.args
+    return plan, group, preexec_fn
+
+
+def _command(plan: "dict[str, Any]") -> "tuple[list[Any], Any]":
+    """The words and the program that execve(2) gets."""
+    args, executable = plan["args"], plan["executable"]
+    if plan["shell"]:
+        android = hasattr(sys, "getandroidapilevel")
+        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
+    return args, args[0] if executable is None else executable
+
+
 def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     """Start by posix_spawn. False if the standard code has to start it, or to raise an error."""
-    args, executable = plan["args"], plan["executable"]
+    args = plan["args"]
     # The standard code raises an error of pass_fds, or does not need it.
     if hasattr(args, "__fspath__") or not hasattr(plan["pass_fds"], "__iter__"):
         return False
     # Iterators can be read only once, and the standard code may need their items later.
     args = plan["args"] = [args] if isinstance(args, (str, bytes)) else list(args)
     plan["pass_fds"] = tuple(plan["pass_fds"])
-    pairs = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
-    stdio = tuple(plan[child] for child, _ in pairs)
-    ends = [(plan[child], plan[parent]) for child, parent in pairs if plan[parent] != -1]
-    if not _is_plain(plan, stdio + plan["pass_fds"], [end for _, end in ends], group):
+    stdio = tuple(plan[child] for child, _ in _PAIRS)
+    ends = [plan[parent] for _, parent in _PAIRS if plan[parent] != -1]
+    if not _is_plain(plan, stdio + plan["pass_fds"], ends, group):
         return False
-    if plan["shell"]:
-        android = hasattr(sys, "getandroidapilevel")
-        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
-    executable = args[0] if executable is None else executable
+    args, executable = _command(plan)
     cwd, env = plan["cwd"], plan["env"]
     files = stdio, plan["close_fds"], plan["pass_fds"]
     attributes = group, plan["start_new_session"], plan["restore_signals"]
@@ -125,8 +142,10 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
         request = _posix_spawn.SpawnRequest(args, executable, env, cwd, files, attributes)
     except Exception:  # anything: an object with __fspath__ may raise what it likes
         return False
-    event = "subprocess.Popen", executable, args, cwd, env
+    event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
     try:
+        if hasattr(self, "_is_alone"):
+            event = ()  # audit hooks have seen the start of its tree
         if _posix_spawn.start_by_posix_spawn(request, *event) is None:
             return False
     finally:
@@ -134,12 +153,16 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
             # Also if a signal handler has raised: the caller never gets the Popen then, which has
             # its child reaped when it is freed.
             self.pid, self._child_created = request.started[0], True
-    # The ends that only the child needs.
-    for fd in {child for child, _ in ends} | {getattr(self, "_devnull", -1)}:
-        if fd != -1:
-            _close(fd)
-    self._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
+    _close_ends(self, plan)
     return True
+
+
+def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:
+    """Close the ends of pipes that only the child needs."""
+    ends = {plan[child] for child, parent in _PAIRS if plan[parent] != -1}
+    for fd in (ends | {getattr(self, "_devnull", -1)}) - {-1}:
+        _close(fd)
+    self._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
 def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int) -> bool:
@@ -216,7 +239,7 @@ if not _WINDOWS:  # Windows' Popen has no lock
     _METHODS["poll"] = _poll
 if not _HAS_PROCESS_GROUP:
     _METHODS["__init__"] = _init
-_METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait
+_METHODS[_popens._WAIT] = _wait
 
 
 def _is_standard(function: "Any") -> bool:
@@ -232,7 +255,7 @@ def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
 
     @functools.wraps(beneath)
     def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        bound = beneath.__get__(self) if is_patch else getattr(super(Popen, self), name)
+        bound = beneath.__get__(self) if is_patch else getattr(super(_Started, self), name)
         if is_patch and not _users:  # there is a hook over it, which still calls it after unpatch()
             return bound(*args, **kwargs)
         return _METHODS[name](bound, self, *args, **kwargs)
@@ -243,13 +266,51 @@ def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
 
 # None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
 _popen: "Any" = _standard.Popen
+_Started: "Any"
 if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
     _popen = None
 if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard one
     _own = {name: _method(name, getattr(_popen, name), False) for name in _METHODS}
-    Popen = type("Popen", (_popen,), dict(_own, __doc__=_popen.__doc__, __module__=__name__))
+    _Started = type("_Started", (_popen,), dict(_own, __module__=__name__))
+
+    class Popen(_popens.TreePopen, _Started):
+        __doc__ = _popens.TreePopen.__doc__
+
+        def _execute_child(self, *values: "Any", **named: "Any") -> None:
+            if self._tree is None or _WINDOWS:
+                super()._execute_child(*values, **named)
+                return
+            plan, group, preexec_fn = _plan(super(_Started, self)._execute_child, values, named)
+            plan.update(process_group=group, preexec_fn=preexec_fn)
+            self._start_tree(plan, _command, _start_alone)
+            _close_ends(self, plan)
+
+    class _Alone(_Started):
+        """A tree's keeper, or its command: audit hooks have seen the start of the tree."""
+
+        _is_alone = True
+
+        def _execute_child(self, *values: "Any", **named: "Any") -> None:
+            beneath = super(_Started, self)._execute_child
+            if _is_standard(beneath):
+                quiet = SimpleNamespace(**dict(vars(sys), audit=lambda *event: None))
+                beneath = _popens.with_names(beneath, sys=quiet)
+            _execute_child(beneath, self, *values, **named)
+
+    def _start_alone(plan: "dict[str, Any]") -> "Any":
+        names = "args executable preexec_fn close_fds pass_fds cwd env restore_signals"
+        options = {name: plan[name] for name in (*names.split(), "start_new_session")}
+        others = {"stdin": "p2cread", "stdout": "c2pwrite", "stderr": "errwrite", "user": "uid"}
+        others.update(
+            group="gid", extra_groups="gids", umask="umask", process_group="process_group"
+        )
+        for name, ours in others.items():
+            if plan.get(ours, -1) not in (-1, None):
+                options[name] = plan[ours]
+        return _Alone(**options)
+
     # The standard functions, with our Popen in place of theirs. A hook stays as it is.
-    _bound = dict(vars(_standard), Popen=Popen)
+    _bound = dict(vars(_standard), Popen=type("Popen", (_popens.RunPopen, Popen), {}))
     for _name in "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput":
         _theirs = _bound[_name]
         if _is_standard(_theirs):

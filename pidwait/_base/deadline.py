@@ -43,7 +43,7 @@ class Deadline:
             return
         try:
             if type(timeout) is not float and type(timeout) is not int:
-                timeout = _seconds(timeout)
+                timeout = seconds(timeout)
             self._at = self.now() + timeout
         except OverflowError:  # an int too large for a float
             if timeout < 0:
@@ -74,10 +74,10 @@ class Deadline:
         return int(milliseconds + _ALMOST_ONE), True
 
 
-def _seconds(timeout: "Any") -> float:
+def seconds(timeout: "Any", name: str = "timeout") -> float:
     if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
         raise TypeError(
-            "timeout must be a number of seconds or None, not %s" % type(timeout).__name__
+            "%s must be a number of seconds or None, not %s" % (name, type(timeout).__name__)
         )
     return float(timeout)
 

@@ -146,7 +146,7 @@ class TimeoutExpired(TimeoutError):
         return type(self), (self.pid, self.timeout, self._several)
 
 
-def log(message: str, *args: object) -> None:
+def log(message: str, *args: object, level: str = "info") -> None:
     """Write to the package's logger, if the program has imported logging.
 
     We do not import it: with no file descriptor left, an import fails. No lock may be held.
@@ -158,7 +158,7 @@ def log(message: str, *args: object) -> None:
             error.__traceback__ = error.__context__ = None
     if get_logger is not None:
         try:
-            get_logger(_PACKAGE).info(message, *args)
+            getattr(get_logger(_PACKAGE), level)(message, *args)
         except Exception:  # of a filter; logging itself treats a handler's error like this
             sys.excepthook(*sys.exc_info())
 

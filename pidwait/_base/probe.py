@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # somebody who debugs a program that contains one looks for the documented names.
 BACKEND = "PIDWAIT_BACKEND"
 FFI = "PIDWAIT_FFI"
+TREE = "PIDWAIT_TREE"
 BACKENDS = ("pidfd", "kqueue", "win32", "polling")
+TREES = ("reaper", "job", "group")
 
 # What each check found: None, or what says why.
 _answers: "dict[Check, Failed | None]" = {}

@@ -44,7 +44,7 @@ _STATUS_LETTERS = {
 }
 
 # The columns between the pid and the command, and what ps shows in each; times follow them.
-_COLUMNS = dict.fromkeys(("ppid", "uid", "ruid", "svuid"), r"-?\d+")
+_COLUMNS = dict.fromkeys(("ppid", "pgid", "uid", "ruid", "svuid"), r"-?\d+")
 # A terminal is not digits alone: no name can pass for some of the numbers.
 _COLUMNS.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
 _COLUMNS.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
@@ -96,6 +96,9 @@ class Facts:
 
     def ppid(self) -> int:
         return int(self._text("ppid"))
+
+    def group(self) -> int:
+        return int(self._text("pgid"))
 
     def status(self) -> str:
         state = self._text("state")

@@ -22,7 +22,7 @@ _COMM_MAX = 15  # bytes of a name that the kernel keeps
 # The names of psutil.
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
-_STATE, _PPID, _TTY, _TIMES, _STARTED = 0, 1, 4, 11, 19
+_STATE, _PPID, _GROUP, _TTY, _TIMES, _STARTED = 0, 1, 2, 4, 11, 19
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _boot = [0.0]
 
@@ -86,6 +86,9 @@ class Facts:
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])
+
+    def group(self) -> int:
+        return int(self._stat()[_GROUP])
 
     def status(self) -> str:
         letter = self._stat()[_STATE].decode("ascii", "replace")

@@ -112,7 +112,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         argv, environment = strings(request.argv), request.environment
         block = environment.block = environment.block or strings(environment.items)
         actions, attributes = _structures(request.actions, request.attributes)
-        if hasattr(sys, "audit"):  # Python 3.8
+        if event and hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
         request.started = cell = spawn_native("spawn_cell")()
         rest = actions.pointer, attributes.pointer, argv, block
@@ -180,6 +180,11 @@ def _spawn_error(error: int, request: SpawnRequest) -> OSError:
     of_cwd = 0 if request.cwd is None else _why_missing(request.cwd and request.cwd + b"/.")
     if of_cwd:
         error, name = of_cwd, folder
+    return error_of_start(error, name)
+
+
+def error_of_start(error: int, name: "Any") -> OSError:
+    """As subprocess raises it, about the program, the working directory or nothing."""
     text = os.strerror(error)
     if error == errno.ENOENT and not hasattr(sys, "audit"):  # before 3.8 subprocess says it twice
         text += ": %r" % (name,)

@@ -7,6 +7,7 @@ own children, and kill(2) about other processes; but kill(2) takes a zombie for 
 """
 
 import os
+import sys
 from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 
 from .._base.deadline import Deadline
@@ -271,7 +272,23 @@ class ProcfsHandle(Handle):
         return None if self._started is None else ("start", self.pid, self._started)
 
 
+def check_reaper() -> None:
+    """Whether a keeper of a tree could work: see _keeper.py."""
+    name = os.path.basename(sys.executable or "")
+    is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
+    if is_program or not name.startswith(("python", "pypy")):
+        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % name)
+    check_procfs()
+    if not os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK):
+        raise failed(ENOSYS, "/proc does not show children")
+    try:
+        __import__("_ctypes")
+    except Exception as why:  # a broken library, or a policy
+        raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
+
+
 PROC_CHECKS: "Checks" = [
     ("/proc", None, check_procfs),
+    ("keeper of trees", None, check_reaper),
     ("/proc exit status", None, check_status),
 ]

@@ -237,6 +237,9 @@ class Core:
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
             outcome = self._reap(member, None if status is PENDING else status, visit)
+        if outcome is RUNNING:  # a tree, of which only the command has exited
+            self.rounds.add(member)
+            return
         if outcome is PENDING:
             member.until = member.until or patience(self.deadline)
             if not member.until.expired():

@@ -10,7 +10,7 @@ A target is what is waited for. Its life:
     confirm()   the object may have the exit code already; if the process was reaped before the
                 handle was opened, the pid may already belong to another process
     settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
-                with patience(); then the code that was seen counts, and the reaping is left to it
+                with patience(); then the code that was seen counts; RUNNING: others of a tree run
 
 These, and known(), are called through asked(), as the object's own code may do anything.
 """
@@ -268,6 +268,15 @@ class MultiprocessingTarget(OwnerTarget):
         return code == 255 and self._method() == "forkserver"
 
 
+class TreeTarget(PopenTarget):
+    """Our Popen of a tree. What it has awaited exits with it, or with the command before it."""
+
+    def settle(self, code: "Any" = None) -> "Outcome":
+        return _checked(self.proc.poll())
+
+    confirm = settle
+
+
 class PsutilTarget(Target):
     """psutil.Process: it does not reap, but knows when its process started."""
 
@@ -342,7 +351,7 @@ def find(proc: "Proc", key: object = None) -> Target:
             % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
         )
     kind = _kind_of(proc)
-    pid = proc.pid
+    pid = proc._tree.awaited if kind is TreeTarget else proc.pid  # type: ignore[union-attr]
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
     elif kind not in (ProcessTarget, ChildTarget):  # a Process may have been given its pidfd
@@ -362,6 +371,8 @@ def _kind_of(proc: "Any") -> "type[Target]":
         kind = LoopTarget
     if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
         return Target
+    if kind is PopenTarget and isinstance(getattr(proc, "mechanism", None), str):
+        return TreeTarget
     name, instead = _COROUTINES.get(kind, ("", kind))
     code = getattr(getattr(type(proc), name, None), "__code__", None)
     return instead if getattr(code, "co_flags", 0) & _CO_COROUTINE else kind

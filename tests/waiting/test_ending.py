@@ -136,21 +136,15 @@ def test_a_tree_ends_as_far_as_parents_tell(variant, start):
         pidwait.end_procs([os.getppid()], tree=True)
 
 
-class Tree(subprocess.Popen):
-    """What stands for a tree."""
-
-    mechanism = "group"
-
-    def end(self, grace, sig):
-        self.ended_by = grace, sig
-        self.kill()
-
-
+@not_on_windows("signals that can be ignored")
 def test_a_popen_of_a_tree_is_ended_by_its_end(variant, start):
-    tree, child = Tree(STUBBORN), start(*sleeping(60))
-    exited, alive = pidwait.end_procs([tree, child], 9)
-    assert tree.ended_by == (9, signal.SIGTERM) and alive == []
-    assert dict(exited) == {tree: KILL, child: TERM}
+    popen = importlib.import_module(pidwait.__name__ + ".subprocess").Popen
+    tree = popen(["sh", "-c", "trap '' TERM; sleep 60 & echo; wait; wait"], tree=True, stdout=-1)
+    child = start(*sleeping(60))
+    with tree:
+        tree.stdout.read(1)
+        assert pidwait.end_procs([tree, child], 0.1) == ([(child, TERM), (tree, KILL)], [])
+        assert tree.stdout.read() == b"" and tree.left == []
 
 
 @everywhere

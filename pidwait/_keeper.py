@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The keeper: a program that stands between a caller and a command, and ends the command's tree.
+
+It is a child subreaper: what loses its parent becomes its child. So all that the command starts
+stays below it, in whatever session or group. It kills only its own children, again and again,
+until there are none: nobody else can reap those, so no pid can be another process's by then. The
+command is reaped last.
+
+Linux only. Python runs this file anew for each tree, so it imports only what is small. From its
+socket it reads a plan, see _tree.py, then orders. It answers when the command has started, and
+when nothing is left.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import marshal
+import posix
+import select
+import sys
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+_PDEATHSIG, _SUBREAPER = 1, 36  # of prctl(2)
+PIDFD_SEND_SIGNAL, PIDFD_OPEN = 424, 434  # the numbers of these system calls, the same everywhere
+_EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
+_KILL, _TERM, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGCONT
+# What is passed on to the tree if it comes from elsewhere.
+_PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT".split()
+
+if sys.implementation.name == "pypy":
+    import ctypes
+else:
+    import _ctypes  # without ctypes, which takes 3 ms more
+
+
+def in_c(name: str, *numbers: "Any") -> int:
+    if "ctypes" in globals():
+        return getattr(ctypes.CDLL(None), name)(*numbers)  # type: ignore[no-any-return]
+    address: int = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]
+    return _ctypes.call_function(address, numbers)  # type: ignore[no-any-return]
+
+
+def attempt(function: "Callable[..., Any]", *args: "Any") -> "Any":
+    """``function(*args)``; False if the system refuses."""
+    try:
+        return function(*args)
+    except OSError:
+        return False
+
+
+def contents(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def children_of(pid: int) -> "list[int]":
+    path = "/proc/%d/task" % pid
+    tasks = attempt(posix.listdir, path) or ()
+    return [int(one) for task in tasks for one in contents(path + "/%s/children" % task).split()]
+
+
+def open_pidfd(pid: int) -> int:
+    """A pidfd, -1 if it is refused; before Python 3.9 posix has no function for it."""
+    if not hasattr(posix, "pidfd_open"):
+        return in_c("syscall", PIDFD_OPEN, pid, 0)
+    fd = attempt(posix.pidfd_open, pid)
+    return -1 if fd is False else fd
+
+
+def exit_of(pid: int) -> "int | None":
+    """The wait status of a child that has exited; it is not reaped."""
+    if hasattr(posix, "waitid"):
+        info = posix.waitid(posix.P_PID, pid, _EXITED)
+        code, status = (info.si_code, info.si_status) if info else (0, 0)
+    else:  # PyPy
+        memory: "Any" = ctypes.create_string_buffer(128)
+        in_c("waitid", 1, pid, memory, _EXITED)
+        numbers = memoryview(memory).cast("B").cast("i")
+        code, status = numbers[2], numbers[6 if sys.maxsize > 2**32 else 5]
+    if not code:
+        return None
+    return (status & 0xFF) << 8 if code == 1 else status  # CLD_EXITED, or a signal
+
+
+class Keeper:
+    def __init__(self, control: int, plan: "dict[str, Any]") -> None:
+        self.control, self.plan = control, plan
+        self.me, self.grace = posix.getpid(), plan["grace"]
+        self.deadline: "float | None" = None  # when SIGKILL is due; None: nothing is being ended
+        self.came: "list[int]" = []
+        self.owed: "dict[int, int]" = {}  # {pid: the signal that it gets when it is our child}
+        self.watch = open_pidfd(plan["caller"])
+        if posix.getppid() != plan["caller"]:
+            posix._exit(0)
+        if in_c("prctl", _SUBREAPER, 1, 0, 0, 0):
+            self.answer("E38 -")  # ENOSYS
+        self.reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        _signal.set_wakeup_fd(writer)
+        numbers = {getattr(_signal, name) for name in _PASSED_ON}
+        for number in numbers:
+            if _signal.getsignal(number) != _signal.SIG_IGN:  # else the command ignores it, too
+                _signal.signal(number, lambda number, frame: self.came.append(number))
+        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
+        numbers.add(_signal.SIGCHLD)
+        mask = _signal.pthread_sigmask(_signal.SIG_UNBLOCK, numbers)
+        group = posix.getpgrp()
+        attempt(posix.setpgid, 0, 0)  # what ends the caller's group spares the keeper
+        failure, failed = posix.pipe2(posix.O_CLOEXEC)
+        self.command = posix.fork()
+        if not self.command:
+            self.become_command(group, mask, failed)
+        posix.close(failed)
+        why = posix.read(failure, 16)
+        # All that is the command's: its readers wait for the end of it.
+        for fd in map(int, posix.listdir("/proc/self/fd")):
+            if fd < 3:
+                posix.dup2(plan["null"], fd)
+            elif fd not in (control, self.watch, self.reader, writer):
+                attempt(posix.close, fd)
+        if why:
+            posix.waitpid(self.command, 0)
+            self.answer(why.decode())
+        # When the tree ends, so does the sentinel: its exit can be waited for by anybody, while the
+        # command is kept from being reaped until the caller has taken note.
+        reader, self.life = posix.pipe2(posix.O_CLOEXEC)
+        self.sentinel = posix.fork()
+        if not self.sentinel:
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
+            posix.dup2(reader, 0)
+            posix.close(self.life)
+            attempt(posix.execve, "/bin/sh", ["sh", "-c", "read x"], {})  # it takes less memory
+            posix.read(0, 1)
+            posix._exit(0)
+        self.answer("P%d %d" % (self.command, self.sentinel))
+
+    def answer(self, text: str) -> None:
+        """Write it so that what follows is not taken for a part of it; an error is the end."""
+        attempt(posix.write, self.control, b"%-16s" % text.encode())
+        if text[0] == "E":
+            posix._exit(0)
+
+    def become_command(self, group: int, mask: "Any", failed: int) -> None:
+        """As CPython's _posixsubprocess does it, and in that order."""
+        plan, number, step = self.plan, 0, "-"
+        steps: "Any" = (
+            ("c", posix.chdir, plan["cwd"]),
+            ("-", posix.umask, plan["umask"]),
+            ("-", lambda number: posix.setsid(), plan["session"]),
+            ("-", lambda number: posix.setpgid(0, number), plan["group"]),
+            ("-", posix.setgroups, plan["gids"]),
+            ("-", lambda number: posix.setregid(number, number), plan["gid"]),
+            ("-", lambda number: posix.setreuid(number, number), plan["uid"]),
+        )
+        try:
+            for one in (_signal.SIGPIPE, _signal.SIGXFSZ) if plan["restore_signals"] else ():
+                _signal.signal(one, _signal.SIG_DFL)
+            if plan["session"] is plan["group"] is None:
+                attempt(posix.setpgid, 0, group)
+            for step, function, value in steps:  # noqa: B007 - an error tells which
+                if value is not None:
+                    function(value)
+            # If somebody kills the keeper, nobody can end the tree, but at least the command ends.
+            in_c("prctl", _PDEATHSIG, _KILL, 0, 0, 0)
+            if posix.getppid() != self.me:
+                posix._exit(255)
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+            step = "x"
+            env = dict(item.split(b"=", 1) for item in plan["env"])
+            for path in plan["paths"]:
+                try:
+                    posix.execve(path, plan["argv"], env)
+                except OSError as error:
+                    if number in (0, 2, 20):  # the first that is not just "not found" counts
+                        number = error.errno or 0
+        except OSError as error:
+            number = error.errno or 0
+        finally:
+            posix.write(failed, b"E%d %s" % (number or 5, step.encode()))
+            posix._exit(255)
+
+    def send(self, number: int) -> None:
+        """To all who are there now: who ends of it leaves its own to us."""
+        for pid, fd in self.descendants(self.me):
+            if fd is None:
+                self.owed.setdefault(pid, number)
+            elif fd < 0:
+                attempt(posix.kill, pid, number)
+            else:
+                in_c("syscall", PIDFD_SEND_SIGNAL, fd, number, 0, 0)
+                posix.close(fd)
+
+    def descendants(self, parent: int) -> "list[tuple[int, int | None]]":
+        """Pids, with pidfds of those that are not our children, as others may reap them.
+
+        If the parent still lists it once the pidfd is open, then that is its child's. None: pidfds
+        are refused; it has to wait until it is our child. What is below another keeper is left to
+        that one, which passes on what it gets.
+        """
+        found: "list[tuple[int, int | None]]" = []
+        for pid in children_of(parent):
+            fd = open_pidfd(pid) if parent != self.me else -1
+            if fd >= 0 and pid not in children_of(parent):
+                posix.close(fd)
+            elif pid != self.sentinel:
+                found.append((pid, None if fd < 0 and parent != self.me else fd))
+            # The last words are the number of its socket, and nothing.
+            if contents("/proc/%d/cmdline" % pid).split(b"\0")[:-2] != self.plan["words"]:
+                found += self.descendants(pid)
+        return found
+
+    def end(self, number: int, grace: float) -> None:
+        """Send the signal to all; SIGKILL is due in ``grace`` seconds, or earlier if it was."""
+        due = monotonic() + grace
+        self.deadline = due if self.deadline is None else min(due, self.deadline)
+        if number and grace:
+            self.send(number)
+            self.send(_CONT)
+
+    def obey(self, order: bytes) -> None:
+        """A signal's number, then "command", "all", or the grace of an end."""
+        number, word = int(order.split()[0]), order.split()[1]
+        if word == b"command":
+            attempt(posix.kill, self.command, number)
+        elif word == b"all":
+            self.send(number)
+            self.send(_CONT)
+        else:
+            self.end(number, float(word))
+
+    def keep(self) -> None:
+        """Until nothing is left."""
+        rest, caller, gone = self.plan["rest"], self.plan["caller"], False
+        hears = True
+        poll = select.poll()
+        for fd in {self.control, self.watch, self.reader} - {-1}:
+            poll.register(fd, select.POLLIN)
+        pause, refused = 0.001, None  # since when
+        while True:
+            status = exit_of(self.command)
+            if status is not None and not gone:
+                gone = True
+                if rest == "kill" and self.deadline is None:
+                    self.end(_TERM, self.grace)
+            # A child that has exited has handed its own to us, and stays in this list until it is
+            # reaped. So if the list begins after the exit of the last one, nobody is missing.
+            there = children_of(self.me)
+            others = [pid for pid in there if pid not in (self.command, self.sentinel)]
+            if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
+                pause = 0.001
+                continue
+            for pid in set(others) & set(self.owed):
+                attempt(posix.kill, pid, self.owed.pop(pid))
+                attempt(posix.kill, pid, _CONT)
+            leaves = rest == "leave" and self.deadline is None
+            if gone and self.command in there and (leaves or not others):
+                break
+            wait = 1.0 if self.watch < 0 and caller else 86400.0
+            if self.deadline is not None:
+                wait = min(wait, max(0.0, self.deadline - monotonic()))
+                if self.deadline <= monotonic():
+                    living = others if gone else [*others, self.command]
+                    if False in {attempt(posix.kill, pid, _KILL) is False for pid in living}:
+                        refused = None
+                    elif living:  # they are root's; but what they have started may not be
+                        refused = refused or monotonic()
+                        self.send(_KILL)
+                        if monotonic() - refused > 1:
+                            self.plan["left"] = living
+                            break
+                    wait, pause = pause, min(pause * 2, 0.02)
+            events = dict(poll.poll(int(wait * 1000) + 1))
+            attempt(posix.read, self.reader, 4096)
+            if caller and (self.watch in events or posix.getppid() != caller):
+                caller = 0
+                self.end(_TERM if self.deadline is None else 0, self.grace)
+                if self.watch >= 0:
+                    poll.unregister(self.watch)
+            while self.came:
+                self.send(self.came.pop(0))
+            if self.control in events:
+                orders = attempt(posix.read, self.control, 65536)
+                if not orders:  # the Popen has been dropped, which ends nothing; or its program
+                    poll.unregister(self.control)
+                    hears = False
+                for order in (orders or b"").splitlines():
+                    self.obey(order)
+        left = "".join(" %d" % pid for pid in self.plan.get("left", ()))
+        self.answer("D%d%s" % (_KILL if status is None else status, left))
+        posix.close(self.life)
+        poll.unregister(self.reader)
+        # Until the caller answers, or ends.
+        while hears and caller == posix.getppid() and not poll.poll(1000):
+            continue
+        for pid in self.command, self.sentinel:  # not every init reaps
+            attempt(posix.waitpid, pid, posix.WNOHANG)
+
+
+def keep_tree(control: int) -> None:
+    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    while null < 3:  # the command has none of these: they are closed when it is executed
+        null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    posix.set_inheritable(control, False)
+    size = posix.read(control, 16).strip()
+    if not size.isdigit():  # an order to end, before there was a plan
+        return
+    text, left = b"", int(size)
+    while left:  # not more: an order may follow
+        more = attempt(posix.read, control, left)
+        if not more:  # the caller has given up
+            return
+        text, left = text + more, left - len(more)
+    if text:
+        plan = marshal.loads(text)
+        plan["null"] = null
+        plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
+        Keeper(control, plan).keep()
+
+
+if __name__ == "__main__":
+    keep_tree(int(sys.argv[-1]))

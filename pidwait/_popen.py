@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a Popen does otherwise if it stands for a tree of processes: see _tree.py."""
+
+import _signal  # type: ignore[import-not-found]
+import os
+import subprocess
+import sys
+from types import BuiltinFunctionType, FunctionType, MethodType
+
+from ._base.deadline import Deadline, seconds
+from ._tree import open_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._types import Any
+
+_Base: "Any" = object  # what comes after it is a Popen
+_KILL = getattr(_signal, "SIGKILL", _signal.SIGTERM)  # Windows has none
+_WAIT = "_wait" if hasattr(subprocess.Popen, "_wait") else "wait"  # Python 3.6
+
+
+class TreePopen(_Base):  # type: ignore[misc]
+    """As the standard Popen; with ``tree`` it stands for a command and all that it starts.
+
+    ``tree`` is False, or what happens to the others when the command itself has exited: True or
+    "kill" ends them, "wait" waits for them, "leave" leaves them. wait(), poll() and
+    communicate() end when nothing is left. kill(), terminate(), an exception in a ``with`` block
+    and the death of this program are for all. The last two send SIGTERM, and SIGKILL ``grace``
+    seconds later; with 0, the default, SIGKILL comes at once. ``pid`` and ``returncode`` are the
+    command's.
+
+    ``mechanism`` is "reaper" (Linux), "job" (Windows), "group" where there is no means that
+    catches all, or None without a tree. ``left`` has the pids that refused to die, as root's do;
+    it is None if the keeper of the tree was killed.
+    """
+
+    _tree: "Any" = None
+    _grace: "float | None" = None
+    _is_given_up = False
+    if TYPE_CHECKING:
+        returncode: "int | None"
+
+    def __init__(
+        self, *args: "Any", tree: "bool | str" = False, grace: "float | None" = None, **more: "Any"
+    ) -> None:
+        hook = more.get("preexec_fn")
+        if isinstance(hook, BuiltinFunctionType):  # then no Python runs in a forked child
+            if hook is getattr(os, "setsid", None):
+                more.update(preexec_fn=None, start_new_session=True)
+            elif hook is getattr(os, "setpgrp", None):
+                more.update(preexec_fn=None, process_group=0)
+        if tree not in (False, True, "kill", "wait", "leave"):
+            raise ValueError("tree must be a bool, 'kill', 'wait' or 'leave', not %r" % (tree,))
+        if tree:
+            self._grace = None if grace is None else _checked(grace)
+            self._rest = "kill" if tree is True else tree
+            self._tree = open_tree(self._rest, self._grace or 0.0)
+        elif grace is not None:
+            raise ValueError("grace needs tree")
+        super().__init__(*args, **more)
+        if tree:
+            self._sigint_wait_secs = 0  # it is ended, in its time
+
+    def _start_tree(self, plan: "Any", command: "Any", start_alone: "Any") -> None:
+        args = plan["args"]
+        is_path = hasattr(args, "__fspath__")
+        if is_path and plan["shell"]:
+            raise TypeError("path-like args is not allowed when shell is true")
+        plan["args"] = [args] if is_path or isinstance(args, (str, bytes)) else list(args)
+        plan["args"], plan["executable"] = command(plan)
+        plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
+        if hasattr(sys, "audit"):  # Python 3.8
+            event = map(plan.get, ("executable", "args", "cwd", "env"))
+            sys.audit("subprocess.Popen", *event)  # novm
+        self._tree.start(plan, start_alone)
+        self.pid, self._child_created = self._tree.pid, True
+
+    @property
+    def mechanism(self) -> "Any":
+        return None if self._tree is None else self._tree.mechanism
+
+    @property
+    def left(self) -> "Any":
+        return [] if self._tree is None else self._tree.left
+
+    def _internal_poll(self, *args: "Any", **more: "Any") -> "Any":
+        if self._tree is None:
+            return super()._internal_poll(*args, **more)
+        if self.returncode is None:
+            self.returncode = self._tree.poll()
+        return self.returncode
+
+    def poll(self) -> "Any":
+        return super().poll() if self._tree is None else self._internal_poll()
+
+    def _wait(self, timeout: "float | None" = None, *args: "Any", **more: "Any") -> "Any":
+        if self._tree is None:
+            return getattr(super(), _WAIT)(timeout, *args, **more)
+        deadline = Deadline(timeout)
+        while self.poll() is None:
+            if deadline.expired():
+                if not self._is_in_time():
+                    raise subprocess.TimeoutExpired(self.args, timeout)  # type: ignore[arg-type]
+                deadline = Deadline(None)
+            self._tree.sleep(deadline.remaining())
+        return self.returncode
+
+    if _WAIT == "wait":
+        wait = _wait
+
+    def _is_in_time(self) -> bool:
+        """Whether a time-out does not count: the command has exited, and its rest is ended."""
+        return self._rest == "kill" and self._tree.has_exited()
+
+    def communicate(self, input: "Any" = None, timeout: "float | None" = None) -> "Any":
+        try:
+            return super().communicate(input, timeout)
+        except subprocess.TimeoutExpired as late:
+            if self._tree is None or not self._is_in_time():
+                raise
+            return self._last_output(late)
+
+    def _last_output(self, late: "Any") -> "Any":
+        """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
+        while True:
+            has_ended = self.poll() is not None
+            try:
+                return super().communicate(timeout=1)
+            except subprocess.TimeoutExpired as error:
+                if has_ended:
+                    late.output = _as_text(self.stdout, error.output)
+                    late.stderr = _as_text(self.stderr, error.stderr)
+                    raise late from None
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal to the command; SIGTERM and SIGKILL go to all of a tree."""
+        if self._tree is None:
+            super().send_signal(sig)
+        elif self.poll() is None:
+            self._tree.send(int(sig), sig in (_signal.SIGTERM, _KILL))
+
+    if _KILL == _signal.SIGTERM:  # Windows
+
+        def _execute_child(self, *values: "Any", **named: "Any") -> None:
+            beneath = super()._execute_child
+            if self._tree is None:
+                beneath(*values, **named)
+            else:
+                self._tree.start(lambda api: with_names(beneath, _winapi=api)(*values, **named))
+
+        def terminate(self) -> None:
+            if self._tree is None:
+                super().terminate()
+            else:
+                self.send_signal(_signal.SIGTERM)
+
+        kill = terminate
+
+    def end(self, grace: "float | None" = None, sig: int = _signal.SIGTERM) -> "Any":
+        """Send ``sig`` to all, and SIGKILL ``grace`` seconds later; return the returncode.
+
+        ``grace`` is by default that of Popen, or else 5. It returns when nothing is left.
+        """
+        default = 5.0 if self._grace is None else self._grace
+        grace = default if grace is None else _checked(grace)
+        if self._tree is None:
+            try:
+                self.send_signal(sig if grace else _KILL)
+                return self.wait(grace or None)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        elif self.poll() is None:
+            self._tree.end(int(sig), grace)
+        return self.wait()
+
+    def _give_up(self, kind: "Any") -> None:
+        """Have the tree ended, because of an exception of that type."""
+        if not self._is_given_up and self.poll() is None:
+            self._is_given_up = True
+            # After Ctrl-C it has a moment, as without a tree.
+            least = 0.25 if kind is not None and issubclass(kind, KeyboardInterrupt) else 0.0
+            self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))
+
+    def __exit__(self, kind: "Any", error: "Any", traceback: "Any") -> None:
+        if self._tree is not None and kind is not None:
+            self._give_up(kind)
+            kind = error = traceback = None  # wait for its end
+        super().__exit__(kind, error, traceback)
+
+
+class RunPopen(TreePopen):
+    """That of run() and its like. They kill after an exception, but a tree has its grace then."""
+
+    _output: "Any" = None
+
+    def __init__(self, *args: "Any", _started: "Any" = None, **more: "Any") -> None:
+        super().__init__(*args, **more)
+        if _started is not None:
+            _started(self)
+
+    def give_up(self, at_once: bool) -> None:
+        """End it as a time-out does, or at once; run() waits for that in another thread."""
+        if at_once or self._tree is None:
+            super().kill()
+        else:
+            self._give_up(None)
+
+    def communicate(self, input: "Any" = None, timeout: "float | None" = None) -> "Any":
+        if self._output is not None:
+            return self._output  # Python 3.6 asks again, and so does Windows
+        try:
+            return super().communicate(input, timeout)
+        except subprocess.TimeoutExpired as late:
+            if self._tree is not None:
+                self._give_up(None)
+                try:
+                    late.output, late.stderr = self._last_output(late)
+                finally:
+                    self._output = late.output, late.stderr
+            raise
+
+    def kill(self) -> None:
+        if self._tree is None:
+            super().kill()
+        else:
+            self._give_up(sys.exc_info()[0])
+
+
+def with_names(method: "Any", **names: "Any") -> MethodType:
+    """The standard method, with other values for these names of its module."""
+    copy = FunctionType(method.__func__.__code__, dict(vars(subprocess), **names))
+    return MethodType(copy, method.__self__)
+
+
+def _checked(grace: "Any") -> float:
+    value = seconds(grace, "grace")
+    if not value >= 0:
+        raise ValueError("grace must not be negative, or NaN")
+    return value
+
+
+def _as_text(pipe: "Any", output: "Any") -> "Any":
+    """What has been read so far, as text if the pipe is one of text."""
+    if output is None or not hasattr(pipe, "encoding"):
+        return output
+    return output.decode(pipe.encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")

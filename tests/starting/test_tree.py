@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Popen with ``tree`` stands for a command and all that it starts."""
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+
+import pytest
+
+from .. import pidwait
+from ..processes import OnPurpose, become_gone, become_zombie, eventually, kill, run_python, state
+from .conftest import ours
+
+if os.name == "nt":
+    pytest.skip("sh", allow_module_level=True)
+
+aio = importlib.import_module(pidwait.__name__ + ".aio")
+PIPE, DEVNULL, run, Popen = subprocess.PIPE, subprocess.DEVNULL, ours.run, ours.Popen
+KEEPER = pidwait.probe()["calls"].get("keeper of trees", {"available": False})["available"]
+needs_keeper = pytest.mark.skipif(not KEEPER, reason="there can be no keeper")
+# Both hold the witness; the second is in another group, and the third has lost its parent.
+ALL = "setsid sleep 60 & (sleep 60 &) ; echo ready; sleep 60"
+# It ends a while after SIGTERM, and says so.
+SLOW = "trap 'sleep 0.2; echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+
+
+@pytest.fixture(params=[pytest.param("reaper", marks=needs_keeper), "group"])
+def mechanism(request, monkeypatch):
+    monkeypatch.setenv("PIDWAIT_TREE", request.param)
+    return request.param
+
+
+@pytest.fixture
+def reaper(monkeypatch):
+    if not KEEPER:
+        pytest.skip("there can be no keeper")
+    monkeypatch.setenv("PIDWAIT_TREE", "reaper")
+
+
+class Witness:
+    """A FIFO that each process of a script holds open: no list of processes is trusted."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        os.close(os.open(path, os.O_WRONLY))
+        self.popens = []
+
+    def sees(self):
+        """Whether anybody is left."""
+        poll = select.poll()
+        poll.register(self.fd)
+        return not poll.poll(0)
+
+    def started(self, script, tree=True, **options):
+        """A Popen, once the script has said that it is ready."""
+        popen = Popen(sh(script), stdout=PIPE, tree=tree, **options)
+        self.popens.append(popen)
+        assert popen.stdout.readline() == b"ready\n"
+        return popen
+
+
+@pytest.fixture
+def witness(tmp_path, monkeypatch):
+    path = str(tmp_path / "witness")
+    found = Witness(path)
+    monkeypatch.setenv("WITNESS", path)
+    yield found
+    for popen in found.popens:
+        with popen:
+            popen.kill()
+    eventually(lambda: not found.sees())
+    os.close(found.fd)
+
+
+def sh(script):
+    return ["sh", "-c", 'exec 9>"$WITNESS"; ' + script]
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_all_end_at_a_time_out_and_the_exception_has_all_output(mechanism, witness, is_text):
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        run(sh(ALL), tree=True, timeout=0.3, stdout=PIPE, universal_newlines=is_text)
+    assert not witness.sees()
+    assert caught.value.output == ("ready\n" if is_text else b"ready\n")
+    assert caught.value.timeout == 0.3
+
+
+@pytest.mark.parametrize("name", ["call", "check_call", "check_output", "run"])
+def test_each_function_ends_all_and_gives_them_their_grace(mechanism, witness, name, tmp_path):
+    file = tmp_path / "output"
+    script = "(%s) > %s & sleep 60" % (SLOW, file)
+    with pytest.raises(subprocess.TimeoutExpired):
+        getattr(ours, name)(sh(script), tree=True, timeout=0.3, grace=10)
+    assert not witness.sees()
+    assert file.read_text() == "ready\nterm\n"
+
+
+@pytest.mark.parametrize("tree, output", [("kill", b""), ("wait", b"late\n"), ("leave", b"late\n")])
+def test_when_the_command_has_exited_the_rest_is_ended_or_not(mechanism, witness, tree, output):
+    popen = Popen(sh("(sleep 0.7; echo late)& exit 7"), stdout=PIPE, tree=tree)
+    assert popen.wait(30) == popen.returncode == 7
+    assert witness.sees() == (tree == "leave")
+    assert popen.communicate() == (output, None)
+    assert (popen.left, popen.mechanism) == ([], mechanism)
+
+
+def test_a_time_out_bounds_the_command_and_its_grace_comes_on_top(mechanism, witness):
+    done = run(sh("(%s)& sleep 0.1; exit 3" % SLOW), tree=True, timeout=0.2, grace=20, stdout=PIPE)
+    assert (done.returncode, done.stdout) == (3, b"ready\nterm\n")
+    with Popen(sh("(%s)& sleep 0.1; exit 3" % SLOW), tree=True, grace=20, stdout=DEVNULL) as popen:
+        assert popen.wait(0.2) == 3
+    with witness.started("sleep 1 & echo ready", "wait") as popen, pytest.raises(
+        subprocess.TimeoutExpired
+    ):
+        popen.wait(0.1)
+
+
+def test_an_exception_in_a_with_block_ends_all(mechanism, witness):
+    with pytest.raises(OnPurpose), witness.started(ALL) as popen:
+        raise OnPurpose
+    assert not witness.sees()
+    assert popen.returncode == -signal.SIGKILL
+    with pytest.raises(KeyboardInterrupt), witness.started(SLOW.replace("echo term;", "")) as popen:
+        raise KeyboardInterrupt  # it has 0.25 seconds then
+    assert popen.returncode in (5, -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("method", ["kill", "end", "terminate"])
+def test_they_end_all_from_another_thread_while_communicate_reads(mechanism, witness, method):
+    popen = witness.started(ALL)
+    thread = threading.Timer(0.05, getattr(popen, method))
+    thread.start()
+    assert popen.communicate(timeout=60) == (b"", None)
+    thread.join()
+    assert popen.returncode == (-signal.SIGKILL if method == "kill" else -signal.SIGTERM)
+
+
+def test_end_gives_a_grace_and_can_be_shortened(mechanism, witness):
+    popen = witness.started(SLOW)
+    assert popen.end() == 5
+    assert popen.stdout.read() == b"term\n"
+    popen = witness.started("trap '' TERM; echo ready; while :; do sleep 0.01; done")
+    thread = threading.Thread(target=popen.end, args=(100,))
+    thread.start()
+    assert popen.end(0.05) == -signal.SIGKILL
+    thread.join()
+    plain = Popen(["sleep", "60"])
+    assert plain.end() == -signal.SIGTERM and plain.mechanism is None
+
+
+def test_other_signals_reach_the_command_alone(mechanism, witness):
+    popen = witness.started("trap 'echo got; exit 6' USR1; sleep 60 & echo ready; wait", "wait")
+    popen.send_signal(signal.SIGUSR1)
+    assert popen.stdout.readline() == b"got\n"
+    become_zombie(popen.pid)
+    assert witness.sees() and popen.poll() is None
+    popen.kill()
+    assert popen.wait() == 6
+
+
+def test_the_pid_is_the_commands_until_its_code_is_known(mechanism, witness):
+    popen = witness.started("echo ready; echo $$; exit 4")
+    assert popen.stdout.read() == b"%d\n" % popen.pid
+    become_zombie(popen.pid)
+    eventually(lambda: not witness.sees())
+    assert state(popen.pid) == "Z" and popen.returncode is None
+    assert popen.wait() == 4
+    become_gone(popen.pid)
+
+
+STATE = r"""
+pwd; umask; echo "$A"; cut -d' ' -f 4- /proc/$$/stat | cut -d' ' -f 2,3 | sed "s/$$/own/g"
+grep -E '^(Uid|Gid|Groups|SigBlk|SigIgn)' /proc/self/status
+ls /proc/$$/fd; env | sort; ulimit -a
+"""
+OPTIONS = [{}, {"env": {"A": "b", "PATH": os.environ["PATH"]}}, {"cwd": "/"}, {"pass_fds": (150,)}]
+OPTIONS += [{"restore_signals": False}, {"close_fds": False, "executable": "/bin/sh"}]
+OPTIONS += [
+    {"start_new_session": True},
+    {"process_group": 0},
+    {"preexec_fn": os.setsid},
+    {"shell": True},
+    {"executable": "/bin/sh"},
+]
+if sys.version_info >= (3, 9):
+    OPTIONS += [{"umask": 0o77}]
+    if os.geteuid() == 0:
+        OPTIONS += [{"user": 65534, "group": 65533, "extra_groups": [65532]}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_command_finds_what_it_finds_without_a_tree(reaper, options):
+    reader, writer = os.pipe()
+    os.dup2(reader, 150)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    args = STATE if "shell" in options else ["sh", "-c", STATE]
+    try:
+        found = [run(args, stdout=PIPE, tree=tree, **options) for tree in (False, True)]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for fd in reader, writer, 150:
+            os.close(fd)
+    assert found[0].returncode == found[1].returncode
+    # glibc's posix_spawn has the two signals ignored that it keeps for itself.
+    texts = [one.stdout.decode().replace("0000000180000000", "0" * 16) for one in found]
+    assert texts[0].split("\n") == texts[1].split("\n")
+
+
+ERRORS = [
+    (["/no/such"], {}), (["no-such"], {}), (["/"], {}), (["true"], {"cwd": "/no/such"}), ([], {}),
+    ([1], {}), (["a\0b"], {}), (["true"], {"env": {"a=b": "c"}}), (["true"], {"process_group": 1}),
+    (["true"], {"stdin": 987}), ([__file__], {}),
+]  # fmt: skip
+if sys.version_info >= (3, 8):
+    ERRORS += [(pathlib.Path("true"), {"shell": True})]
+
+
+@pytest.mark.parametrize("args, options", ERRORS, ids=str)
+def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
+    raised = []
+    before = len(os.listdir("/proc/self/fd"))
+    for tree in False, True:
+        with pytest.raises(Exception) as caught:  # noqa: B017
+            run(args, tree=tree, **options)
+        error = caught.value
+        raised.append((type(error), *map(str, (error, getattr(error, "filename", None)))))
+        del caught, error
+    gc.collect()
+    assert raised[0] == raised[1]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_all_waits_wait_for_the_end_of_the_tree(mechanism, witness):
+    def popen():
+        return witness.started("sleep 0.2 & echo ready; exit 3", "wait")
+
+    def checked(found):
+        assert found == 3 and not witness.sees()
+
+    one = popen()
+    with pytest.raises(pidwait.TimeoutExpired) as caught:
+        pidwait.wait(one, 0.02)
+    assert caught.value.pid == one.pid
+    with pidwait.WaitSet([one]) as several:
+        assert several.wait(0.02) == []
+        checked(several.wait()[0][1])
+    checked(pidwait.wait(popen(), 60))
+    checked(pidwait.wait_procs([popen()], 60)[0][0][1])
+    exits = []
+    two = popen()
+    pidwait.watch(two, lambda popen, code: exits.append(code))
+    eventually(lambda: exits)
+    checked(exits[0])
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        checked(loop.run_until_complete(aio.wait(popen(), 60)))
+
+
+INNER = """
+from {package} import subprocess
+popen = subprocess.Popen({args!r}, tree=True, grace={grace})
+{then}
+"""
+
+
+def program(script, then="popen.wait()", grace=0.0):
+    code = INNER.format(package=pidwait.__name__, args=sh(script), then=then, grace=grace)
+    return [sys.executable, "-c", code]
+
+
+def test_in_a_tree_of_a_tree_a_signal_comes_once_and_starts_no_other_clock(reaper, witness):
+    with Popen(program(SLOW, grace=30), stdout=PIPE, tree=True) as popen:
+        assert popen.stdout.readline() == b"ready\n"
+        assert popen.end(30) == -signal.SIGTERM
+        assert popen.stdout.read() == b"term\n"
+
+
+@pytest.mark.parametrize(
+    "then", ["import os; os.fork() and popen.wait(); popen.wait()", "popen.wait()"]
+)
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+def test_the_death_of_the_program_ends_all(reaper, witness, then, sig):
+    with Popen(program(ALL, then), stdout=PIPE, start_new_session=True) as popen:
+        assert popen.stdout.readline() == b"ready\n"
+        kill(popen.pid, sig)
+        popen.stdout.close()
+        if "fork" not in then:
+            eventually(lambda: not witness.sees())
+        os.killpg(popen.pid, signal.SIGKILL)
+
+
+def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, witness):
+    pids = []
+    thread = threading.Thread(target=lambda: pids.append(Popen(sh(ALL), tree=True).pid))
+    with pytest.warns(ResourceWarning):
+        thread.start()
+        thread.join()
+        gc.collect()
+    run(["true"], tree=True)
+    assert witness.sees() and state(pids[0]) == "S"
+    for popen in subprocess._active:
+        popen.kill()
+    eventually(lambda: not witness.sees())
+    for popen in list(subprocess._active):
+        popen.wait()
+    subprocess._cleanup()
+
+
+def test_if_somebody_kills_the_keeper_the_command_ends_with_it(reaper, witness):
+    popen = witness.started("echo ready; exec sleep 60")
+    kill(popen._tree.keeper.pid)
+    assert popen.wait(60) == -signal.SIGKILL
+    assert popen.left is None
+
+
+def test_who_holds_the_pipe_from_outside_delays_it_by_a_second_at_most(mechanism, witness):
+    popen = witness.started("echo ready; sleep 60")
+    held = os.open("/proc/%d/fd/1" % popen.pid, os.O_WRONLY)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, held)
+        popen.kill()
+        with pytest.raises(subprocess.TimeoutExpired):
+            popen.communicate(timeout=0.1)
+        assert popen.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tree": "x"}, {"tree": True, "grace": -1}, {"tree": 1, "grace": float("nan")}, {"grace": 1}],
+)
+def test_bad_input_is_refused_by_its_name(options):
+    with pytest.raises(ValueError, match="^%s " % list(options)[-1]):
+        Popen(["true"], **options)
+
+
+def test_the_environment_chooses_the_mechanism(monkeypatch):
+    monkeypatch.setenv("PIDWAIT_TREE", "grouq")
+    with pytest.raises(ValueError, match="auto, reaper, job, group"):
+        Popen(["true"], tree=True)
+    monkeypatch.setenv("PIDWAIT_TREE", "job")
+    with pytest.raises(OSError, match="PIDWAIT_TREE"):
+        Popen(["true"], tree=True)
+
+
+def test_without_an_interpreter_it_is_a_group_and_says_so():
+    code = """if True:
+        import logging, sys
+        from {0} import subprocess
+        logging.basicConfig(level=logging.WARNING)
+        sys.executable = "/usr/bin/uwsgi"
+        print([subprocess.Popen(["true"], tree=True).mechanism for _ in range(2)])
+    """
+    done = run_python(code.format(pidwait.__name__))
+    assert done.stdout == "['group', 'group']\n"
+    assert done.stderr.count("WARNING") == 1 and "uwsgi" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(sys, "addaudithook"), reason="before Python 3.8")
+def test_audit_hooks_see_one_event(mechanism):
+    code = """if True:
+        import sys
+        from {0} import subprocess
+        sys.addaudithook(lambda name, args: name == "subprocess.Popen" and print(*args))
+        subprocess.call(["true", "x"], tree=True, cwd="/")
+        subprocess.call(["true", "y"], tree=True, preexec_fn=int)
+    """
+    lines = run_python(code.format(pidwait.__name__)).stdout.splitlines()
+    assert lines == ["true ['true', 'x'] / None", "true ['true', 'y'] None None"]
+
+
+def test_the_keeper_starts_from_an_archive(reaper, tmp_path):
+    folder = pathlib.Path(pidwait.__spec__.origin).parent
+    with zipfile.ZipFile(str(tmp_path / "a.zip"), "w") as archive:
+        for path in folder.rglob("*.py"):
+            archive.write(str(path), "copied/%s" % path.relative_to(folder))
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from copied import subprocess\n"
+    code += "print(subprocess.call(['sh', '-c', 'exit 3'], tree=True))"
+    done = run_python(code, str(tmp_path / "a.zip"))
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_nothing_is_left_of_many_runs(mechanism):
+    run(["true"], tree=True)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(10):
+        run(["true"], tree=True)
+    eventually(lambda: threading.active_count() <= before[1])
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before[0]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
