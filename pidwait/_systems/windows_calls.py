@@ -5,6 +5,7 @@ The prototypes name the types of C. Without one, ctypes would truncate a HANDLE 
 """
 
 import sys
+from struct import Struct
 
 from .._base.errors import Failed
 
@@ -16,6 +17,14 @@ POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
 # Milliseconds of one call on the main thread at most, where it does not notice Ctrl-C.
 SLICE = 100
+
+_EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation
+# LARGE_INTEGER PerProcessUserTimeLimit, PerJobUserTimeLimit; DWORD LimitFlags; and more
+_LIMITS = Struct("qqIPPIPII6Q4P")
+_PROCESS_ID_LIST = 3  # JobObjectBasicProcessIdList
+# DWORD NumberOfAssignedProcesses, NumberOfProcessIdsInList; ULONG_PTR ProcessIdList[1];
+_PROCESSES = Struct("IIP")
+_ERROR_MORE_DATA = 234
 
 _HANDLE = _SIZE_T = "uintptr_t"
 _DWORD = _NTSTATUS = "unsigned int"
@@ -33,6 +42,13 @@ _PROTOTYPES32 = {
     "CreateToolhelp32Snapshot": (None, INVALID_HANDLE, _HANDLE, _DWORD, _DWORD),
     "Process32FirstW": (None, 0, _BOOL, _HANDLE, _BUFFER),
     "Process32NextW": (None, 0, _BOOL, _HANDLE, _BUFFER),
+    "CreateJobObjectW": (None, 0, _HANDLE, _BUFFER, _BUFFER),
+    "AssignProcessToJobObject": (None, 0, _BOOL, _HANDLE, _HANDLE),
+    "TerminateJobObject": (None, 0, _BOOL, _HANDLE, _DWORD),
+    # job, class, buffer, size; to query also: size needed
+    "SetInformationJobObject": (None, 0, _BOOL, _HANDLE, _ENUM, *_SIZED),
+    "QueryInformationJobObject": (None, 0, _BOOL, _HANDLE, _ENUM, *_SIZED, _BUFFER),
+    "ResumeThread": (None, 0xFFFFFFFF, _DWORD, _HANDLE),
     # handle, address, buffer, size, bytes read
     "ReadProcessMemory": (None, 0, _BOOL, _HANDLE, _SIZE_T, _BUFFER, _SIZE_T, _BUFFER),
     # handle, class, buffer, size, size needed
@@ -92,12 +108,37 @@ class _Query(_Bound32):
         return memory
 
 
+class _LimitJob(_Bound32):
+    """SetInformationJobObject(job, flags of its limits)"""
+
+    def __call__(self, job: int, flags: int) -> None:
+        memory = bytearray(_LIMITS.size)
+        memory[16:20] = flags.to_bytes(4, "little")
+        self._function(job, _EXTENDED_LIMITS, memory, len(memory))
+
+
+class _QueryJob(_Bound32):
+    """QueryInformationJobObject(job) -> how many of its processes run, the pid of one"""
+
+    def __call__(self, job: int) -> "tuple[int, int]":
+        memory = bytearray(_PROCESSES.size)
+        try:
+            self._function(job, _PROCESS_ID_LIST, memory, len(memory), None)
+        except Failed as why:
+            if why.winerror != _ERROR_MORE_DATA:
+                raise
+        running, _, pid = _PROCESSES.unpack(memory)
+        return running, pid
+
+
 WINDOWS_ROWS: "Rows" = dict(
     dict.fromkeys(_PROTOTYPES32, (None, _bind32)),
     OpenProcess=("_winapi", _bind32),
     WaitForMultipleObjects=("_winapi", _Wait),
     GetProcessTimes=(None, _Times),
     NtQueryInformationProcess=(None, _Query),
+    SetInformationJobObject=(None, _LimitJob),
+    QueryInformationJobObject=(None, _QueryJob),
     # Every interpreter has these: its subprocess rests on them.
     CloseHandle=("_winapi", None),
     GetExitCodeProcess=("_winapi", None),

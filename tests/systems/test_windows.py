@@ -294,9 +294,11 @@ def test_a_signal_that_windows_lacks_is_bad_input(variant, suspended, name):
 INTERRUPTED = (
     PRESS_CTRL_C
     + """
+    import {package}.subprocess
     flags = NO_WINDOW | SUSPENDED
     herd = [subprocess.Popen("cmd", creationflags=flags) for _ in range(66)]
     sleeper, waiting = herd[0], pidwait.WaitSet(herd)
+    herd.append({package}.subprocess.Popen("cmd", creationflags=flags, tree=True))
     thread = threading.Thread(target=waiting.wait)
     try:
         with pidwait.Process(sleeper.pid) as process:
@@ -307,6 +309,7 @@ INTERRUPTED = (
                 is_interrupted(pidwait.wait_procs, herd),
                 is_interrupted(lambda: list(pidwait.as_completed(herd, 100))),
                 is_interrupted(waiting.wait),
+                is_interrupted(herd[-1].wait),
             ]
         thread.start()
         told.append(is_interrupted(waiting.wait, 100))
@@ -334,7 +337,7 @@ INTERRUPTED = (
 def test_ctrl_c_interrupts_every_wait(variant, tmp_path):
     """Of the main thread; another one that waits on the same set goes on."""
     (told,) = in_a_console(INTERRUPTED.format(package=PACKAGE), tmp_path)
-    assert told.split() == ["True"] * 10
+    assert told.split() == ["True"] * 11
 
 
 @pytest.mark.parametrize("timeout", [None, 3600])

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Windows: a tree is a job object. What its processes start is in it, too, and can't leave it.
+
+The command starts suspended, and runs once it is in the job and watched. The system ends a job with
+the last HANDLE on it, so also when the calling program ends, by whatever. Nobody in a job can
+refuse, so ``left`` stays empty. There is no SIGTERM: ``grace`` does nothing.
+"""
+
+import _winapi
+from contextlib import suppress
+from types import SimpleNamespace
+
+from .._base.deadline import LONGEST, Deadline
+from .._base.errors import Failed
+from . import open_handle
+from .calls import ask
+from .windows_handles import RIGHTS_TO_LOOK, Owned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable
+
+_CREATE_SUSPENDED = 0x4
+_KILL_ON_JOB_CLOSE = 0x2000
+
+
+class JobTree:
+    """It has the methods of the other trees. ``watch`` is the function of that name."""
+
+    mechanism = "job"
+    pid = awaited = 0  # the command's
+
+    def __init__(self, rest: str, grace: float, watch: "Callable[..., object]") -> None:
+        self._rest, self._watch = rest, watch
+        self._code: "int | None" = None
+        self.left: "list[int]" = []
+
+    def start(self, start_alone: "Callable[[Any], object]") -> None:
+        """``start_alone(winapi)`` starts the command, with that in place of the module _winapi."""
+        self._job = Owned(self._ask, "CreateJobObjectW", None, None)
+        self._ask("SetInformationJobObject", self._job.number, _KILL_ON_JOB_CLOSE)
+        start_alone(SimpleNamespace(**dict(vars(_winapi), CreateProcess=self._create)))
+
+    def _create(self, *args: "Any") -> "Any":
+        *some, flags, env, cwd, info = args
+        create: "Any" = _winapi.CreateProcess  # type: ignore[attr-defined]
+        process, thread, pid, _ = made = create(*some, flags | _CREATE_SUSPENDED, env, cwd, info)
+        try:
+            self.pid = self.awaited = pid
+            self._command = Owned(self._ask, "OpenProcess", RIGHTS_TO_LOOK, False, pid)
+            self._ask("AssignProcessToJobObject", self._job.number, process)
+            self._watch(pid, self._go_on)
+            if not flags & _CREATE_SUSPENDED:
+                self._ask("ResumeThread", thread)
+        except BaseException:
+            self._ask("TerminateProcess", process, 1)
+            self._ask("CloseHandle", thread)
+            self._ask("CloseHandle", process)
+            raise
+        return made
+
+    def _go_on(self, *of_watch: object) -> None:
+        """Called by watch(), which keeps this object, and its job, until nothing is left."""
+        running, pid = self._find()
+        if self.poll() is None and running:
+            self._watch(pid, self._go_on)
+
+    def poll(self) -> "int | None":
+        if self._code is None and self.has_exited():
+            if self._rest == "kill":
+                self._ask("TerminateJobObject", self._job.number, 1)
+            elif self._rest == "leave":
+                self._ask("SetInformationJobObject", self._job.number, 0)
+            if self._rest == "leave" or not self._find()[0]:
+                self._code = self._ask("GetExitCodeProcess", self._command.number)
+        return self._code
+
+    def sleep(self, timeout: "float | None") -> None:
+        with suppress(Failed):  # it has just exited
+            pid = self._find()[1] if self.has_exited() else self.pid
+            handle = open_handle(pid)
+            # While it is open, no stranger gets the pid.
+            if pid in (self.pid, self._find()[1]):
+                handle.sleep(Deadline(timeout), [LONGEST])
+
+    def has_exited(self) -> bool:
+        return bool(self._ask("WaitForSingleObject", self._command.number, 0) == 0)
+
+    def send(self, sig: int, everybody: bool) -> None:
+        if everybody:
+            self.end(sig, 0)
+        elif sig not in (0, 1):  # CTRL_C_EVENT, CTRL_BREAK_EVENT
+            raise ValueError("sig must be SIGTERM or a CTRL_ event on Windows, not %s" % sig)
+        elif not self.has_exited():
+            self._ask("GenerateConsoleCtrlEvent", sig, self.pid)
+
+    def end(self, sig: int, grace: float) -> None:
+        if self.poll() is None:
+            self._rest = "kill"
+            self._ask("TerminateJobObject", self._job.number, 1)
+
+    def _find(self) -> "Any":
+        """How many run, and the pid of one."""
+        return self._ask("QueryInformationJobObject", self._job.number)
+
+    def _ask(self, name: str, *args: object) -> "Any":
+        try:
+            return ask(name, *args)
+        except Failed as why:
+            raise why.as_error(name, self.pid or None) from None
