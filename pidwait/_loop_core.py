@@ -4,8 +4,9 @@
 An owner's key is called in the loop once the process has exited: ``key(owner, code)``.
 """
 
-from asyncio import wrap_future
+import asyncio
 from concurrent.futures import Future
+from functools import partial
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
@@ -16,13 +17,18 @@ from ._base.handle import RUNNING
 from ._systems.posix import reap_child
 from ._waiting.core import Core
 from ._waiting.members import Visit
+from ._waiting.owners import PopenTarget, check_pid
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractChildWatcher, AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Target
+    from ._types import Any, Callable, Iterable, Self, Target
+if not TYPE_CHECKING:
+    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
+
+running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 
 
 class LoopCore(Core):
@@ -153,7 +159,7 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
         log("can't wake an event loop: %r", error)
 
 
-async def in_thread(function: "Callable[..., Any]", *args: object) -> "Any":
+async def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = False) -> "Any":
     """What the function returns, in a thread of its own: asyncio's executor has few."""
     from threading import Thread
 
@@ -166,8 +172,8 @@ async def in_thread(function: "Callable[..., Any]", *args: object) -> "Any":
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=run, name=__name__).start()
-    return await wrap_future(future)
+    Thread(target=run, name=__name__, daemon=daemon).start()
+    return await asyncio.wrap_future(future)
 
 
 class AsyncioChild:
@@ -189,3 +195,62 @@ class AsyncioChild:
             watch(self, lambda child, code: None)
         except RuntimeError as error:  # the interpreter is shutting down
             log("pid %d is not reaped: %s", self.pid, error)
+
+
+class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
+    """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
+
+    asyncio.set_child_watcher(ChildWatcher()) is for all loops, in any thread. Raises
+    NotImplementedError on Windows, and from Python 3.14 on, which have no watchers. If other code
+    reaps a child, its exit code is 255, as with asyncio's watchers, unless the system tells it.
+    """
+
+    # From Python 3.12 on the base warns of all classes that are not in its own module.
+    __module__ = getattr(AbstractChildWatcher, "__module__", __name__)
+
+    def __init__(self) -> None:
+        if AbstractChildWatcher is None:
+            raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
+        self._children: "dict[int, AsyncioChild]" = {}
+
+    def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
+        """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
+        loop: "Any" = running_loop()
+        child = AsyncioChild(check_pid(pid))
+        self.remove_child_handler(pid)
+        self._children[pid] = child
+
+        def tell(_: object, code: "int | None") -> None:
+            if child.is_removed:
+                return
+            self.remove_child_handler(pid)
+            if code is None:
+                log("pid %d: reaped by other code, so the return code is reported as 255", pid)
+            callback(pid, 255 if code is None else code, *args)
+
+        add_to_loop(loop, [PopenTarget(child, pid, partial(loop.call_soon, tell))])
+
+    def remove_child_handler(self, pid: int) -> bool:
+        """Remove the handler of this pid, and do not reap; return whether there was one."""
+        child = self._children.pop(pid, None)
+        if child is not None:
+            child.is_removed = True
+        return child is not None
+
+    def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
+        """Do nothing: a handler belongs to the loop that runs when it is added."""
+
+    def is_active(self) -> bool:
+        """Return True."""
+        return True
+
+    def close(self) -> None:
+        """Remove all handlers."""
+        for pid in list(self._children):
+            self.remove_child_handler(pid)
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return

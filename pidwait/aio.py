@@ -13,37 +13,34 @@ from weakref import ref
 from . import _ending, _spawning
 from ._base.deadline import LONGEST_SLEEP, Deadline
 from ._base.errors import TimeoutExpired, log
+from ._loop_core import ChildWatcher as ChildWatcher
 from ._loop_core import (
-    AsyncioChild,
     add_to_loop,
     call_soon,
     discard_from_loop,
     find_core,
     in_thread,
+    running_loop,
 )
 from ._process import TERMINATE
 from ._process import wait as wait_now
-from ._waiting.owners import PopenTarget, check_pid, find
+from ._waiting.owners import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractChildWatcher, AbstractEventLoop
+    from subprocess import CompletedProcess
     from typing import overload
 
     from ._spawning import Child as BlockingChild
     from ._spawning import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Callable, Iterable, Literal, P, Proc, Self, Target
-if not TYPE_CHECKING:
-    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
+    from ._types import Any, AsyncIterator, Iterable, Literal, P, Proc, Self, Target
 
-__all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "spawn", "wait", "wait_procs"]
+__all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "run", "spawn", "wait"]
+__all__ += ["wait_procs"]
 
 
 def __dir__() -> "list[str]":
     return [*__all__, *(name for name in globals() if name[:2] == "__")]
-
-
-_running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 
 
 async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
@@ -78,7 +75,7 @@ class _Group:
     def __init__(self, procs: "Iterable[Any]") -> None:
         # What the caller gave, by the targets of those that have not exited; and the exits.
         self.left: "dict[Target, Any]" = {}
-        self.loop = _running_loop()
+        self.loop = running_loop()
         self.exits: "dict[Target, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
@@ -308,63 +305,45 @@ class Child:
         return "<%s %r>" % (type(self).__name__, self._child)
 
 
-class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
-    """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
+async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
+    """Run a command as subprocess.run() does, without blocking the event loop.
 
-    asyncio.set_child_watcher(ChildWatcher()) is for all loops, in any thread. Raises
-    NotImplementedError on Windows, and from Python 3.14 on, which have no watchers. If other code
-    reaps a child, its exit code is 255, as with asyncio's watchers, unless the system tells it.
+    It takes the arguments of this package's subprocess.run(), ``tree`` and ``grace`` included, and
+    raises the same exceptions. Cancelling it ends the command as a time-out does, and returns when
+    it has ended; a second cancel kills at once. Without ``tree``, a process that the command has
+    started, and that holds a pipe, delays both. Each call waits in a thread of its own.
+
+    >>> import subprocess, sys
+    >>> async def main():
+    ...     done = await run([sys.executable, "-c", "print(3)"], stdout=subprocess.PIPE)
+    ...     return int(done.stdout)
+    >>> asyncio.run(main())
+    3
     """
+    from . import subprocess
 
-    # From Python 3.12 on the base warns of all classes that are not in its own module.
-    __module__ = getattr(AbstractChildWatcher, "__module__", __name__)
+    beneath: "Any" = subprocess.run
+    started: "list[Any]" = []
+    cancelled: "list[BaseException]" = []
 
-    def __init__(self) -> None:
-        if AbstractChildWatcher is None:
-            raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
-        self._children: "dict[int, AsyncioChild]" = {}
+    def tell(popen: "Any") -> None:
+        started.append(popen)
+        if cancelled:  # before that
+            popen.give_up(len(cancelled) > 1)
 
-    def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
-        """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
-        loop: "Any" = _running_loop()
-        child = AsyncioChild(check_pid(pid))
-        self.remove_child_handler(pid)
-        self._children[pid] = child
-
-        def tell(_: object, code: "int | None") -> None:
-            if child.is_removed:
-                return
-            self.remove_child_handler(pid)
-            if code is None:
-                log("pid %d: reaped by other code, so the return code is reported as 255", pid)
-            callback(pid, 255 if code is None else code, *args)
-
-        add_to_loop(loop, [PopenTarget(child, pid, partial(loop.call_soon, tell))])
-
-    def remove_child_handler(self, pid: int) -> bool:
-        """Remove the handler of this pid, and do not reap; return whether there was one."""
-        child = self._children.pop(pid, None)
-        if child is not None:
-            child.is_removed = True
-        return child is not None
-
-    def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
-        """Do nothing: a handler belongs to the loop that runs when it is added."""
-
-    def is_active(self) -> bool:
-        """Return True."""
-        return True
-
-    def close(self) -> None:
-        """Remove all handlers."""
-        for pid in list(self._children):
-            self.remove_child_handler(pid)
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
+    function = partial(beneath, *args, _started=tell, **options)
+    done = asyncio.ensure_future(in_thread(function, daemon=True))
+    while not done.done():
+        try:
+            await asyncio.wait([done])
+        except asyncio.CancelledError as error:
+            cancelled.append(error)
+            for popen in started:
+                popen.give_up(len(cancelled) > 1)
+    if cancelled:
+        log("a cancelled run() ended: %r", done.exception())
+        raise cancelled[0]
+    return done.result()  # type: ignore[no-any-return]
 
 
 ChildWatcher.__module__ = __name__
