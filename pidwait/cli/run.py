@@ -7,18 +7,14 @@ import select
 import signal
 from errno import ENOENT, ENOEXEC
 
-from .. import ProcessInfo, TimeoutExpired, spawn
+from .. import TimeoutExpired, spawn, wait, watch
 from .._base.deadline import Deadline
-from .._base.errors import Failed, log
-from .._systems.calls import WAITID, ask
-from .._systems.linux_calls import PR_SET_CHILD_SUBREAPER
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
 from .report import CommandError, Progress, label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .. import Child
-    from .._types import Any, Sequence
+    from .._types import Any, Callable, Sequence
 
 _RUN_TEXT = """\
 Start a command, wait until it has exited, and exit as it did. Both are in a new
@@ -31,8 +27,10 @@ process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
   -f, --foreground           make no group: COMMAND can use the terminal, and
                              gets its Ctrl-C; only COMMAND is sent signals
   -v, --verbose              report each signal; on a terminal, show the time
-      --tree                 wait for all descendants of COMMAND, in any group
-                             or session, and send the signals to them (Linux)
+      --tree                 wait for all that COMMAND has started, in any group
+                             or session, and send the signals to all of it
+      --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
+                             wait for it (the default), or leave it
   -V, --version              show the version
   -h, --help                 show this
 
@@ -54,7 +52,7 @@ RUN = Command(
     " run",
     "{prog} run [OPTION...] COMMAND [ARGUMENT...]",
     _RUN_TEXT,
-    "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree",
+    "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree rest:",
 )
 RUN.intermixed = False
 RUN.wrong = RUN.failed = 125
@@ -65,23 +63,20 @@ def run_job(options: "dict[str, str]", command: "list[str]") -> int:
     return job.run_on_windows() if os.name == "nt" else job.run()
 
 
-def _started(command: "Sequence[str]") -> "Child":
+def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") -> "Any":
     """Start it, a script without #! by the shell, as execvp(3) does."""
     name = command[0]
-    # As a shell passes them on: to diff <(a) <(b), or the jobs of make.
-    closes = os.name == "nt"
     try:
         if not name:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), "")
         try:
-            return spawn(command, close_fds=closes)
+            return start(command)
         except OSError as error:
             if error.errno != ENOEXEC or os.name == "nt":
                 raise
         from shutil import which
 
-        shell = ["/bin/sh", which(name) or name, *command[1:]]
-        return spawn(shell, close_fds=closes)
+        return start(["/bin/sh", which(name) or name, *command[1:]])
     except OSError as error:
         # Not strerror: before Python 3.8 that of subprocess repeats the name.
         why = os.strerror(error.errno) if error.errno else error
@@ -128,8 +123,8 @@ class Job:
     foreground or neither.
     """
 
-    if TYPE_CHECKING:
-        child: Child
+    child: "Any"
+    code: "int | None" = None
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
         # 0 is for ever, as in GNU timeout.
@@ -141,16 +136,22 @@ class Job:
         self._foreground = "foreground" in options
         if not command:
             raise Usage("give a COMMAND")
+        if "rest" in options and "tree" not in options:
+            raise Usage("--rest needs --tree")
         self._command = command
         self._timed_out = False
         # Signals that came, each once: a storm is passed on as quickly as we can.
         self._came: "list[int]" = []
         self._caught: "set[int]" = set()
 
+    def start(self, command: "Sequence[str]") -> "Any":
+        # As a shell passes them on: to diff <(a) <(b), or the jobs of make.
+        return spawn(command, close_fds=os.name == "nt")
+
     def run_on_windows(self) -> int:
-        with _started(self._command) as child:  # in our group: it gets Ctrl-C, too
+        with _started(self.start, self._command) as child:  # in our group: it gets Ctrl-C, too
             try:
-                return as_status(child.wait(self._timeout) or 0)
+                return as_status(wait(child, self._timeout) or 0)
             except TimeoutExpired:
                 self._tell("TERM")
                 child.terminate()
@@ -167,7 +168,7 @@ class Job:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         self._deadline = Deadline(self._timeout)
-        with _started(self._command) as self.child:
+        with _started(self.start, self._command) as self.child:
             # From here on a message of ours on the terminal stops nobody. The command has these
             # signals at their default.
             for number in (signal.SIGTTIN, signal.SIGTTOU):
@@ -181,7 +182,7 @@ class Job:
                         self._pass_on(signal.SIGALRM)
             finally:
                 self._progress.clear()
-        return self._status(self.child.exitcode)
+        return self._status(self.code)
 
     def _catch_signals(self) -> None:
         # Our parent may have blocked it, which children inherit.
@@ -217,8 +218,8 @@ class Job:
     def reap(self) -> bool:
         """Whether the command has exited."""
         if self.child.has_exited():
-            self.child.wait()
-        return self.child.reaped
+            self.code = self.child.wait()
+        return self.child.reaped  # type: ignore[no-any-return]
 
     def _pass_on(self, number: int) -> None:
         """Send a signal that came; SIGALRM says that the time is up."""
@@ -228,8 +229,7 @@ class Job:
         self._progress.clear()
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
-        is_for_all = not self._foreground or "tree" in self._options
-        if is_for_all and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+        if not self._foreground and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
             self.send(signal.SIGCONT)  # what is stopped goes on to its end
         if self._kill_after is not None:  # it counts from the first signal
             self._deadline = Deadline(self._kill_after)
@@ -279,45 +279,30 @@ def _die_of(number: int) -> None:
 
 
 class Tree(Job):
-    """A job of all that descends from us.
+    """A command with all that it starts: its Popen stands for all of it."""
 
-    What loses its parent becomes our child: PR_SET_CHILD_SUBREAPER, prctl(2), Linux 3.4.
-    """
+    def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
+        super().__init__(options, command)
+        self._rest = options.get("rest", "wait")
+        if self._rest not in ("kill", "wait", "leave"):
+            raise Usage("--rest must be kill, wait or leave, not %r" % self._rest)
 
-    _kills = False
+    def start(self, command: "Sequence[str]") -> "Any":
+        from .. import subprocess  # few need it
 
-    def run_on_windows(self) -> int:
-        raise CommandError("--tree needs Linux")
-
-    def run(self) -> int:
-        try:
-            ask("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            self._me = ProcessInfo(os.getpid())
-        except (Failed, OSError) as error:
-            raise CommandError("--tree needs Linux with /proc: %s" % error) from None
-        return super().run()
+        popen: "Any" = subprocess.Popen
+        closes, grace = os.name == "nt", self._kill_after or 0.0
+        tree = popen(command, close_fds=closes, tree=self._rest, grace=grace)
+        if tree.mechanism == "group":
+            RUN.complain("what leaves the process group of COMMAND can escape here")
+        if os.name != "nt":  # the end of a tree need not be the exit of our child
+            watch(tree, lambda tree, code: os.kill(os.getpid(), signal.SIGCHLD))
+        return tree
 
     def reap(self) -> bool:
-        """Whether all have exited."""
-        while True:
-            try:
-                info = ask("waitid", 0, 0, WAITID["LOOK"])  # P_ALL
-            except Failed:
-                return True
-            if info is None:
-                break
-            if info.si_pid == self.child.pid:
-                self.child.wait()  # it notes the code
-            else:
-                os.waitpid(info.si_pid, 0)
-        if self._kills:  # what was started while we looked
-            self.send(signal.SIGKILL)
-        return False
+        self.code = self.child.poll()
+        return self.code is not None
 
     def send(self, number: int) -> None:
-        self._kills = self._kills or number == signal.SIGKILL
-        for info in self._me.children(recursive=True):
-            try:
-                info.send_signal(number)
-            except (ProcessLookupError, PermissionError) as error:
-                log("pid %d: %s", info.pid, error)
+        if self.child.poll() is None:
+            self.child._tree.send(number, number != signal.SIGSTOP)
