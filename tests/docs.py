@@ -3,6 +3,7 @@
 
 import importlib
 import inspect
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,8 +23,8 @@ SECTIONS = (
     ("Starting", "", "spawn Child"),
     ("Finding", "", "process_iter ProcessInfo"),
     ("The system", "", "probe"),
-    ("asyncio", "aio", "wait wait_procs as_completed end_procs spawn Child ChildWatcher"),
-    ("Popen", "subprocess", "patch unpatch"),
+    ("asyncio", "aio", "wait wait_procs as_completed end_procs run spawn Child ChildWatcher"),
+    ("Popen", "subprocess", "Popen patch unpatch"),
 )
 
 
@@ -57,7 +58,14 @@ def members(cls):
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] == cls.__module__.partition(".")[0]:
             found.update(vars(base))
-    return {name: value for name, value in found.items() if name[0] != "_" and has_text(value)}
+    public = {name: value for name, value in found.items() if name[0] != "_" and has_text(value)}
+    if issubclass(cls, subprocess.Popen):  # the rest is in Python's documentation
+        public = {name: public[name] for name in public if has_own_text(public[name])}
+    return public
+
+
+def has_own_text(value):
+    return bool(value.__doc__) and not hasattr(value, "__wrapped__")
 
 
 def has_text(value):

@@ -24,7 +24,9 @@ TEXT = README.read_text(encoding="utf-8")
 drop_in = importlib.import_module(pidwait.__name__ + ".subprocess")
 aio = importlib.import_module(pidwait.__name__ + ".aio")
 PLACES = [(pidwait, name) for name in pidwait.__all__] + [(drop_in, "patch"), (drop_in, "unpatch")]
-PLACES += [(aio, name) for name in ("wait", "wait_procs", "as_completed", "end_procs", "spawn")]
+PLACES += [
+    (aio, name) for name in ("wait", "wait_procs", "as_completed", "end_procs", "run", "spawn")
+]
 
 without_docstrings = pytest.mark.skipif(sys.flags.optimize > 1, reason="-OO takes them away")
 sh_and_sleep = pytest.mark.skipif(WINDOWS, reason="Windows has no sh and sleep")

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import select
 import selectors
 import shlex
 import shutil
@@ -21,6 +22,7 @@ import time
 import pytest
 
 from .. import pidwait
+from ..asyncio.loops import run_in
 from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
 from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL, Folder
 
@@ -28,7 +30,8 @@ IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal"
 IMPORTED.update(
     contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio, time=time
 )
-IMPORTED["aio"] = importlib.import_module(pidwait.__name__ + ".aio")
+IMPORTED.update(threading=threading, aio=importlib.import_module(pidwait.__name__ + ".aio"))
+OURS = importlib.import_module(pidwait.__name__ + ".subprocess")
 BEFORE, AFTER = 0, 1
 tested = set(IN_LOOPS) | IN_SHELL
 
@@ -44,7 +47,7 @@ def of(title):
 def run(title, part=0, **names):
     """Run the recipe's code with these names; return all names that there are then."""
     code = RECIPES[title][part]
-    names.update(IMPORTED)
+    names = dict(IMPORTED, **names)
     if title in NEEDS:
         names[NEEDS[title]] = importlib.import_module(NEEDS[title])
     exec(compile(code, title, "exec"), names)
@@ -141,6 +144,83 @@ def test_family(start):
     os.kill(inner, signal.SIGTERM)
     exited, alive = names["wait_for_family"](shell.pid, 60)
     assert [code for info, code in exited if info.pid == shell.pid] == [0] and alive == []
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """tree(script) is a command that starts daemons; tree.lives() tells whether one is left."""
+    path = str(tmp_path / "witness")
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    poll = select.poll()
+    poll.register(end)
+
+    def command(then):
+        script = 'exec 9>"$0"; setsid sleep 60 & (sleep 60 &) ; echo ready; '
+        return ["sh", "-c", script + then, path]
+
+    command.lives = lambda: not poll.poll(0)
+    yield command
+    eventually(lambda: not command.lives())
+    os.close(end)
+
+
+WITH_TIME_OUT = "Run a command with a time-out, and leave nothing behind"
+
+
+@of(WITH_TIME_OUT)
+def test_command_with_time_out(tree):
+    output_of = run(WITH_TIME_OUT, subprocess=OURS)["output_of"]
+    assert output_of(tree("exit 3")) == (3, "ready\n") and not tree.lives()
+    trap = "trap 'echo last; exit' TERM; while :; do sleep 0.01; done"
+    code, output = output_of(tree(trap), 0.5)  # sh may say that the sleep was terminated
+    assert (code, output[:6], output[-5:]) == (None, "ready\n", "last\n") and not tree.lives()
+
+
+@of(WITH_TIME_OUT)
+def test_commands_with_time_out_in_asyncio(tree):
+    outputs_of = run(WITH_TIME_OUT, AFTER, subprocess=OURS)["outputs_of"]
+    outputs = outputs_of([tree("exit 3"), tree("sleep 60")], 0.5)
+    done, late = run_in(asyncio.new_event_loop(), outputs)
+    assert (done.returncode, done.stdout, late.output) == (3, b"ready\n", b"ready\n")
+    assert not tree.lives()
+
+
+@of("Tool runners and test runners")
+def test_tool(tree):
+    run_tool = run("Tool runners and test runners", subprocess=OURS)["run_tool"]
+    shown = []
+    assert run_tool(tree("exit 3"), 60, shown.append) == 3
+    assert run_tool(tree("sleep 60"), 0.5, shown.append) == -signal.SIGTERM
+    assert shown == ["ready"] * 2 and not tree.lives()
+    with pytest.raises(ZeroDivisionError):
+        run_tool(tree("sleep 60"), 60, lambda line: 1 / 0)
+    assert not tree.lives()
+
+
+@of("Daemons that should stay")
+def test_daemon_that_stays(tree, tmp_path):
+    start_server = run("Daemons that should stay", subprocess=OURS)["start_server"]
+    log = tmp_path / "log"
+    start_server(["sh", "-c", "echo; sleep 60 & echo $! >&2"], str(log))
+    with pidwait.Process(int(log.read_text())) as daemon:
+        assert not daemon.has_exited()
+        daemon.kill()
+    with pytest.raises(subprocess.TimeoutExpired):
+        start_server(tree("sleep 60"), str(log), 0.5)
+    assert not tree.lives()
+
+
+@of("A tree's output line by line in asyncio")
+def test_lines_in_asyncio(tree):
+    each_line = run("A tree's output line by line in asyncio", subprocess=OURS)["each_line"]
+    lines = []
+    three = each_line(tree("echo 2; exit 3"), lines.append)
+    assert run_in(asyncio.new_event_loop(), three) == 3
+    late = asyncio.wait_for(each_line(tree("sleep 60"), lines.append), 0.5)
+    with pytest.raises(asyncio.TimeoutError):
+        run_in(asyncio.new_event_loop(), late)
+    assert lines == [b"ready\n", b"2\n", b"ready\n"] and not tree.lives()
 
 
 @of("Terminate, then kill")
