@@ -7,7 +7,7 @@ import select
 import signal
 from errno import ENOENT, ENOEXEC
 
-from .. import TimeoutExpired, spawn, wait, watch
+from .. import TimeoutExpired, spawn, wait, watch, watch_parent
 from .._base.deadline import Deadline
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
 from .report import CommandError, Progress, label
@@ -31,6 +31,7 @@ process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
                              or session, and send the signals to all of it
       --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
                              wait for it (the default), or leave it
+      --with-parent          send TERM when what has started this command exits
   -V, --version              show the version
   -h, --help                 show this
 
@@ -52,7 +53,8 @@ RUN = Command(
     " run",
     "{prog} run [OPTION...] COMMAND [ARGUMENT...]",
     _RUN_TEXT,
-    "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose tree rest:",
+    "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose"
+    " tree rest: with-parent",
 )
 RUN.intermixed = False
 RUN.wrong = RUN.failed = 125
@@ -150,6 +152,8 @@ class Job:
 
     def run_on_windows(self) -> int:
         with _started(self.start, self._command) as child:  # in our group: it gets Ctrl-C, too
+            if "with-parent" in self._options:
+                watch_parent(child.terminate)
             try:
                 return as_status(wait(child, self._timeout) or 0)
             except TimeoutExpired:
@@ -164,9 +168,11 @@ class Job:
                 os.setpgid(0, 0)
         self._catch_signals()
         # A signal that comes just before the sleep leaves a byte, so that it is not slept over.
-        self._reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        signal.set_wakeup_fd(writer)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        signal.set_wakeup_fd(self._writer)
+        if "with-parent" in self._options:
+            watch_parent(self._end_with_parent)
         self._deadline = Deadline(self._timeout)
         with _started(self.start, self._command) as self.child:
             # From here on a message of ours on the terminal stops nobody. The command has these
@@ -201,6 +207,10 @@ class Job:
     def _note(self, number: int, frame: object) -> None:
         if number not in self._came:
             self._came.append(number)
+
+    def _end_with_parent(self) -> None:
+        self._note(signal.SIGTERM, None)
+        os.write(self._writer, b"\0")
 
     def _sleep(self) -> bool:
         """Until a signal comes; False at the deadline."""

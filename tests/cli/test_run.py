@@ -461,3 +461,13 @@ def test_a_tree_is_ended(start_job, trap, status):
     job.send_signal(signal.SIGALRM)
     assert job.wait() == status
     assert [state(pid) for pid in pids] == [None] * 4
+
+
+@posix
+@pytest.mark.parametrize("options", ["-k 0.05", "--tree -k 0.05"])
+def test_a_command_ends_with_the_parent_of_run(start_job, options):
+    command = [*RUN, "--with-parent", *options.split(), "sh", "-c", "trap '' TERM; echo $$; read x"]
+    parent = start_job("sh", "-c", '"$@" & echo; wait', "sh", *command)
+    pid = int(parent.stdout.readline() + parent.stdout.readline())
+    parent.kill()
+    eventually(lambda: state(pid) in (None, "Z"))
