@@ -72,6 +72,12 @@ def open_pidfd(pid: int) -> int:
     return -1 if fd is False else fd
 
 
+def is_readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def exit_of(pid: int) -> "int | None":
     """The wait status of a child that has exited; it is not reaped."""
     if hasattr(posix, "waitid"):
@@ -194,23 +200,28 @@ class Keeper:
                 in_c("syscall", PIDFD_SEND_SIGNAL, fd, number, 0, 0)
                 posix.close(fd)
 
-    def descendants(self, parent: int) -> "list[tuple[int, int | None]]":
+    def descendants(self, parent: int, fd: "int | None" = -1) -> "list[tuple[int, int | None]]":
         """Pids, with pidfds of those that are not our children, as others may reap them.
 
-        If the parent still lists it once the pidfd is open, then that is its child's. None: pidfds
-        are refused; it has to wait until it is our child. What is below another keeper is left to
-        that one, which passes on what it gets.
+        ``fd`` is the parent's. If the parent still lists a pid once its pidfd is open, and runs,
+        then that is its child's. None: that is not sure, or pidfds are refused; so it has to wait
+        until it is our child. What is below another keeper is left to that one, which passes on
+        what it gets.
         """
         found: "list[tuple[int, int | None]]" = []
         for pid in children_of(parent):
-            fd = open_pidfd(pid) if parent != self.me else -1
-            if fd >= 0 and pid not in children_of(parent):
-                posix.close(fd)
-            elif pid != self.sentinel:
-                found.append((pid, None if fd < 0 and parent != self.me else fd))
+            own: "int | None" = -1
+            if parent != self.me:
+                own = open_pidfd(pid)
+                is_there = own >= 0 and pid in children_of(parent)
+                if not is_there or fd is None or (fd >= 0 and is_readable(fd)):
+                    attempt(posix.close, own)
+                    own = None
+            if pid != self.sentinel:
+                found.append((pid, own))
             # The last words are the number of its socket, and nothing.
             if contents("/proc/%d/cmdline" % pid).split(b"\0")[:-2] != self.plan["words"]:
-                found += self.descendants(pid)
+                found += self.descendants(pid, own)
         return found
 
     def end(self, number: int, grace: float) -> None:
