@@ -241,18 +241,19 @@ def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
 
 
 def test_all_waits_wait_for_the_end_of_the_tree(mechanism, witness):
-    def popen():
-        return witness.started("sleep 0.2 & echo ready; exit 3", "wait")
+    def popen(seconds=0.05):
+        return witness.started("sleep %s & echo ready; echo $!; exit 3" % seconds, "wait")
 
     def checked(found):
         assert found == 3 and not witness.sees()
 
-    one = popen()
+    one = popen(60)
     with pytest.raises(pidwait.TimeoutExpired) as caught:
         pidwait.wait(one, 0.02)
     assert caught.value.pid == one.pid
     with pidwait.WaitSet([one]) as several:
         assert several.wait(0.02) == []
+        kill(int(one.stdout.readline()))
         checked(several.wait()[0][1])
     checked(pidwait.wait(popen(), 60))
     checked(pidwait.wait_procs([popen()], 60)[0][0][1])
