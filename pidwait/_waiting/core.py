@@ -65,11 +65,11 @@ class Core:
             steps = self._entering(one, self.exited.get(one, RUNNING))
             self.end(one, map(partial.__call__, steps))
         member = Member(owner, owner.key)
-        status = self._open(member)
+        status, when = self._open(member), Rounds.NEW
         if status is not RUNNING:
             self.seen[member] = status
-        is_polled = member.handle is not None and member.handle.backend == "polling"
-        when = (Deadline.now(), SHORTEST) if is_polled else Rounds.NEW
+        elif member.handle is not None and member.handle.backend == "polling":
+            when = Deadline.now(), SHORTEST
         for turn in count():
             # With it goes attention: whatever comes next, somebody looks at it.
             there: "Any" = at_once(
