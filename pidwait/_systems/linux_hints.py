@@ -137,9 +137,9 @@ class Hints:
         import _socket  # few need it, and native() has loaded it
 
         kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
+        self._level = _socket.SOL_SOCKET
         self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
         self.fd = self._socket.fileno()
-        self._level = _socket.SOL_SOCKET
         self._set_option(_SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
         self._filter()  # before the messages that others have asked for come
         call(self._socket.bind, (0, _CN_IDX_PROC))

@@ -188,16 +188,18 @@ def test_an_exception_of_a_callback_ends_nothing_else(
 def test_a_hook_for_exceptions_that_raises_ends_nothing_else(
     variant, start_told, told, monkeypatch
 ):
-    children = start_told(1), start_told(2)
+    children, called = (start_told(1), start_told(2)), []
 
     def raise_again(*args):
+        called.append(args)
         raise OnPurpose
 
     monkeypatch.setattr(threading, "excepthook", raise_again, raising=False)
     pidwait.watch(children[0], raise_again)
     pidwait.watch(children[1], told.callback)
-    for child in children:
-        child.stdin.close()
+    children[0].stdin.close()
+    eventually(lambda: called)
+    children[1].stdin.close()
     assert told.get(timeout=60) == (children[1], 2)
 
 
