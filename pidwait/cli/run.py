@@ -126,7 +126,7 @@ class Job:
     """
 
     child: "Any"
-    code: "int | None" = None
+    _code: "int | None" = None
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
         # 0 is for ever, as in GNU timeout.
@@ -188,7 +188,7 @@ class Job:
                         self._pass_on(signal.SIGALRM)
             finally:
                 self._progress.clear()
-        return self._status(self.code)
+        return self._status(self._code)
 
     def _catch_signals(self) -> None:
         # Our parent may have blocked it, which children inherit.
@@ -228,7 +228,7 @@ class Job:
     def reap(self) -> bool:
         """Whether the command has exited."""
         if self.child.has_exited():
-            self.code = self.child.wait()
+            self._code = self.child.wait()
         return self.child.reaped  # type: ignore[no-any-return]
 
     def _pass_on(self, number: int) -> None:
@@ -310,8 +310,8 @@ class Tree(Job):
         return tree
 
     def reap(self) -> bool:
-        self.code = self.child.poll()
-        return self.code is not None
+        self._code = self.child.poll()
+        return self._code is not None
 
     def send(self, number: int) -> None:
         if self.child.poll() is None:

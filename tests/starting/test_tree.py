@@ -380,6 +380,8 @@ def test_audit_hooks_see_one_event(mechanism):
 
 def test_the_keeper_starts_from_an_archive(reaper, tmp_path):
     folder = pathlib.Path(pidwait.__spec__.origin).parent
+    if not folder.is_dir():
+        pytest.skip("the package is in an archive: each of these tests shows it")
     with zipfile.ZipFile(str(tmp_path / "a.zip"), "w") as archive:
         for path in folder.rglob("*.py"):
             archive.write(str(path), "copied/%s" % path.relative_to(folder))
