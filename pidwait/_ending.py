@@ -5,7 +5,7 @@ import os
 import sys
 from errno import ESRCH
 
-from ._base.deadline import Deadline
+from ._base.deadline import Deadline, check_grace
 from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
 from ._finding import ProcessInfo, add_children
@@ -93,13 +93,6 @@ def end_procs(
                 if not exits and deadline.expired():
                     break
     return exited, [proc for proc in given if key_of(proc) in ending.refused]
-
-
-def check_grace(grace: float) -> None:
-    if not hasattr(grace, "__float__"):
-        raise TypeError("grace must be a number of seconds, not %s" % type(grace).__name__)
-    if not grace >= 0:
-        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
 
 
 class _Ending:

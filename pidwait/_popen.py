@@ -7,7 +7,8 @@ import subprocess
 import sys
 from types import BuiltinFunctionType, FunctionType, MethodType
 
-from ._base.deadline import Deadline, seconds
+from ._base.deadline import Deadline, check_grace
+from ._process import KILL
 from ._tree import open_tree
 
 TYPE_CHECKING = False
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ._types import Any
 
 _Base: "Any" = object  # what comes after it is a Popen
-_KILL = getattr(_signal, "SIGKILL", _signal.SIGTERM)  # Windows has none
 _WAIT = "_wait" if hasattr(subprocess.Popen, "_wait") else "wait"  # Python 3.6
 
 
@@ -52,7 +52,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         if tree not in (False, True, "kill", "wait", "leave"):
             raise ValueError("tree must be a bool, 'kill', 'wait' or 'leave', not %r" % (tree,))
         if tree:
-            self._grace = None if grace is None else _checked(grace)
+            self._grace = None if grace is None else check_grace(grace)
             self._rest = "kill" if tree is True else tree
             self._tree = open_tree(self._rest, self._grace or 0.0)
         elif grace is not None:
@@ -137,9 +137,9 @@ class TreePopen(_Base):  # type: ignore[misc]
         if self._tree is None:
             super().send_signal(sig)
         elif self.poll() is None:
-            self._tree.send(int(sig), sig in (_signal.SIGTERM, _KILL))
+            self._tree.send(int(sig), sig in (_signal.SIGTERM, KILL))
 
-    if _KILL == _signal.SIGTERM:  # Windows
+    if KILL == _signal.SIGTERM:  # Windows
 
         def _execute_child(self, *values: "Any", **named: "Any") -> None:
             beneath = super()._execute_child
@@ -162,10 +162,10 @@ class TreePopen(_Base):  # type: ignore[misc]
         ``grace`` is by default that of Popen, or else 5. It returns when nothing is left.
         """
         default = 5.0 if self._grace is None else self._grace
-        grace = default if grace is None else _checked(grace)
+        grace = default if grace is None else check_grace(grace)
         if self._tree is None:
             try:
-                self.send_signal(sig if grace else _KILL)
+                self.send_signal(sig if grace else KILL)
                 return self.wait(grace or None)
             except subprocess.TimeoutExpired:
                 self.kill()
@@ -230,13 +230,6 @@ def with_names(method: "Any", **names: "Any") -> MethodType:
     """The standard method, with other values for these names of its module."""
     copy = FunctionType(method.__func__.__code__, dict(vars(subprocess), **names))
     return MethodType(copy, method.__self__)
-
-
-def _checked(grace: "Any") -> float:
-    value = seconds(grace, "grace")
-    if not value >= 0:
-        raise ValueError("grace must not be negative, or NaN")
-    return value
 
 
 def _as_text(pipe: "Any", output: "Any") -> "Any":

@@ -19,7 +19,7 @@ from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import PASSING, Failed, TimeoutExpired, log, raise_of_handler
 from ._base.probe import TREE, TREES, choice, why_not
 from ._listing import source
-from ._process import Process, wait
+from ._process import Process, has_exited, wait
 from ._sets import WaitSet
 from ._systems.posix import code_of_status, is_our_child
 from ._systems.procfs import check_reaper
@@ -162,7 +162,7 @@ class ReaperTree:
 
     def has_exited(self) -> bool:
         """Whether the command has: a time-out is for that."""
-        return self.poll() is not None or _has_exited(self.pid)
+        return self.poll() is not None or has_exited(self.pid)
 
     def send(self, number: int, everybody: bool) -> None:
         """Send a signal to the command alone, or to all; it starts no clock."""
@@ -190,14 +190,6 @@ class ReaperTree:
             self._control.close()
             self.keeper.wait()
         self._control.close()
-
-
-def _has_exited(pid: int) -> bool:
-    try:
-        with Process(pid) as process:
-            return process.has_exited()
-    except ProcessLookupError:
-        return True
 
 
 def _keeper() -> "list[str]":
@@ -240,7 +232,7 @@ class GroupTree:
         self._ended.wait(timeout if timeout is None else min(timeout, LONGEST_SLEEP))
 
     def has_exited(self) -> bool:
-        return self.poll() is not None or _has_exited(self.pid)
+        return self.poll() is not None or has_exited(self.pid)
 
     def send(self, number: int, everybody: bool) -> None:
         if everybody and number == _signal.SIGKILL:
@@ -300,7 +292,7 @@ class GroupTree:
                     self._look()
                     new = [pid for pid in self._living() if pid not in told]  # parents first
                     if self._leads_group() and (kills or not self._sees):
-                        _attempt(os.killpg, self.pid, one)  # also who is being forked
+                        _attempt(os.killpg, self.pid, one)  # also a process that is being forked
                     for pid in new if kills or self._sees else ():
                         if not _attempt(self._found[pid].send_signal, one):
                             self._refusing.add(pid)
@@ -338,7 +330,7 @@ class GroupTree:
                         handle.close()
 
     def _members(self) -> "list[int]":
-        """Who is in the group, or has a living member for a parent, and is not yet known."""
+        """The processes in the group, and the children of members that live, but for known ones."""
         living = self._living()
         leads, members = self._leads_group(), []
         try:

@@ -82,6 +82,13 @@ def seconds(timeout: "Any", name: str = "timeout") -> float:
     return float(timeout)
 
 
+def check_grace(grace: "Any") -> float:
+    value = seconds(grace, "grace")
+    if not value >= 0:
+        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
+    return value
+
+
 NOW = Deadline(0)
 
 

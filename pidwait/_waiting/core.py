@@ -237,7 +237,7 @@ class Core:
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
             outcome = self._reap(member, None if status is PENDING else status, visit)
-        if outcome is RUNNING:  # a tree, of which only the command has exited
+        if outcome is RUNNING:  # a tree: the command has exited, but other processes run
             self.rounds.add(member)
             return
         if outcome is PENDING:

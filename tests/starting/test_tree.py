@@ -317,8 +317,8 @@ def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, w
 
 
 def test_if_somebody_kills_the_keeper_the_command_ends_with_it(reaper, witness):
-    popen = witness.started("echo ready; exec sleep 60")
-    kill(popen._tree.keeper.pid)
+    popen = witness.started("echo ready; echo $PPID; exec sleep 60")
+    kill(int(popen.stdout.readline()))
     assert popen.wait(60) == -signal.SIGKILL
     assert popen.left is None
 
