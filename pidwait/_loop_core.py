@@ -17,14 +17,14 @@ from ._base.handle import RUNNING
 from ._systems.posix import reap_child
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import PopenTarget, check_pid
+from ._waiting.owners import PopenOwner, check_pid
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractChildWatcher, AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Self, Target
+    from ._types import Any, Callable, Iterable, Owner, Self
 if not TYPE_CHECKING:
     AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
 
@@ -55,7 +55,7 @@ class LoopCore(Core):
             raise
         self.fd = fd
 
-    def report(self, late: "Iterable[Target]" = ()) -> bool:
+    def report(self, late: "Iterable[Owner]" = ()) -> bool:
         """Report the exits, those of the polled in ``late``, too; return whether there were any."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
@@ -88,9 +88,9 @@ class LoopCore(Core):
         if delay is not None:
             self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.report))
 
-    def give_up(self, why: Failed) -> None:
+    def fall_back_to_polling(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now
-        super().give_up(why)
+        super().fall_back_to_polling(why)
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
@@ -116,7 +116,7 @@ def find_core(loop: "AbstractEventLoop") -> "LoopCore | None":
     return _cores.get((id(loop), getpid()))
 
 
-def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Target]") -> None:
+def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
     """Have the exits of these reported."""
     core = find_core(loop)
     if core is None:
@@ -132,13 +132,13 @@ def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Target]") -> None:
     core.schedule()
 
 
-def _watch(loop: "AbstractEventLoop", owner: "Target") -> None:
+def _watch(loop: "AbstractEventLoop", owner: "Owner") -> None:
     """Have the thread of watch() wait; its Watch becomes the key."""
     tell: "Any" = owner.key
     owner.key = watch(owner.proc, lambda proc, code: call_soon(loop, tell, owner, code))
 
 
-def discard_from_loop(loop: "AbstractEventLoop", owners: "Iterable[Target]") -> None:
+def discard_from_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
     """Do not report these."""
     core = find_core(loop)
     for owner in owners:
@@ -177,7 +177,7 @@ async def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool 
 
 
 class AsyncioChild:
-    """A child that asyncio has started. For a target it is a Popen, whose poll() reaps."""
+    """A child that asyncio has started. For its owner it is a Popen, whose poll() reaps."""
 
     returncode = None
     is_removed = False  # from the watcher: then it must not be reaped
@@ -228,7 +228,7 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
                 log("pid %d: reaped by other code, so the return code is reported as 255", pid)
             callback(pid, 255 if code is None else code, *args)
 
-        add_to_loop(loop, [PopenTarget(child, pid, partial(loop.call_soon, tell))])
+        add_to_loop(loop, [PopenOwner(child, pid, partial(loop.call_soon, tell))])
 
     def remove_child_handler(self, pid: int) -> bool:
         """Remove the handler of this pid, and do not reap; return whether there was one."""

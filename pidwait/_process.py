@@ -10,7 +10,7 @@ from ._base.deadline import NOW, Deadline, patience, pause
 from ._base.errors import Failed, TimeoutExpired, failed, raise_of_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, settled
 from ._systems import open_handle, received_handle
-from ._waiting.owners import PsutilTarget, Target, asked, check_pid, find
+from ._waiting.owners import Owner, PsutilOwner, check_pid, find, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,32 +43,32 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    target, handle = find(proc), None
+    owner, handle = find(proc), None
     deadline = Deadline(timeout)
-    if target.pid is None:
+    if owner.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
-    reap = reap and not target.reaps  # else the owner does
+    is_object = type(owner) is not Owner  # right after a sleep, each call costs some 4 us
+    reap = reap and not owner.reaps  # else the owner does
     seen: "Outcome" = None
     try:
         try:
-            handle = open_handle(target.pid)
+            handle = open_handle(owner.pid)
         except Failed as why:
             if why.errno != ESRCH:
-                raise why.as_error("open", target.pid) from None
+                raise why.as_error("open", owner.pid) from None
         else:
-            seen = asked(target.confirm) if is_object else RUNNING
+            seen = guarded(owner.confirm) if is_object else RUNNING
             if seen is RUNNING:
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
         code, interval = seen, [0.0]
         if is_object and seen is not PENDING and seen is not RUNNING:
-            code = asked(target.settle, seen)
+            code = guarded(owner.reap, seen)
             while code is RUNNING and pause(deadline, interval):  # of a tree the command has exited
-                code = asked(target.settle, seen)
+                code = guarded(owner.reap, seen)
         if code is RUNNING:
-            raise TimeoutExpired(getattr(proc, "pid", target.pid), timeout)
+            raise TimeoutExpired(getattr(proc, "pid", owner.pid), timeout)
         if code is PENDING:
-            code = _settled(target, handle, seen, reap, deadline)
+            code = _settled(owner, handle, seen, reap, deadline)
         return code  # type: ignore[return-value]
     finally:
         if handle is not None:
@@ -101,7 +101,7 @@ def check_signal(sig: int) -> None:
 
 
 def _settled(
-    target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
+    owner: Owner, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
 ) -> "Outcome":
     """The code of what has exited: its code, or its reaping, comes in a moment."""
     limit, interval = patience(deadline), [0.0]
@@ -110,8 +110,8 @@ def _settled(
         if seen is PENDING and handle is not None:
             code = seen = handle.look(reap)
         # Where nobody but the owner can tell the code, it reaps without our having seen it.
-        if target.reaps or seen is not PENDING:
-            code = asked(target.settle, None if seen is PENDING else seen)
+        if owner.reaps or seen is not PENDING:
+            code = guarded(owner.reap, None if seen is PENDING else seen)
     if code is PENDING:  # what can be told without the reaping
         code = handle.look() if seen is PENDING and handle is not None else seen
     return None if code is PENDING or code is RUNNING else code
@@ -305,14 +305,14 @@ class Process:
 
 def _opened(proc: "Any") -> "Handle":
     info = find(proc) if hasattr(proc, "create_time") else None
-    is_info = type(info) is PsutilTarget  # psutil's Process, or a ProcessInfo
+    is_info = type(info) is PsutilOwner  # psutil's Process, or a ProcessInfo
     number = check_pid(proc.pid if is_info else proc)
     try:
         handle = open_handle(number)
     except Failed as why:
         raise why.as_error("open", number) from None
     # The handle is open: if the pid is still that process's, so is the handle.
-    if is_info and asked(info.confirm) is not RUNNING:  # type: ignore[union-attr]
+    if is_info and guarded(info.confirm) is not RUNNING:  # type: ignore[union-attr]
         handle.close()
         raise failed(ESRCH).as_error("open", number)
     return handle

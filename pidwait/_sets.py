@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Any, Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
+    from ._types import Any, Callable, Generic, Iterable, Iterator, Owner, P, Proc, Self
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -140,16 +140,16 @@ def _exits(
         core.close()
 
 
-def _description(targets: "list[Target]") -> "str | None":
+def _description(owners: "list[Owner]") -> "str | None":
     """How many there are, and the first few with their commands; None for one."""
-    if len(targets) == 1:
+    if len(owners) == 1:
         return None
     few = []
-    for target in targets[:3]:
-        command = getattr(target.proc, "args", None)  # of a Popen or a Child
-        few.append("%s%s" % (target.pid, "" if command is None else " %r" % (command,)))
-    more = ", ..." if len(targets) > len(few) else ""
-    return "%d processes (%s%s) were" % (len(targets), ", ".join(few), more)
+    for owner in owners[:3]:
+        command = getattr(owner.proc, "args", None)  # of a Popen or a Child
+        few.append("%s%s" % (owner.pid, "" if command is None else " %r" % (command,)))
+    more = ", ..." if len(owners) > len(few) else ""
+    return "%d processes (%s%s) were" % (len(owners), ", ".join(few), more)
 
 
 def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":

@@ -21,7 +21,7 @@ from typing_extensions import TypeVar
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
-from ._waiting.owners import Target as Target
+from ._waiting.owners import Owner as Owner
 
 
 class _Running(Enum):

@@ -12,7 +12,7 @@ from ._waiting.owners import check_callback, find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._types import Any, Callable, Generic, Outcome, P, P_co, Target
+    from ._types import Any, Callable, Generic, Outcome, Owner, P, P_co
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
@@ -118,7 +118,7 @@ class _Watches(Core):
             raise_of_handler(why)
             log("libgcc_s: %s", why)
 
-    def serve(self, owner: "Target") -> bool:
+    def serve(self, owner: "Owner") -> bool:
         """Call back for it; return False if the thread has ended before it could see it."""
         import threading
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ._spawning import Child as BlockingChild
     from ._spawning import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Iterable, Literal, P, Proc, Self, Target
+    from ._types import Any, AsyncIterator, Iterable, Literal, Owner, P, Proc, Self
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "run", "spawn", "wait"]
 __all__ += ["wait_procs"]
@@ -73,10 +73,10 @@ class _Group:
     """
 
     def __init__(self, procs: "Iterable[Any]") -> None:
-        # What the caller gave, by the targets of those that have not exited; and the exits.
-        self.left: "dict[Target, Any]" = {}
+        # What the caller gave, by the owners of those that have not exited; and the exits.
+        self.left: "dict[Owner, Any]" = {}
         self.loop = running_loop()
-        self.exits: "dict[Target, tuple[Any, int | None]]" = {}
+        self.exits: "dict[Owner, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
             process = proc._child if isinstance(proc, Child) else proc
@@ -88,9 +88,9 @@ class _Group:
         core = find_core(self.loop)
         while core is not None and core.report(list(self.left)):
             pass  # each look brings so many
-        for target in list(self.left) if core is None else ():
+        for owner in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
-                _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
+                _tell(ref(self), self.sleepers, owner, wait_now(owner.proc, 0))
             except (TimeoutExpired, ValueError):  # ValueError: it was closed meanwhile
                 continue
 
@@ -116,11 +116,11 @@ class _Group:
             call_soon(self.loop, discard_from_loop, self.loop, self.left)
 
 
-def _tell(group_ref: "Any", sleepers: "list[Any]", target: "Target", code: "int | None") -> None:
+def _tell(group_ref: "Any", sleepers: "list[Any]", owner: "Owner", code: "int | None") -> None:
     group: "_Group | None" = group_ref()
-    if group is not None and target in group.left:  # else it is known already
-        group.exits[target] = group.left[target], code
-        del group.left[target]
+    if group is not None and owner in group.left:  # else it is known already
+        group.exits[owner] = group.left[owner], code
+        del group.left[owner]
     for sleeper in sleepers:
         if not sleeper.done():
             sleeper.set_result(None)

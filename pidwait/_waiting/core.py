@@ -21,7 +21,7 @@ from .._base.steps import at_once, run_through
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Visit, live_of
-from .owners import Target, asked
+from .owners import Owner, guarded
 from .rounds import Rounds
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ class Core:
         # The waits in progress, which may be asleep; dead ones have been interrupted.
         self.visits: "dict[ref[Visit], None]" = {}
         self._reaping: "dict[Member, ref[Visit]]" = {}  # in whose wait the owner's code runs
-        self.fd_is_shown = False  # a program has the file descriptor, and may poll it
+        self.fd_is_exported = False  # a program has the file descriptor, and may poll it
 
     def find(self, key: object) -> "list[Member]":
         """The members for a key: more than one if some are put back, or a pid was given again."""
@@ -54,7 +54,7 @@ class Core:
             found += [one for one in list(self.former) if one.owner.key == key and one.live]
         return found
 
-    def add(self, owner: Target) -> "Member | None":
+    def add(self, owner: Owner) -> "Member | None":
         """Wait for this one, too; return None if its key is there already.
 
         A pid whose process has exited can be added again: it stands for the next process, too.
@@ -126,7 +126,7 @@ class Core:
                 if gone.errno != ESRCH:
                     raise
                 return None
-        return RUNNING if type(owner) is Target else asked(owner.confirm)
+        return RUNNING if type(owner) is Owner else guarded(owner.confirm)
 
     def _arm(self, member: Member) -> None:
         """Have its next event taken."""
@@ -169,7 +169,7 @@ class Core:
         try:
             self.poller.take(seconds)
         except Failed as why:
-            self.give_up(why)
+            self.fall_back_to_polling(why)
 
     def delay(self) -> "float | None":
         """Seconds until collect() must be called even if there is no event; None: never."""
@@ -177,7 +177,7 @@ class Core:
             return 0.0
         return self.rounds.delay() if self.rounds.members else None
 
-    def give_up(self, why: Failed) -> None:
+    def fall_back_to_polling(self, why: Failed) -> None:
         """Go on without the poller, as a policy was set after it was made."""
         log("all processes are polled: %s", why)
         try:
@@ -188,8 +188,8 @@ class Core:
         for member in list(self.members.values()):
             self.rounds.add(member)
 
-    def collect(self, visit: "ref[Any]", last: bool = False) -> None:
-        """Find out which have exited. ``visit``: the caller's; ``last``: its time is up."""
+    def collect(self, visit: "ref[Any]", final: bool = False) -> None:
+        """Find out which have exited. ``visit``: the caller's; ``final``: its time is up."""
         hot, reaping = self.poller.hot, []
         for who in list(hot):
             if type(who) is not Member:
@@ -205,7 +205,7 @@ class Core:
         for member in reaping:  # last: all that is for the same process has seen the exit
             self.look(member, visit)
         if self.rounds.members:
-            for member in self.rounds.due(last):
+            for member in self.rounds.due(final):
                 self.look(member, visit)
 
     def look(self, member: Member, visit: "ref[Any]") -> None:
@@ -214,7 +214,7 @@ class Core:
         if member.live and member not in self.exited:
             status: "Outcome" = self.seen.get(member, RUNNING)
             if status is RUNNING:
-                status = asked(owner.known) if handle is None else handle.look()
+                status = guarded(owner.returncode) if handle is None else handle.look()
             if status is RUNNING:
                 if handle is not None and handle.backend != "polling":
                     self._arm(member)
@@ -230,9 +230,9 @@ class Core:
 
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
         owner, outcome = member.owner, status
-        if status is not PENDING and type(owner) is not Target:
+        if status is not PENDING and type(owner) is not Owner:
             status = self.seen.setdefault(member, status)
-        if owner.reaps or (status is not PENDING and type(owner) is not Target):
+        if owner.reaps or (status is not PENDING and type(owner) is not Owner):
             self.rounds.add(member)  # behind all others: its owner may raise SystemExit each time
             self.poller.hot.pop(member, None)
             self._look_at_others(member, visit)  # before its owner reaps
@@ -265,7 +265,7 @@ class Core:
                 self._reaping.pop(member, None)
             return PENDING
         try:
-            return asked(member.owner.settle, status)
+            return guarded(member.owner.reap, status)
         finally:
             self._reaping.pop(member, None)
 
@@ -313,7 +313,7 @@ class Core:
     def ring(self) -> None:
         """Wake the threads that sleep, and a program that polls, if there is work for them."""
         others = bool(self.visits) and self._has_visits()
-        if not (others or self.fd_is_shown):
+        if not (others or self.fd_is_exported):
             return
         delay = self.delay()
         if others and (delay is not None or not self.members):
@@ -322,7 +322,7 @@ class Core:
             try:
                 self.poller.ring(delay)
             except Failed as why:
-                self.give_up(why)
+                self.fall_back_to_polling(why)
 
     def _has_visits(self) -> bool:
         for visit in list(self.visits):
@@ -332,7 +332,7 @@ class Core:
 
     def fileno(self) -> int:
         fd = self.poller.fileno()
-        self.fd_is_shown = True
+        self.fd_is_exported = True
         self.ring()
         return fd
 
@@ -342,7 +342,7 @@ class Core:
         new = Core(True, self.deadline)
         new.members, new.former = self.members.copy(), self.former.copy()
         new.seen, new.exited = self.seen.copy(), self.exited.copy()
-        new.fd_is_shown = self.fd_is_shown
+        new.fd_is_exported = self.fd_is_exported
         for member in new.members.values():
             new.rounds.add(member)
             new._arm(member)

@@ -31,7 +31,7 @@ from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Deadline, Handle, Target
+    from .._types import Any, Deadline, Handle, Owner
 
 live_of = attrgetter("live")
 
@@ -41,7 +41,7 @@ class Member:
 
     __slots__ = ("handle", "live", "owner", "until")  # as a set has many of them
 
-    def __init__(self, owner: "Target", name: object, handle: "Handle | None" = None) -> None:
+    def __init__(self, owner: "Owner", name: object, handle: "Handle | None" = None) -> None:
         self.owner = owner
         self.live = [name]
         self.handle = handle

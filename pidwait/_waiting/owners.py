@@ -4,15 +4,15 @@
 A kind of object is recognised by its attributes, not by its class: a program can contain two
 copies of a library, and to name a class we would have to import its module.
 
-A target is what is waited for. Its life:
+An Owner is made of the object, and used in this order:
 
-    handle      is opened by the pid
+                (a handle is opened by the pid)
     confirm()   the object may have the exit code already; if the process was reaped before the
                 handle was opened, the pid may already belong to another process
-    settle()    after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
+    reap()      after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
                 with patience(); then the code that was seen counts; RUNNING: others of a tree run
 
-These, and known(), are called through asked(), as the object's own code may do anything.
+These, and returncode(), are called through guarded(), as the object's own code may do anything.
 """
 
 import os
@@ -61,7 +61,7 @@ def key_of(proc: "Any") -> object:
     return "id", id(proc)
 
 
-class Target:
+class Owner:
     """A pid, or an object with a pid that does not reap its process."""
 
     reaps = False
@@ -74,21 +74,21 @@ class Target:
         self.key = key
         self._is_inherited = False
 
-    def known(self) -> "Outcome":
+    def returncode(self) -> "Outcome":
         """The exit code that the object already has; RUNNING if it knows of no exit."""
         return RUNNING
 
     def confirm(self) -> "Outcome":
         """RUNNING if the pid still belongs to the object's process; else its exit code or None."""
-        return self.known()
+        return self.returncode()
 
-    def settle(self, code: "Any") -> "Outcome":
+    def reap(self, code: "Any") -> "Outcome":
         """Have the owner reap the process, which has exited with a code as far as we have seen."""
         return code  # type: ignore[no-any-return]
 
 
-def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
-    """``method(*args)`` of a target.
+def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
+    """``method(*args)`` of an owner.
 
     If the object raises, the error is logged, and the wait goes on without its answer. What a
     signal handler raises meanwhile comes through.
@@ -97,26 +97,26 @@ def asked(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
         return method(*args)
     except Exception as error:
         raise_of_handler(error)
-        target: "Any" = method.__self__  # type: ignore[attr-defined]
-        log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
+        owner: "Any" = method.__self__  # type: ignore[attr-defined]
+        log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
         if not args:
             return RUNNING
         # An import also fails if no file descriptor is left.
         passes = isinstance(error, ImportError) or getattr(error, "errno", None) in PASSING
         code: "Outcome" = args[0]
-        return PENDING if passes and target.reaps else code
+        return PENDING if passes and owner.reaps else code
 
 
-class OwnerTarget(Target):
+class ReapingOwner(Owner):
     """An object that reaps its process."""
 
     reaps = True
 
 
-class LoopTarget(OwnerTarget):
+class LoopOwner(ReapingOwner):
     """A process of asyncio, trio or anyio: its event loop reaps it, in its own time."""
 
-    def known(self) -> "Outcome":
+    def returncode(self) -> "Outcome":
         try:
             return _checked(self.proc.returncode)
         except Exception as error:
@@ -125,10 +125,10 @@ class LoopTarget(OwnerTarget):
             # and then raise. The Popen inside has the code.
             return _checked(_popen_inside(self.proc).returncode)
 
-    def settle(self, code: "Any") -> "Outcome":
+    def reap(self, code: "Any") -> "Outcome":
         if code is not None:
             return code  # type: ignore[no-any-return]
-        known = self.known()
+        known = self.returncode()
         # A thread of asyncio's may have reaped it before we looked, and tell its loop soon.
         return PENDING if known is RUNNING else known
 
@@ -148,7 +148,7 @@ def _checked(code: "Any") -> "Outcome":
     return code
 
 
-class PopenTarget(OwnerTarget):
+class PopenOwner(ReapingOwner):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
     def confirm(self) -> "Outcome":
@@ -164,7 +164,7 @@ class PopenTarget(OwnerTarget):
         self._is_inherited = True
         return RUNNING
 
-    def settle(self, code: "Any") -> "Outcome":
+    def reap(self, code: "Any") -> "Outcome":
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
             return code  # type: ignore[no-any-return]
@@ -211,10 +211,10 @@ def _look(pid: "Any") -> "Outcome":
         return RUNNING
 
 
-class MultiprocessingTarget(OwnerTarget):
+class MultiprocessingOwner(ReapingOwner):
     """multiprocessing.Process and its like: reading exitcode reaps, or asks the fork server."""
 
-    def known(self) -> "Outcome":
+    def returncode(self) -> "Outcome":
         code = _checked(self.proc.exitcode)
         if code is RUNNING or self._is_no_answer(code):
             return RUNNING
@@ -229,7 +229,7 @@ class MultiprocessingTarget(OwnerTarget):
             log("pid %s is not our child", self.pid)
 
     def confirm(self) -> "Outcome":
-        known = self.known()
+        known = self.returncode()
         if known is not RUNNING:
             return known
         if self._is_no_answer(self.proc.exitcode):
@@ -240,7 +240,7 @@ class MultiprocessingTarget(OwnerTarget):
         seen = _look(self.pid)
         return None if seen is PENDING else seen  # somebody else has reaped it
 
-    def settle(self, code: "Any") -> "Outcome":
+    def reap(self, code: "Any") -> "Outcome":
         known = _checked(self.proc.exitcode)
         self._join()
         if known is RUNNING:
@@ -268,16 +268,16 @@ class MultiprocessingTarget(OwnerTarget):
         return code == 255 and self._method() == "forkserver"
 
 
-class TreeTarget(PopenTarget):
+class TreeOwner(PopenOwner):
     """Our Popen of a tree. What it has awaited exits with it, or with the command before it."""
 
-    def settle(self, code: "Any" = None) -> "Outcome":
+    def reap(self, code: "Any" = None) -> "Outcome":
         return _checked(self.proc.poll())
 
-    confirm = settle
+    confirm = reap
 
 
-class PsutilTarget(Target):
+class PsutilOwner(Owner):
     """psutil.Process: it does not reap, but knows when its process started."""
 
     def confirm(self) -> "Outcome":
@@ -293,26 +293,26 @@ class PsutilTarget(Target):
         return RUNNING if round(moved) and abs(moved - round(moved)) < 0.001 else None
 
 
-class ProcessTarget(Target):
+class ProcessOwner(Owner):
     """Our Process, or that of another copy of this package: it has a handle."""
 
-    def known(self) -> "Outcome":
+    def returncode(self) -> "Outcome":
         if not self.proc.has_exited():
             return RUNNING
         return self.proc.exitcode  # type: ignore[no-any-return]
 
-    def settle(self, code: "Any") -> "Outcome":
-        known = self.known()
+    def reap(self, code: "Any") -> "Outcome":
+        known = self.returncode()
         return code if known is None or known is RUNNING else known
 
 
-class ChildTarget(OwnerTarget):
+class ChildOwner(ReapingOwner):
     """Our Child, or that of another copy of this package: wait() reaps."""
 
-    def known(self) -> "Outcome":
+    def returncode(self) -> "Outcome":
         return self.proc.exitcode if self.proc.reaped else RUNNING
 
-    def settle(self, code: "Any") -> "Outcome":
+    def reap(self, code: "Any") -> "Outcome":
         try:
             known: "int | None" = self.proc.wait(0)
         except TimeoutError as error:
@@ -322,28 +322,28 @@ class ChildTarget(OwnerTarget):
 
 
 _KINDS = (
-    (PopenTarget, ("returncode", "poll")),  # psutil's, too; and a mock, which has all names
-    (ChildTarget, ("reaped", "exitcode")),
-    (ProcessTarget, ("has_exited", "exitcode")),
-    (LoopTarget, ("returncode",)),
-    (PsutilTarget, ("is_running", "create_time")),
-    (MultiprocessingTarget, ("exitcode", "join")),
+    (PopenOwner, ("returncode", "poll")),  # psutil's, too; and a mock, which has all names
+    (ChildOwner, ("reaped", "exitcode")),
+    (ProcessOwner, ("has_exited", "exitcode")),
+    (LoopOwner, ("returncode",)),
+    (PsutilOwner, ("is_running", "create_time")),
+    (MultiprocessingOwner, ("exitcode", "join")),
 )
 # If this method is a coroutine function, it is of another kind: trio's has a poll(), too; dask's
 # has a join().
-_COROUTINES: "dict[type[Target], tuple[str, type[Target]]]" = {
-    PopenTarget: ("wait", LoopTarget),
-    MultiprocessingTarget: ("join", Target),
+_COROUTINES: "dict[type[Owner], tuple[str, type[Owner]]]" = {
+    PopenOwner: ("wait", LoopOwner),
+    MultiprocessingOwner: ("join", Owner),
 }
 
 
-def find(proc: "Proc", key: object = None) -> Target:
-    """The target for a caller's ``proc``; TypeError or ValueError if it is not a process.
+def find(proc: "Proc", key: object = None) -> Owner:
+    """The owner for a caller's ``proc``; TypeError or ValueError if it is not a process.
 
     ``key`` is that of a set for it.
     """
     if type(proc) is int or (hasattr(proc, "__index__") and not hasattr(proc, "pid")):
-        return Target(proc, check_pid(proc, "proc"), key)
+        return Owner(proc, check_pid(proc, "proc"), key)
     if not hasattr(proc, "pid"):
         many = isinstance(proc, (list, tuple, set, frozenset, dict))
         raise TypeError(
@@ -351,28 +351,28 @@ def find(proc: "Proc", key: object = None) -> Target:
             % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
         )
     kind = _kind_of(proc)
-    pid = proc._tree.awaited if kind is TreeTarget else proc.pid  # type: ignore[union-attr]
+    pid = proc._tree.awaited if kind is TreeOwner else proc.pid  # type: ignore[union-attr]
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
-    elif kind not in (ProcessTarget, ChildTarget):  # a Process may have been given its pidfd
+    elif kind not in (ProcessOwner, ChildOwner):  # a Process may have been given its pidfd
         raise ValueError("proc has no pid: it has not been started")
     return kind(proc, pid, key)
 
 
-def _kind_of(proc: "Any") -> "type[Target]":
-    kind: "type[Target]" = Target
+def _kind_of(proc: "Any") -> "type[Owner]":
+    kind: "type[Owner]" = Owner
     try:
         for one, names in _KINDS:
             if all(map(hasattr, (proc, proc), names)):
                 kind = one
                 break
-    except Exception as error:  # of trio's returncode: see LoopTarget
+    except Exception as error:  # of trio's returncode: see LoopOwner
         raise_of_handler(error)
-        kind = LoopTarget
+        kind = LoopOwner
     if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
-        return Target
-    if kind is PopenTarget and isinstance(getattr(proc, "mechanism", None), str):
-        return TreeTarget
+        return Owner
+    if kind is PopenOwner and isinstance(getattr(proc, "mechanism", None), str):
+        return TreeOwner
     name, instead = _COROUTINES.get(kind, ("", kind))
     code = getattr(getattr(type(proc), name, None), "__code__", None)
     return instead if getattr(code, "co_flags", 0) & _CO_COROUTINE else kind

@@ -40,22 +40,22 @@ class Rounds:
         """Seconds until the next look."""
         return max(0.0, self.at - Deadline.now())
 
-    def due(self, last: bool = False) -> "Iterator[Any]":
-        """What is to be looked at now. With ``last``, a time-out ends: what is not due, too, as
+    def due(self, final: bool = False) -> "Iterator[Any]":
+        """What is to be looked at now. With ``final``, a time-out ends: what is not due, too, as
         much as the share allows, and one at least."""
         now, began = Deadline.now(), self._clock()
-        if now < self.at and not last:
+        if now < self.at and not final:
             return
         # The share may be used up in advance, so that few members keep their intervals.
         is_resting = Rounds.used_until > now + _BATCH * _SHARE
-        is_over = is_resting and not last
+        is_over = is_resting and not final
         soonest = now + LONGEST  # if another thread sets it to an earlier time, no later than this
         members = list(self.members)
         if is_resting and self.at:  # without new ones; to go through thousands takes a millisecond
-            members = members[: int(last)]
+            members = members[: int(final)]
         for member in members:
             when, interval = self.members.get(member, (now, SHORTEST))
-            if when and (is_over or (when > now and not last)):
+            if when and (is_over or (when > now and not final)):
                 soonest = soonest if is_over else min(soonest, when)
                 continue
             interval = min(2 * interval, LONGEST) or SHORTEST
