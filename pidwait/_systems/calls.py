@@ -51,12 +51,22 @@ class Calls(dict):  # type: ignore[type-arg]
 def _resolve(name: str, module: "str | None", make: "Any") -> "tuple[Callable[..., Any], str]":
     if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
         own = __import__(module)
-        if hasattr(own, name) and hasattr(own, _WHOLE.get(name, name)):
-            return getattr(own, name), module.lstrip("_")
-    if make is None:  # gevent, say, has removed it
+        function = getattr(own, name, None) or removed_type(module, name)
+        if function is not None and hasattr(own, _WHOLE.get(name, "__name__")):
+            return function, module.lstrip("_")
+    if make is None:
         raise LookupError("the module %s has no %s" % (module, name))
     found = binding()
     return make(found, name), found.name
+
+
+def removed_type(module: str, name: str) -> "Any":
+    """A type in C that is no longer in its module; None if there is none, as for a function.
+
+    gevent and eventlet remove select's epoll, as it blocks.
+    """
+    shown = "<class '%s.%s'>" % (module, name)
+    return next((one for one in object.__subclasses__() if type.__repr__(one) == shown), None)
 
 
 def _find_calls() -> "tuple[Rows, dict[str, int]]":

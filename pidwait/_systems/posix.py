@@ -11,7 +11,7 @@ from types import BuiltinFunctionType
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed, log, refusal
 from .._base.handle import RUNNING
-from .calls import WAITID, native
+from .calls import WAITID, native, removed_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other on
 # own(fd) closes the fd, at the latest when it is freed itself. Its type is written in C: a signal
 # handler could interrupt a __del__ in Python, and an exception there is printed and lost. An
 # epoll object can be made from any fd, and makes no system call but close(2). A FileIO would add
-# an fstat(2), and refuses directories. gevent and eventlet delete the type's name, not the type.
-_epoll = getattr(select, "epoll", None) or next(
-    (one for one in object.__subclasses__() if type.__repr__(one) == "<class 'select.epoll'>"), None
-)
+# an fstat(2), and refuses directories.
+_epoll = getattr(select, "epoll", None) or removed_type("select", "epoll")
 own = getattr(_epoll, "fromfd", io.FileIO)
 
 
