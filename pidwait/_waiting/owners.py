@@ -16,8 +16,10 @@ These, and returncode(), are called through guarded(), as the object's own code 
 """
 
 import os
+from contextlib import suppress
 from errno import ECHILD
 
+from .._base.deadline import GRACE, Deadline
 from .._base.errors import PASSING, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
 from .._systems import is_relative
@@ -70,7 +72,7 @@ class Owner:
 
     def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
         self.proc = proc
-        self.pid = pid
+        self.pid: "Any" = pid
         self.key = key
         self._is_inherited = False
 
@@ -158,8 +160,7 @@ class PopenOwner(ReapingOwner):
             return seen
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
         # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
-        pid: "Any" = self.pid
-        if os.getpid() == _importer or not is_relative(pid, _importer):
+        if os.getpid() == _importer or not is_relative(self.pid, _importer):
             return None
         self._is_inherited = True
         return RUNNING
@@ -195,9 +196,8 @@ class PopenOwner(ReapingOwner):
             lock.release()
         if known is not None:
             return False
-        pid: "Any" = self.pid
-        is_ours = is_our_child(pid)
-        return not (is_found(pid) if is_ours is None else is_ours)
+        is_ours = is_our_child(self.pid)
+        return not (is_found(self.pid) if is_ours is None else is_ours)
 
 
 def _look(pid: "Any") -> "Outcome":
@@ -214,6 +214,8 @@ def _look(pid: "Any") -> "Outcome":
 class MultiprocessingOwner(ReapingOwner):
     """multiprocessing.Process and its like: reading exitcode reaps, or asks the fork server."""
 
+    _until: "Deadline | None" = None  # for the code of what somebody else has reaped
+
     def returncode(self) -> "Outcome":
         code = _checked(self.proc.exitcode)
         if code is RUNNING or self._is_no_answer(code):
@@ -223,10 +225,8 @@ class MultiprocessingOwner(ReapingOwner):
 
     def _join(self) -> None:
         """Have multiprocessing forget the process, which exitcode has reaped."""
-        try:
+        with suppress(AssertionError):  # we are a fork of its parent
             self.proc.join(0)
-        except AssertionError:  # we are a fork of its parent: there is nothing to do
-            log("pid %s is not our child", self.pid)
 
     def confirm(self) -> "Outcome":
         known = self.returncode()
@@ -234,20 +234,19 @@ class MultiprocessingOwner(ReapingOwner):
             return known
         if self._is_no_answer(self.proc.exitcode):
             return None
-        # A fork server's child is not ours.
-        if os.name == "nt" or not self._can_reap() or self._method() == "forkserver":
-            return RUNNING
-        seen = _look(self.pid)
+        seen = _look(self.pid) if self._has_own_child() else RUNNING
         return None if seen is PENDING else seen  # somebody else has reaped it
 
     def reap(self, code: "Any") -> "Outcome":
-        known = _checked(self.proc.exitcode)
         self._join()
+        known = _checked(self.proc.exitcode)
         if known is RUNNING:
-            known = _checked(self.proc.exitcode)
-            if known is RUNNING:
-                return PENDING if self._can_reap() else code
-            self._join()  # the first join may have come too early
+            # Another thread may have reaped it, and be about to store the code.
+            if self._has_own_child() and _look(self.pid) is PENDING:
+                self._until = self._until or Deadline(GRACE)
+                return code if self._until.expired() else PENDING
+            return PENDING if self._can_reap() else code
+        self._join()  # the first one may have come too early
         return code if self._is_no_answer(known) else known
 
     def _can_reap(self) -> bool:
@@ -255,9 +254,12 @@ class MultiprocessingOwner(ReapingOwner):
         parent = getattr(self.proc, "_parent_pid", os.getpid())
         return self._method() is not None and parent == os.getpid()
 
-    def _method(self) -> "str | None":
-        method: "str | None" = getattr(getattr(self.proc, "_popen", None), "method", None)
-        return method
+    def _has_own_child(self) -> bool:
+        """Whether waitid(2) knows its child, until it is reaped: a fork server's is not ours."""
+        return os.name != "nt" and self._can_reap() and self._method() != "forkserver"
+
+    def _method(self) -> "Any":
+        return getattr(getattr(self.proc, "_popen", None), "method", None)
 
     def _is_no_answer(self, code: "Outcome") -> bool:
         """Whether it is 255 of a fork server, which need not be the exit code.
