@@ -431,7 +431,7 @@ def test_without_file_descriptors_a_look_says_so_and_pid_exists_still_tells():
 LISTING_WITHOUT_EPOLL = """
 import os, select, subprocess, sys
 del select.epoll
-import pidwait
+import %s as pidwait
 child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
 before = os.listdir("/proc/self/fd")
 me = pidwait.ProcessInfo(os.getpid())
@@ -446,13 +446,13 @@ with child:
 
 def test_listing_when_the_import_finds_no_select_epoll():
     """As after gevent's or eventlet's patch: a FileIO in its place refuses directories."""
-    done = run_python(LISTING_WITHOUT_EPOLL)
+    done = run_python(LISTING_WITHOUT_EPOLL % pidwait.__name__)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 FIRST_LISTING_WITH_A_REPLACED_OS = """
 import os, sys, types
-import pidwait
+import %s as pidwait
 
 class Replaced(types.ModuleType):
     def __getattr__(self, name):
@@ -462,7 +462,7 @@ class Replaced(types.ModuleType):
         raise FileNotFoundError(2, "a file system for tests", path)
 
 replaced = Replaced("os")
-ours = [module for name, module in sys.modules.items() if name.startswith("pidwait")]
+ours = [module for name, module in sys.modules.items() if name.startswith(pidwait.__name__)]
 ours = [module for module in ours if getattr(module, "os", None) is os]
 for module in ours:
     module.os = replaced
@@ -480,5 +480,5 @@ print(pidwait.ProcessInfo(os.getpid()) in pidwait.process_iter(["name"]))
 
 def test_a_listing_that_came_first_while_os_was_replaced_leaves_nothing_behind():
     """As by pyfakefs, for the time of a test."""
-    done = run_python(FIRST_LISTING_WITH_A_REPLACED_OS)
+    done = run_python(FIRST_LISTING_WITH_A_REPLACED_OS % pidwait.__name__)
     assert (done.stdout, done.stderr) == ("refused\nTrue\n", "")
