@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Any, Callable, Iterable, Literal, P, Proc
+    from ._types import Any, Callable, Iterable, Iterator, Literal, P, Proc
     from ._waiting.members import Member
 
 
@@ -79,33 +79,31 @@ def end_procs(
     given = list(procs)
     again, exited = given_again(given), []
     with WaitSet(given) as left:
-        ending = _Ending(left, given, (grace, sig), tree)
-        for number, seconds in ((sig, grace), (KILL, None))[grace == 0 :]:
-            ending.send(number)
-            deadline = Deadline(seconds)
-            while left:
-                exits = left.wait(deadline.remaining())
-                for proc, exitcode in exits:
-                    for one in again.get(key_of(proc), (proc,)):
-                        exited.append((one, exitcode))
-                        if callback is not None:
-                            callback(one, exitcode)
-                if not exits and deadline.expired():
-                    break
-    return exited, [proc for proc in given if key_of(proc) in ending.refused]
+        ending = Ending(left, given, grace, sig, tree)
+        for proc, exitcode in ending.run():
+            for one in again.get(key_of(proc), (proc,)):
+                exited.append((one, exitcode))
+                if callback is not None:
+                    callback(one, exitcode)
+    return exited, ending.alive()
 
 
-class _Ending:
-    """Sends signals to the members of a set, each through its handle."""
+class Ending:
+    """Ends the members of a set, each by its handle: a signal, and SIGKILL after the grace."""
 
     def __init__(
-        self, left: "WaitSet[Any]", given: "list[Any]", how: "tuple[float, int]", tree: bool
+        self, left: "WaitSet[Any]", given: "list[Any]", grace: float, sig: int, tree: bool
     ) -> None:
-        """``given``: the members' list, to which it adds descendants; ``how``: grace and signal."""
-        self.refused: "set[object]" = set()  # keys
-        self._left, self._core, self._given, self._how = left, left._opened(), given, how
+        """``given``: the members' list, to which it adds descendants."""
+        self.left, self.given, self.grace, self.sig = left, given, grace, sig
+        self._core = left._opened()
+        self._refused: "set[object]" = set()  # keys
         self._trees: "list[Any]" = []  # Popens that end their trees themselves
-        self._family = [*filter(None, map(self._info, left._members()))] if tree else []
+        self.family = [*filter(None, map(self._info, left._members()))] if tree else []
+
+    def alive(self) -> "list[Any]":
+        """Those that we may not signal."""
+        return [proc for proc in self.given if key_of(proc) in self._refused]
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
         if member.handle is None or member.owner.pid is None or _is_tree(member.owner.proc):
@@ -118,23 +116,43 @@ class _Ending:
         # If it still runs, the pid has been its own until now.
         return info if member.handle.look() is RUNNING else None
 
+    def run(self) -> "Iterator[Any]":
+        """Send the signals; yield the exits."""
+        stages = (self.sig, self.grace), (KILL, None)
+        for number, seconds in stages[self.grace == 0 :]:
+            self.send(number)
+            deadline = Deadline(seconds)
+            while self.left:
+                exits = self.left.wait(deadline.remaining())
+                yield from exits
+                if not exits and deadline.expired():
+                    break
+
+    def find(self) -> bool:
+        """Add the descendants that were not known; return whether there are any."""
+        known = len(self.family)
+        self.add_family()
+        for info in self.family[known:]:
+            self.left.add(info)
+            self.given.append(info)
+        return len(self.family) > known
+
+    def add_family(self) -> None:
+        if self.family:
+            add_children(self.family, True)
+
     def send(self, sig: int) -> None:
         """Send it to all, and to their descendants until no new one appears."""
         done: "set[Member]" = set()
         for _ in range(100):  # some never stop starting processes
-            if self._family:
-                known = len(self._family)
-                add_children(self._family, True)
-                for info in self._family[known:]:
-                    self._left.add(info)
-                    self._given.append(info)
-            new = [one for one in self._left._members() if one not in done]
+            self.find()
+            new = [one for one in self.left._members() if one not in done]
             if any(one.owner.pid == os.getpid() for one in new):
                 raise ValueError("procs must not end the calling process")
             for member in new:
                 if not self._takes(member, sig):
-                    self.refused.add(member.owner.key)
-                    self._left.discard(member.owner.proc)
+                    self._refused.add(member.owner.key)
+                    self.left.discard(member.owner.proc)
             done.update(new)
             if not new:
                 return
@@ -149,7 +167,7 @@ class _Ending:
                 from threading import Thread
 
                 self._trees.append(proc)
-                Thread(target=proc.end, args=self._how).start()
+                Thread(target=proc.end, args=(self.grace, self.sig)).start()
             return True
         try:
             if hasattr(sys, "audit"):  # Python 3.8

@@ -245,24 +245,31 @@ def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
         yield info
 
 
-def add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
-    """Add the children of the first one, until no new one appears; ``recursive``: of each."""
+def add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | None" = None) -> None:
+    """Add the children of the first one, until no new one appears; ``recursive``: of each.
+
+    With ``group``, add the members of that process group, too.
+    """
     for _ in range(100):  # some never stop starting processes
         before = len(family)
-        _add_children(family, recursive)
+        _add_children(family, recursive, group)
         if len(family) == before:
             break
 
 
-def _add_children(family: "list[ProcessInfo]", recursive: bool) -> None:
-    """Look at all processes, and add the children of the first one; ``recursive``: of each."""
+def _add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | None") -> None:
+    """Look at all processes once."""
     began = source.now()
     by_pid: "dict[int, ProcessInfo]" = {}
     known = set(family)
     children: "dict[int, list[ProcessInfo]]" = {}
-    for info in _each(["ppid"], -1):
+    for info in _each(["ppid"] if group is None else ["ppid", "group"], -1):
         children.setdefault(info.info.pop("ppid"), []).append(info)
         by_pid[info.pid] = info
+        is_in_group = group is not None and info.info.pop("group") == group
+        if is_in_group and info not in known and info._started is not None:
+            family.append(info)
+            known.add(info)
     # In the order of their pids a child may come before its parent, so look from the top.
     for parent in family if recursive else family[:1]:
         if by_pid.get(parent.pid) != parent:

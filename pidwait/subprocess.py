@@ -22,12 +22,12 @@ from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
 from types import FunctionType, MethodType, SimpleNamespace
 
-from . import _popen as _popens
 from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
 from ._systems import posix as _posix
+from ._trees import popen as _popens
 
 if os.name != "nt":
     from ._systems import posix_spawn as _posix_spawn

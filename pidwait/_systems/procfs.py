@@ -273,7 +273,7 @@ class ProcfsHandle(Handle):
 
 
 def check_reaper() -> None:
-    """Whether a keeper of a tree could work: see _keeper.py."""
+    """Whether a keeper of a tree could work."""
     name = os.path.basename(sys.executable or "")
     is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
     if is_program or not name.startswith(("python", "pypy")):

@@ -271,7 +271,7 @@ class MultiprocessingOwner(ReapingOwner):
 
 
 class TreeOwner(PopenOwner):
-    """Our Popen of a tree. What it has awaited exits with it, or with the command before it."""
+    """Our Popen of a tree: it knows the end, which comes with the command's exit, or later."""
 
     def reap(self, code: "Any" = None) -> "Outcome":
         return _checked(self.proc.poll())
@@ -353,7 +353,7 @@ def find(proc: "Proc", key: object = None) -> Owner:
             % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
         )
     kind = _kind_of(proc)
-    pid = proc._tree.awaited if kind is TreeOwner else proc.pid  # type: ignore[union-attr]
+    pid = proc.pid
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
     elif kind not in (ProcessOwner, ChildOwner):  # a Process may have been given its pidfd

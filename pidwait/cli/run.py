@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command ``run``: GNU timeout's behaviour, and whole trees of processes."""
 
+import _thread
 import contextlib
 import os
 import select
 import signal
 from errno import ENOENT, ENOEXEC
 
-from .. import TimeoutExpired, spawn, wait, watch, watch_parent
+from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
 from .report import CommandError, Progress, label
@@ -306,8 +307,12 @@ class Tree(Job):
         if tree.mechanism == "group":
             RUN.complain("what leaves the process group of COMMAND can escape here")
         if os.name != "nt":  # the end of a tree need not be the exit of our child
-            watch(tree, lambda tree, code: os.kill(os.getpid(), signal.SIGCHLD))
+            _thread.start_new_thread(self._tell_end, (tree,))
         return tree
+
+    def _tell_end(self, tree: "Any") -> None:
+        tree.wait()
+        os.kill(os.getpid(), signal.SIGCHLD)
 
     def reap(self) -> bool:
         self._code = self.child.poll()

@@ -7,7 +7,7 @@ until there are none: nobody else can reap those, so no pid can be another proce
 command is reaped last.
 
 Linux only. Python runs this file anew for each tree, so it imports only what is small. From its
-socket it reads a plan, see _tree.py, then orders. It answers when the command has started, and
+socket it reads a plan, see reaper.py, then orders. It answers when the command has started, and
 when nothing is left.
 """
 
@@ -131,18 +131,7 @@ class Keeper:
         if why:
             posix.waitpid(self.command, 0)
             self.answer(why.decode())
-        # When the tree ends, so does the sentinel: its exit can be waited for by anybody, while the
-        # command is kept from being reaped until the caller has taken note.
-        reader, self.life = posix.pipe2(posix.O_CLOEXEC)
-        self.sentinel = posix.fork()
-        if not self.sentinel:
-            _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
-            posix.dup2(reader, 0)
-            posix.close(self.life)
-            attempt(posix.execve, "/bin/sh", ["sh", "-c", "read x"], {})  # it takes less memory
-            posix.read(0, 1)
-            posix._exit(0)
-        self.answer("P%d %d" % (self.command, self.sentinel))
+        self.answer("P%d" % self.command)
 
     def answer(self, text: str) -> None:
         """Write it so that what follows is not taken for a part of it; an error is the end."""
@@ -176,7 +165,8 @@ class Keeper:
                 posix._exit(255)
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             step = "x"
-            env = dict(item.split(b"=", 1) for item in plan["env"])
+            env = plan["env"]  # None: that of the keeper
+            env = posix.environ if env is None else dict(item.split(b"=", 1) for item in env)
             for path in plan["paths"]:
                 try:
                     posix.execve(path, plan["argv"], env)
@@ -217,8 +207,7 @@ class Keeper:
                 if not is_there or fd is None or (fd >= 0 and is_readable(fd)):
                     attempt(posix.close, own)
                     own = None
-            if pid != self.sentinel:
-                found.append((pid, own))
+            found.append((pid, own))
             # The last words are the number of its socket, and nothing.
             if contents("/proc/%d/cmdline" % pid).split(b"\0")[:-2] != self.plan["words"]:
                 found += self.descendants(pid, own)
@@ -260,7 +249,7 @@ class Keeper:
             # A child that has exited has handed its own to us, and stays in this list until it is
             # reaped. So if the list begins after the exit of the last one, nobody is missing.
             there = children_of(self.me)
-            others = [pid for pid in there if pid not in (self.command, self.sentinel)]
+            others = [pid for pid in there if pid != self.command]
             if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
                 pause = 0.001
                 continue
@@ -302,13 +291,11 @@ class Keeper:
                     self.obey(order)
         left = "".join(" %d" % pid for pid in self.plan.get("left", ()))
         self.answer("D%d%s" % (_KILL if status is None else status, left))
-        posix.close(self.life)
         poll.unregister(self.reader)
         # Until the caller answers, or ends.
         while hears and caller == posix.getppid() and not poll.poll(1000):
             continue
-        for pid in self.command, self.sentinel:  # not every init reaps
-            attempt(posix.waitpid, pid, posix.WNOHANG)
+        attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
 
 
 def keep_tree(control: int) -> None:

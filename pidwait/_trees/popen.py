@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Popen does otherwise if it stands for a tree of processes: see _tree.py."""
+"""What a Popen does otherwise if it stands for a tree of processes."""
 
 import _signal  # type: ignore[import-not-found]
 import os
@@ -7,13 +7,13 @@ import subprocess
 import sys
 from types import BuiltinFunctionType, FunctionType, MethodType
 
-from ._base.deadline import Deadline, check_grace
-from ._process import KILL
-from ._tree import open_tree
+from .._base.deadline import Deadline, check_grace
+from .._process import KILL
+from . import open_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._types import Any
+    from .._types import Any
 
 _Base: "Any" = object  # what comes after it is a Popen
 _WAIT = "_wait" if hasattr(subprocess.Popen, "_wait") else "wait"  # Python 3.6

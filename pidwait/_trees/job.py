@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 from .._base.deadline import LONGEST, Deadline
 from .._base.errors import Failed
-from . import open_handle
-from .calls import ask
-from .windows_handles import RIGHTS_TO_LOOK, Owned
+from .._systems import open_handle
+from .._systems.calls import ask
+from .._systems.windows_handles import RIGHTS_TO_LOOK, Owned
+from .._watching import watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +26,11 @@ _KILL_ON_JOB_CLOSE = 0x2000
 
 
 class JobTree:
-    """It has the methods of the other trees. ``watch`` is the function of that name."""
-
     mechanism = "job"
-    pid = awaited = 0  # the command's
+    pid = 0
 
-    def __init__(self, rest: str, grace: float, watch: "Callable[..., object]") -> None:
-        self._rest, self._watch = rest, watch
+    def __init__(self, rest: str) -> None:
+        self._rest = rest
         self._code: "int | None" = None
         self.left: "list[int]" = []
 
@@ -46,10 +45,10 @@ class JobTree:
         create: "Any" = _winapi.CreateProcess  # type: ignore[attr-defined]
         process, thread, pid, _ = made = create(*some, flags | _CREATE_SUSPENDED, env, cwd, info)
         try:
-            self.pid = self.awaited = pid
+            self.pid = pid
             self._command = Owned(self._ask, "OpenProcess", RIGHTS_TO_LOOK, False, pid)
             self._ask("AssignProcessToJobObject", self._job.number, process)
-            self._watch(pid, self._go_on)
+            watch(pid, self._go_on)
             if not flags & _CREATE_SUSPENDED:
                 self._ask("ResumeThread", thread)
         except BaseException:
@@ -63,7 +62,7 @@ class JobTree:
         """Called by watch(), which keeps this object, and its job, until nothing is left."""
         running, pid = self._find()
         if self.poll() is None and running:
-            self._watch(pid, self._go_on)
+            watch(pid, self._go_on)
 
     def poll(self) -> "int | None":
         if self._code is None and self.has_exited():

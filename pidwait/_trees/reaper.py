@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: a keeper starts the command, and ends all that comes of it. See keeper.py."""
+
+import _signal  # type: ignore[import-not-found]
+import os
+import select
+import sys
+from errno import EIO
+from time import sleep
+
+from .._base.deadline import Deadline
+from .._base.errors import Failed, log, raise_of_handler
+from .._base.handle import Shared
+from .._process import has_exited
+from .._systems.posix import code_of_status, poll
+from .._systems.posix_spawn import SpawnRequest, error_of_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any, Callable
+
+# Linux's; PyPy's modules lack the names.
+_F_DUPFD_CLOEXEC = 1030
+_LOOK, _WAIT_ALL, _NO_SIGNAL = 0x42, 0x100, 0x4000  # MSG_PEEK | MSG_DONTWAIT, _WAITALL, _NOSIGNAL
+
+
+class ReaperTree:
+    mechanism = "reaper"
+
+    def __init__(self, rest: str, grace: float) -> None:
+        self._rest, self._grace = rest, grace
+        self.left: "list[int] | None" = []
+        self._code: "int | None" = None
+        self._keeper: "Any" = None
+        self._control: "Any" = None  # a Shared socket
+
+    def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
+        """``plan`` has the arguments of Popen._execute_child(); ``start_alone`` starts by one.
+
+        What is for the command goes to the keeper; it gets the file descriptors for both.
+        """
+        import _socket
+        import marshal
+        from fcntl import fcntl
+
+        args, executable, env, cwd = (plan[name] for name in "args executable env cwd".split())
+        files = (-1, -1, -1), True, ()
+        request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
+        paths = [request.executable]
+        if b"/" not in request.executable:
+            folders = map(os.fsencode, os.get_exec_path(request.environment.mapping))
+            paths = [os.path.join(folder, request.executable) for folder in folders]
+        values = {name: plan.get(name) for name in ("gid", "gids", "uid", "restore_signals")}
+        for name, number in ("umask", plan.get("umask", -1)), ("group", plan["process_group"]):
+            values[name] = None if number < 0 else number
+        values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
+        values.update(argv=request.argv, paths=paths)
+        # Python code may not know of all that is in the environment: C code may have changed it.
+        values["env"] = None if env is None else request.environment.items
+        values["session"] = 1 if plan["start_new_session"] else None
+        text = marshal.dumps(values)
+        own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
+        own.update(umask=-1, process_group=-1, restore_signals=False, start_new_session=False)
+        control, theirs = _socket.socketpair()
+        fd, self._control = -1, Shared(control)  # type: ignore[arg-type]
+        try:
+            try:
+                fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
+                theirs.close()
+                passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
+                os.set_inheritable(fd, not passed)
+                words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
+                own.update(args=words, executable=words[0], pass_fds=passed)
+                self._keeper = start_alone(dict(plan, **own))
+            except OSError as error:
+                raise_of_handler(error)
+                if error.filename is None:
+                    raise
+                raise OSError(error.errno, "the keeper of a tree: %s" % error) from error
+            finally:
+                theirs.close()
+                if fd != -1:
+                    os.close(fd)
+            control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
+            answer = control.recv(16, _WAIT_ALL).split()
+            if not answer:
+                raise OSError(EIO, "the keeper of a tree has ended")
+            if answer[0][:1] == b"E":
+                raise error_of_start(
+                    int(answer[0][1:]), {b"c": cwd, b"x": executable}.get(answer[1])
+                )
+            self.pid = int(answer[0][1:])
+        except BaseException:
+            if self._keeper is not None:
+                self.end(_signal.SIGKILL, 0.0)
+            self._control.close()
+            if self._keeper is not None:
+                self._keeper.wait()
+            raise
+
+    def poll(self) -> "int | None":
+        if self._code is not None:
+            return self._code
+        killed = self._keeper.poll()  # first: it may have told its end before
+        try:
+            # It is not taken: of several threads each has to find it.
+            told = self._control.handle.recv(65536, _LOOK)
+        except OSError as why:  # nothing is there, or another thread has closed it
+            raise_of_handler(why)
+            told = b""
+        if told[:1] == b"D":
+            status, *left = map(int, told[1:].split())
+            self._order(0, "done")
+            has_exited(self._keeper, 1.0)
+            self.left, self._code = left, code_of_status(status)
+            self._control.close()
+        elif killed is not None and self._code is None:
+            self.left, self._code = None, killed
+            self._control.close()
+        return self._code
+
+    def sleep(self, timeout: "float | None") -> None:
+        try:
+            with self._control as control:
+                poll(control.fileno(), select.POLLIN, Deadline(timeout))
+        except ValueError:  # another thread has closed it: poll() knows the code
+            return
+        except Failed as why:  # there is no poll(2), under eventlet for example
+            log("the keeper %d: %s", self._keeper.pid, why)
+            sleep(Deadline(timeout).at_most(0.01))
+
+    def has_exited(self) -> bool:
+        return self.poll() is not None or has_exited(self.pid)
+
+    def send(self, number: int, everybody: bool) -> None:
+        if everybody and number == _signal.SIGKILL:
+            self.end(number, 0.0)
+        else:
+            self._order(number, "all" if everybody else "command")
+
+    def end(self, number: int, grace: float) -> None:
+        self._order(number, repr(float(grace)))
+
+    def _order(self, number: int, what: str) -> None:
+        if self._code is None:
+            try:
+                self._control.handle.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
+            except OSError as why:
+                raise_of_handler(why)
+                log("the keeper %d: %s", self._keeper.pid, why)  # it has ended
+
+
+def _keeper() -> "list[str]":
+    """The interpreter's arguments for the keeper: its path, or in an archive its source."""
+    path = os.path.join(os.path.dirname(__spec__.origin or ""), "keeper.py")
+    if os.path.isfile(path):
+        return [path]
+    return ["-c", __spec__.loader.get_data(path).decode()]  # type: ignore[union-attr]
