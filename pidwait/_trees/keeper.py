@@ -96,12 +96,17 @@ def exit_of(pid: int) -> "int | None":
 class Keeper:
     def __init__(self, control: int, plan: "dict[str, Any]") -> None:
         self.control, self.plan = control, plan
-        self.me, self.grace = posix.getpid(), plan["grace"]
+        self.me, self.caller, self.grace = posix.getpid(), plan["caller"], plan["grace"]
+        self.status: "int | None" = None  # the command's, once it has exited
         self.deadline: "float | None" = None  # when SIGKILL is due; None: nothing is being ended
-        self.came: "list[int]" = []
+        self.refused: "float | None" = None  # since when each child refuses to be killed
+        self.left: "list[int]" = []
+        self.hears = True  # the caller still has its end of the socket
+        self.poll = select.poll()
+        self.came: "list[int]" = []  # signals to be passed on
         self.owed: "dict[int, int]" = {}  # {pid: the signal that it gets when it is our child}
-        self.watch = open_pidfd(plan["caller"])
-        if posix.getppid() != plan["caller"]:
+        self.watch = open_pidfd(self.caller)
+        if posix.getppid() != self.caller:
             posix._exit(0)
         if in_c("prctl", _SUBREAPER, 1, 0, 0, 0):
             self.answer("E38 -")  # ENOSYS
@@ -234,68 +239,81 @@ class Keeper:
 
     def keep(self) -> None:
         """Until nothing is left."""
-        rest, caller, gone = self.plan["rest"], self.plan["caller"], False
-        hears = True
-        poll = select.poll()
         for fd in {self.control, self.watch, self.reader} - {-1}:
-            poll.register(fd, select.POLLIN)
-        pause, refused = 0.001, None  # since when
-        while True:
-            status = exit_of(self.command)
-            if status is not None and not gone:
-                gone = True
-                if rest == "kill" and self.deadline is None:
-                    self.end(_TERM, self.grace)
-            # A child that has exited has handed its own to us, and stays in this list until it is
-            # reaped. So if the list begins after the exit of the last one, nobody is missing.
-            there = children_of(self.me)
-            others = [pid for pid in there if pid != self.command]
-            if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
+            self.poll.register(fd, select.POLLIN)
+        pause, living = 0.001, [self.command]
+        while living:
+            living, has_reaped = self.reap()
+            if has_reaped:
                 pause = 0.001
                 continue
-            for pid in set(others) & set(self.owed):
-                attempt(posix.kill, pid, self.owed.pop(pid))
-                attempt(posix.kill, pid, _CONT)
-            leaves = rest == "leave" and self.deadline is None
-            if gone and self.command in there and (leaves or not others):
-                break
-            wait = 1.0 if self.watch < 0 and caller else 86400.0
+            seconds = 1.0 if self.watch < 0 and self.caller else 86400.0
             if self.deadline is not None:
-                wait = min(wait, max(0.0, self.deadline - monotonic()))
-                if self.deadline <= monotonic():
-                    living = others if gone else [*others, self.command]
-                    if False in {attempt(posix.kill, pid, _KILL) is False for pid in living}:
-                        refused = None
-                    elif living:  # they are root's; but what they have started may not be
-                        refused = refused or monotonic()
-                        self.send(_KILL)
-                        if monotonic() - refused > 1:
-                            self.plan["left"] = living
-                            break
-                    wait, pause = pause, min(pause * 2, 0.02)
-            events = dict(poll.poll(int(wait * 1000) + 1))
-            attempt(posix.read, self.reader, 4096)
-            if caller and (self.watch in events or posix.getppid() != caller):
-                caller = 0
-                self.end(_TERM if self.deadline is None else 0, self.grace)
-                if self.watch >= 0:
-                    poll.unregister(self.watch)
-            while self.came:
-                self.send(self.came.pop(0))
-            if self.control in events:
-                orders = attempt(posix.read, self.control, 65536)
-                if not orders:  # the Popen has been dropped, which ends nothing; or its program
-                    poll.unregister(self.control)
-                    hears = False
-                for order in (orders or b"").splitlines():
-                    self.obey(order)
-        left = "".join(" %d" % pid for pid in self.plan.get("left", ()))
-        self.answer("D%d%s" % (_KILL if status is None else status, left))
-        poll.unregister(self.reader)
+                seconds = min(seconds, max(0.0, self.deadline - monotonic()))
+                if not seconds:
+                    living = self.kill(living)
+                    seconds, pause = pause, min(pause * 2, 0.02)
+            if living:
+                self.listen(seconds)
+        left = "".join(" %d" % pid for pid in self.left)
+        self.answer("D%d%s" % (_KILL if self.status is None else self.status, left))
+        self.poll.unregister(self.reader)
         # Until the caller answers, or ends.
-        while hears and caller == posix.getppid() and not poll.poll(1000):
+        while self.hears and self.caller == posix.getppid() and not self.poll.poll(1000):
             continue
         attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
+
+    def reap(self) -> "tuple[list[int], bool]":
+        """The children that live, none at the end; and whether any has been reaped meanwhile."""
+        if self.status is None:
+            self.status = exit_of(self.command)
+            if self.status is not None and self.plan["rest"] == "kill" and self.deadline is None:
+                self.end(_TERM, self.grace)
+        # A child that has exited has handed its own to us, and stays in this list until it is
+        # reaped. So if the list begins after the exit of the last one, nobody is missing.
+        there = children_of(self.me)
+        others = [pid for pid in there if pid != self.command]
+        if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
+            return others, True
+        for pid in set(others) & set(self.owed):
+            attempt(posix.kill, pid, self.owed.pop(pid))
+            attempt(posix.kill, pid, _CONT)
+        if self.status is None or self.command not in there:
+            return [*others, self.command], False
+        leaves = self.plan["rest"] == "leave" and self.deadline is None
+        return [] if leaves else others, False
+
+    def kill(self, living: "list[int]") -> "list[int]":
+        """Kill these children; return those to wait for."""
+        if False in {attempt(posix.kill, pid, _KILL) is False for pid in living}:
+            self.refused = None
+            return living
+        # They are root's; but what they have started may not be.
+        self.refused = self.refused or monotonic()
+        self.send(_KILL)
+        if monotonic() - self.refused <= 1:
+            return living
+        self.left = living
+        return []
+
+    def listen(self, seconds: float) -> None:
+        """Until a child exits, an order or a signal comes, or the caller exits."""
+        events = dict(self.poll.poll(int(seconds * 1000) + 1))
+        attempt(posix.read, self.reader, 4096)
+        if self.caller and (self.watch in events or posix.getppid() != self.caller):
+            self.caller = 0
+            self.end(_TERM if self.deadline is None else 0, self.grace)
+            if self.watch >= 0:
+                self.poll.unregister(self.watch)
+        while self.came:
+            self.send(self.came.pop(0))
+        if self.control in events:
+            orders = attempt(posix.read, self.control, 65536)
+            if not orders:  # the Popen has been dropped, which ends nothing; or its program
+                self.poll.unregister(self.control)
+                self.hears = False
+            for order in (orders or b"").splitlines():
+                self.obey(order)
 
 
 def keep_tree(control: int) -> None:
