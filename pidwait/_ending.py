@@ -132,14 +132,28 @@ class Ending:
         """Add the descendants that were not known; return whether there are any."""
         known = len(self.family)
         self.add_family()
-        for info in self.family[known:]:
+        found, self.family[known:] = self.family[known:], []
+        for info in found:
             self.left.add(info)
-            self.given.append(info)
+            # Its handle is open. If another process has got its pid, that is not of the family.
+            if self.is_related(info):
+                self.family.append(info)
+                self.given.append(info)
+            else:
+                self.left.discard(info)
         return len(self.family) > known
 
     def add_family(self) -> None:
         if self.family:
             add_children(self.family, True)
+
+    def is_related(self, info: "ProcessInfo") -> bool:
+        try:
+            parent = info.ppid()
+        except ProcessLookupError as error:
+            raise_of_handler(error)
+            return False
+        return parent in [one.pid for one in self.family]
 
     def send(self, sig: int) -> None:
         """Send it to all, and to their descendants until no new one appears."""

@@ -15,7 +15,7 @@ from .._base.deadline import Deadline
 from .._base.errors import log, raise_of_handler
 from .._base.steps import at_once, run_through
 from .._ending import Ending
-from .._finding import ProcessInfo, add_children
+from .._finding import Oneshot, ProcessInfo, add_children
 from .._process import Process, has_exited
 from .._sets import WaitSet
 from .._systems.posix import is_our_child
@@ -124,6 +124,18 @@ class _GroupEnding(Ending):
             self._sees = False
             if self._tree.is_ours():
                 self.left.add(self._tree.pid)
+
+    def is_related(self, info: ProcessInfo) -> bool:
+        try:
+            with Oneshot(info) as facts:
+                if facts.group() == self._tree.group():
+                    return True
+        except OSError as why:
+            raise_of_handler(why)
+            log("pid %d: %s", info.pid, why)
+            return False
+        is_command = info.pid == self._tree.pid and self._tree.is_ours()
+        return is_command or super().is_related(info)
 
     def send(self, sig: int) -> None:
         kills = sig == _signal.SIGKILL
