@@ -224,6 +224,8 @@ def forked(function, *args):
 
     def run():
         getattr(gc, "freeze", int)()  # what pytest has loaded need not be looked at
+        # pytest's would keep what a generator or a __del__ has raised, and so what that refers to.
+        sys.unraisablehook = getattr(sys, "__unraisablehook__", None)
         with nothing_left():
             function(*args)
 

@@ -30,8 +30,6 @@ def each_allocation(function):
 
     Each time it is a later one, until it is none of the function's.
     """
-    # pytest's hook keeps what a __del__ has raised, and so the object.
-    sys.unraisablehook = getattr(sys, "__unraisablehook__", None)
     unaffected = number = 0
     while unaffected < 50:  # some failures are overcome
         number += 1
