@@ -43,6 +43,11 @@ class ReaperTree:
         import marshal
         from fcntl import fcntl
 
+        numbers = [plan.get(name) or 0 for name in ("uid", "gid", "umask", "process_group")]
+        if max(numbers) >> 32:
+            raise OverflowError("%d is too large" % max(numbers))
+        if max(plan.get("gids") or [0]) >> 32:
+            raise ValueError("invalid group id")
         args, executable, env, cwd = (plan[name] for name in "args executable env cwd".split())
         files = (-1, -1, -1), True, ()
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))

@@ -224,6 +224,8 @@ ERRORS = [
     ([1], {}), (["a\0b"], {}), (["true"], {"env": {"a=b": "c"}}), (["true"], {"process_group": 1}),
     (["true"], {"stdin": 987}), ([__file__], {}),
 ]  # fmt: skip
+if sys.version_info >= (3, 9) and sys.implementation.name == "cpython":
+    ERRORS += [(["true"], {"extra_groups": [2**64]})]
 if sys.version_info >= (3, 8):
     ERRORS += [(pathlib.Path("true"), {"shell": True})]
 
