@@ -334,7 +334,12 @@ def keep_tree(control: int) -> None:
         plan = marshal.loads(text)
         plan["null"] = null
         plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
-        Keeper(control, plan).keep()
+        try:
+            keeper = Keeper(control, plan)
+        except OSError as error:  # no process or file descriptor is left; the command ends with us
+            attempt(posix.write, control, b"%-16s" % (b"E%d -" % (error.errno or 5)))
+            posix._exit(0)
+        keeper.keep()
 
 
 if __name__ == "__main__":

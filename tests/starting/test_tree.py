@@ -3,6 +3,8 @@
 
 import asyncio
 import contextlib
+import errno
+import functools
 import gc
 import importlib
 import os
@@ -243,6 +245,14 @@ def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
     gc.collect()
     assert raised[0] == raised[1]
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_the_keeper_lacks_is_the_error_of_the_start(reaper):
+    resource = importlib.import_module("resource")  # Windows has none
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (8, 8))
+    with pytest.raises(OSError) as caught:
+        Popen(["true"], tree=True, preexec_fn=limit)
+    assert caught.value.errno == errno.EMFILE
 
 
 def test_all_waits_wait_for_the_end_of_the_tree(mechanism, witness):
