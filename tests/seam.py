@@ -10,6 +10,7 @@ import errno
 import importlib
 import os
 import signal
+import subprocess
 
 from . import pidwait
 
@@ -191,3 +192,19 @@ def count_starts(note):
 
     for name in "_systems.posix_spawn", "_spawning":
         _module(name).start_by_posix_spawn = noted
+
+
+def start_trees(note):
+    """Have the standard subprocess start every command as a tree; ``note(pid)`` for each one."""
+    ours, popens = _module("subprocess"), _module("_trees.popen")
+    popens.TreePopen.__init__.__kwdefaults__["tree"] = True
+    start = popens.TreePopen._start_tree
+
+    def noted(self, *args):
+        start(self, *args)
+        note(self.pid)
+
+    popens.TreePopen._start_tree = noted
+    for name in "Popen", "call", "check_call", "run", "check_output", "getstatusoutput":
+        setattr(subprocess, name, getattr(ours, name))
+    subprocess.getoutput = ours.getoutput

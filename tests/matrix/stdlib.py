@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CPython's own tests of subprocess, with the standard Popen patched by patch().
 
-And those of asyncio's subprocesses, up to Python 3.13, with our ChildWatcher.
+They run once more with ours, each command being a tree; and so do those of asyncio's subprocesses,
+up to Python 3.13, with our ChildWatcher.
 
 python -m tests.matrix.stdlib [TEST...]: in the interpreter that runs it. A test that fails must be
 listed below with its reason, or fail without us, too. To show that posix_spawn was tested at all,
@@ -61,10 +62,22 @@ MINIMUM_FORCED = {(3, 10): 250, (3, 11): 250, (3, 12): 250, (3, 13): 250}
 # Children that our watcher has been given.
 MINIMUM_WATCHED = {(3, 6): 15, (3, 7): 15, (3, 8): 30, (3, 9): 40, (3, 10): 40}
 MINIMUM_WATCHED.update({(3, 11): 60, (3, 12): 70, (3, 13): 85})
+MINIMUM_TREES = 270
 
+_CTRL_C = "expects a wait of 0.25 s after Ctrl-C: a tree's keeper gives it that time"
+_REAPS = "reaps the command with os.waitpid(): it is the child of the keeper"
+EXPECTED_TREE = {
+    "test_call_keyboardinterrupt_no_kill": _CTRL_C,
+    "test_run_keyboardinterrupt_no_kill": _CTRL_C,
+    "test_context_manager_keyboardinterrupt_no_kill": _CTRL_C,
+    "test_send_signal_race": _REAPS,
+    "test_stopped": _REAPS,
+    "test_wait_endtime": EXPECTED_PATCHED["test_wait_endtime"],
+}
 
 EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_PATCHED, "watcher": EXPECTED_WATCHER}
-COUNTED = {"watcher": "children watched"}
+EXPECTED["tree"] = EXPECTED_TREE
+COUNTED = {"watcher": "children watched", "tree": "trees"}
 
 
 def watched():
@@ -117,6 +130,8 @@ def run(way, tests):
     starts = []
     if way == "watcher":
         use_watcher(starts)
+    elif way == "tree":
+        seam.start_trees(starts.append)
     elif way != "alone":
         seam.count_starts(starts.append)
         if way == "forced":
@@ -198,8 +213,10 @@ def main():
         ways["forced"] = MINIMUM_FORCED[version]
     if version in MINIMUM_WATCHED:
         ways["watcher"] = MINIMUM_WATCHED[version]
+    ways["tree"] = MINIMUM_TREES
+    chosen = {"watcher": watched, "tree": lambda: MODULES[:1]}
     results = [
-        check(way, tests or (watched() if way == "watcher" else MODULES), 0 if tests else ways[way])
+        check(way, tests or chosen.get(way, lambda: MODULES)(), 0 if tests else ways[way])
         for way in ways
     ]
     return 0 if all(results) else 1
