@@ -170,8 +170,7 @@ class Keeper:
                 posix._exit(255)
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             step = "x"
-            env = plan["env"]  # None: that of the keeper
-            env = posix.environ if env is None else dict(item.split(b"=", 1) for item in env)
+            env = dict(item.split(b"=", 1) for item in plan["env"] if b"=" in item)
             for path in plan["paths"]:
                 try:
                     posix.execve(path, plan["argv"], env)
@@ -333,6 +332,8 @@ def keep_tree(control: int) -> None:
     if text:
         plan = marshal.loads(text)
         plan["null"] = null
+        if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
+            plan["env"] = contents("/proc/self/environ").split(b"\0")
         plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
         try:
             keeper = Keeper(control, plan)

@@ -204,7 +204,10 @@ if sys.version_info >= (3, 9):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_command_finds_what_it_finds_without_a_tree(reaper, options):
+def test_the_command_finds_what_it_finds_without_a_tree(reaper, options, monkeypatch):
+    monkeypatch.delenv("LC_ALL", raising=False)
+    monkeypatch.delenv("LC_CTYPE", raising=False)
+    monkeypatch.setenv("LANG", "C")  # Python adds LC_CTYPE to it
     reader, writer = os.pipe()
     os.dup2(reader, 150)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
