@@ -176,10 +176,10 @@ class TreePopen(_Base):  # type: ignore[misc]
     def _give_up(self, kind: "Any") -> None:
         """Have the tree ended, because of an exception of that type."""
         if not self._is_given_up and self.poll() is None:
-            self._is_given_up = True
             # After Ctrl-C it has a moment, as without a tree.
             least = 0.25 if kind is not None and issubclass(kind, KeyboardInterrupt) else 0.0
             self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))
+            self._is_given_up = True  # last: who is interrupted before has to try again
 
     def __exit__(self, kind: "Any", error: "Any", traceback: "Any") -> None:
         if self._tree is not None and kind is not None:
@@ -224,6 +224,11 @@ class RunPopen(TreePopen):
             super().kill()
         else:
             self._give_up(sys.exc_info()[0])
+
+    def __del__(self, *args: "Any", **more: "Any") -> None:
+        if hasattr(self._tree, "pid"):  # run() was interrupted before it had it in its block
+            self._give_up(None)
+        super().__del__(*args, **more)
 
 
 def with_names(method: "Any", **names: "Any") -> MethodType:

@@ -409,6 +409,26 @@ def test_the_keeper_starts_from_an_archive(reaper, tmp_path):
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_run_that_a_signal_handler_interrupts_right_after_the_start_leaves_no_tree(
+    mechanism, monkeypatch
+):
+    def interrupt(popen):
+        raise OnPurpose
+
+    monkeypatch.setattr(Popen, "__enter__", interrupt)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as output:
+        with contextlib.suppress(OnPurpose):
+            run(["sleep", "60"], stdout=writer, tree=True)
+        os.close(writer)
+        gc.collect()
+        assert output.read() == b""
+    for popen in list(subprocess._active):
+        popen.wait()
+    subprocess._cleanup()
+
+
 def test_nothing_is_left_of_many_runs(mechanism):
     run(["true"], tree=True)
     gc.collect()
