@@ -15,9 +15,9 @@ from .waits import fork_that_exits
 pytestmark = pytest.mark.timeout(600)
 
 
-def run(name, count):
+def run(name, *args):
     """Run a script of this folder; each checks by itself for wrong codes and for leaks."""
-    command = [sys.executable, "-m", "%s.%s" % (__package__, name), str(count)]
+    command = [sys.executable, "-m", "%s.%s" % (__package__, name), *map(str, args)]
     return subprocess.check_output(command, universal_newlines=True)
 
 
@@ -50,6 +50,15 @@ def test_exit_codes_of_twenty_thousand_strangers():
     output = run("strangers", 20000)
     if tells_every_exit():
         assert output == "20000 right, 0 unknown, 0 wrong\n"
+
+
+TREES = {"runs": 10000, "moments": 400, "death": 20, "polled": 20}
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("what", [*TREES, "kill", "end", "cancel"])
+def test_trees(what):
+    run("trees", what, TREES.get(what, 200))
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
