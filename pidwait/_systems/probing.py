@@ -22,7 +22,8 @@ def probe() -> "dict[str, Any]":
     Returns a dict that json can write. ``backend`` is the name of the backend in use.
     ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
     the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
-    makes it. The answers come from real calls, each made once.
+    makes it. The answers come from real calls, each made once. Trees need
+    "job objects" on Windows; elsewhere they have a "keeper of trees", or are process groups.
 
     Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
     unknown value (the message lists the known values), and OSError if the value names
@@ -53,10 +54,10 @@ def probe() -> "dict[str, Any]":
 def _checks() -> "tuple[Checks, Checks]":
     """What the report shows of this system's backend, and of what is there without it."""
     if system.backends[0] == "win32":
-        from .windows_handles import HANDLE_CHECKS
+        from .windows_handles import HANDLE_CHECKS, JOB_CHECKS
         from .windows_port import PORT_CHECKS
 
-        return HANDLE_CHECKS + PORT_CHECKS, []
+        return HANDLE_CHECKS + PORT_CHECKS, JOB_CHECKS
     from .posix_spawn import SPAWN_CHECKS
 
     if system.backends[0] == "pidfd":
@@ -64,11 +65,12 @@ def _checks() -> "tuple[Checks, Checks]":
         from .procfs import PROC_CHECKS
 
         return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
-    from .kqueue import check_kqueue
+    from .kqueue import check_keeper, check_kqueue
     from .posix import check_bsd_waitid
     from .ps import check_ps
 
     rows: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
+    rows += [("keeper of trees", None, check_keeper)]
     return [("kqueue", "kqueue", check_kqueue)], rows + SPAWN_CHECKS
 
 

@@ -11,7 +11,7 @@ import pytest
 from .. import pidwait
 from .. import seam as calls
 from ..conftest import CALL, EVENT, STANDIN
-from ..processes import WINDOWS, run_python
+from ..processes import WINDOWS, everywhere, run_python
 
 on_linux = pytest.mark.skipif(WINDOWS or bool(STANDIN), reason="it has no pidfd")
 
@@ -38,7 +38,7 @@ def choose(monkeypatch):
     calls.forget()
 
 
-@pytest.mark.windows
+@everywhere
 def test_it_tells_what_there_is_and_why_not(variant, backend):
     answer = pidwait.probe()
     assert answer["backend"] == backend and json.loads(json.dumps(answer)) == answer
@@ -50,6 +50,8 @@ def test_it_tells_what_there_is_and_why_not(variant, backend):
             assert row["available"] is (row["reason"] is None)
             assert row["reason"] is None or (isinstance(row["reason"], str) and row["reason"])
     assert all(row["via"] is None or row["via"] for row in answer["calls"].values())
+    row = answer["calls"]["job objects" if WINDOWS else "keeper of trees"]
+    assert WINDOWS <= row["available"] <= (not STANDIN)
     if not WINDOWS and not STANDIN:
         names = "pidfd_open pidfd_send_signal waitid PIDFD_GET_INFO posix_spawn"
         assert set(names.split()) <= set(answer["calls"])
