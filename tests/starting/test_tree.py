@@ -226,8 +226,8 @@ def test_the_command_finds_what_it_finds_without_a_tree(reaper, options, monkeyp
 
 ERRORS = [
     (["/no/such"], {}), (["no-such"], {}), (["/"], {}), (["true"], {"cwd": "/no/such"}), ([], {}),
-    ([1], {}), (["a\0b"], {}), (["true"], {"env": {"a=b": "c"}}), (["true"], {"process_group": 1}),
-    (["true"], {"stdin": 987}), ([__file__], {}),
+    ([1], {}), (["a\0b"], {}), (["true"], {"env": {"a=b": "c"}}), (["true"], {"stdin": 987}),
+    (["true"], {"process_group": 2**30}), ([__file__], {}),
 ]  # fmt: skip
 if sys.version_info >= (3, 9) and sys.implementation.name == "cpython":
     ERRORS += [(["true"], {"extra_groups": [2**64]})]
