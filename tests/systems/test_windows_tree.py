@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A command with all that it starts, on Windows: a job object."""
 
+import asyncio
 import gc
 import importlib
+import os
 import re
 import sys
 from contextlib import contextmanager, suppress
@@ -12,6 +14,7 @@ from threading import Thread
 import pytest
 
 from .. import pidwait
+from ..asyncio.loops import aio, begun, is_cancelled, run_in
 from ..processes import OnPurpose, eventually
 
 windows = pytest.importorskip(__package__ + ".windows")  # it needs ctypes
@@ -58,16 +61,29 @@ def test_nothing_is_left_when_it_returns(how, options):
         assert all(process.has_exited() for process in processes)
 
 
-def test_run_ends_all_at_its_time_out():
+def test_run_ends_all_at_its_time_out_though_another_process_has_the_pipe():
     with pytest.raises(TimeoutExpired) as caught:
-        ours.run(command(), timeout=3, tree=True, stdout=PIPE)
+        ours.run(command("stdout=sys.stdout"), timeout=3, tree=True, stdout=PIPE)
     for pid in caught.value.output.split():
         pidwait.wait(int(pid), 0)
 
 
+def test_a_cancelled_task_ends_all():
+    async def main():
+        reader, writer = os.pipe()
+        task = await begun(aio.run(command("stdout=sys.stdout"), tree=True, stdout=writer))
+        with told_by(open(reader, "rb")) as processes:
+            os.close(writer)
+            assert await is_cancelled(task)
+            assert all(process.has_exited() for process in processes)
+
+    run_in(asyncio.new_event_loop(), main())
+
+
 @pytest.mark.parametrize("rest", ["kill", "wait", "leave"])
 def test_what_becomes_of_the_rest_when_the_command_has_exited(rest):
-    popen = ours.Popen(command(end="sys.exit(3)"), tree=rest, stdout=PIPE)
+    popen, seen = ours.Popen(command(end="sys.exit(3)"), tree=rest, stdout=PIPE), []
+    pidwait.watch(popen, lambda *exit: seen.append(exit))
     with told_by(popen.stdout) as (other, root), pidwait.WaitSet([popen]) as waiting:
         root.wait()
         if rest == "kill":  # nobody asks, and the pipe is at its end
@@ -76,9 +92,10 @@ def test_what_becomes_of_the_rest_when_the_command_has_exited(rest):
             for wait in popen.wait, lambda timeout: pidwait.wait(popen, timeout):
                 with pytest.raises((TimeoutExpired, pidwait.TimeoutExpired)):
                     wait(0.05)
-            assert waiting.wait(0.05) == []
+            assert waiting.wait(0.05) == seen == []
             other.terminate()
         assert popen.wait() == 3 and waiting.wait() == [(popen, 3)]
+        eventually(lambda: seen == [(popen, 3)])
         assert other.has_exited() == (rest != "leave")
 
 
