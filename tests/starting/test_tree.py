@@ -20,6 +20,7 @@ import zipfile
 import pytest
 
 from .. import pidwait
+from ..conftest import CHOSEN, STANDIN
 from ..processes import OnPurpose, become_gone, become_zombie, eventually, kill, run_python, state
 from .conftest import ours
 
@@ -34,10 +35,16 @@ needs_keeper = pytest.mark.skipif(not KEEPER, reason="there can be no keeper")
 ALL = "setsid sleep 60 & (sleep 60 &) ; echo ready; sleep 60"
 # It ends a while after SIGTERM, and says so.
 SLOW = "trap 'sleep 0.2; echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+MECHANISMS = [pytest.param("reaper", marks=needs_keeper), "group"]
+if STANDIN:  # with ps alone each test takes a quarter of a minute
+    MECHANISMS = [one for one in CHOSEN if not one.startswith("polling")]
 
 
-@pytest.fixture(params=[pytest.param("reaper", marks=needs_keeper), "group"])
+@pytest.fixture(params=MECHANISMS)
 def mechanism(request, monkeypatch):
+    if STANDIN:
+        request.getfixturevalue("use_variant")(request.param)
+        return "group"
     monkeypatch.setenv("PIDWAIT_TREE", request.param)
     return request.param
 
@@ -89,6 +96,7 @@ def sh(script):
     return ["sh", "-c", 'exec 9>"$WITNESS"; ' + script]
 
 
+@pytest.mark.kqueue
 @pytest.mark.parametrize("is_text", [False, True])
 def test_all_end_at_a_time_out_and_the_exception_has_all_output(mechanism, witness, is_text):
     with pytest.raises(subprocess.TimeoutExpired) as caught:
@@ -108,9 +116,15 @@ def test_each_function_ends_all_and_gives_them_their_grace(mechanism, witness, n
     assert file.read_text() == "ready\nterm\n"
 
 
-@pytest.mark.parametrize("tree, output", [("kill", b""), ("wait", b"late\n"), ("leave", b"late\n")])
-def test_when_the_command_has_exited_the_rest_is_ended_or_not(mechanism, witness, tree, output):
-    popen = Popen(sh("(sleep 0.7; echo late)& exit 7"), stdout=PIPE, tree=tree)
+@pytest.mark.kqueue
+@pytest.mark.parametrize(
+    "tree, seconds, output",
+    [("kill", 60, b""), ("wait", 0.2, b"late\n"), ("leave", 2, b"late\n")],
+)
+def test_when_the_command_has_exited_the_rest_is_ended_or_not(
+    mechanism, witness, tree, seconds, output
+):
+    popen = Popen(sh("(sleep %s; echo late)& exit 7" % seconds), stdout=PIPE, tree=tree)
     assert popen.wait(30) == popen.returncode == 7
     assert witness.sees() == (tree == "leave")
     assert popen.communicate() == (output, None)
@@ -130,6 +144,7 @@ def test_a_time_out_bounds_the_command_and_its_grace_comes_on_top(mechanism, wit
         popen.wait(0.1)
 
 
+@pytest.mark.kqueue
 def test_an_exception_in_a_with_block_ends_all(mechanism, witness):
     with pytest.raises(OnPurpose), witness.started(ALL) as popen:
         raise OnPurpose
@@ -140,6 +155,7 @@ def test_an_exception_in_a_with_block_ends_all(mechanism, witness):
     assert popen.returncode in (5, -signal.SIGKILL)
 
 
+@pytest.mark.kqueue
 @pytest.mark.parametrize("method", ["kill", "end", "terminate"])
 def test_they_end_all_from_another_thread_while_communicate_reads(mechanism, witness, method):
     popen = witness.started(ALL)
@@ -150,6 +166,7 @@ def test_they_end_all_from_another_thread_while_communicate_reads(mechanism, wit
     assert popen.returncode == (-signal.SIGKILL if method == "kill" else -signal.SIGTERM)
 
 
+@pytest.mark.kqueue
 def test_end_gives_a_grace_and_can_be_shortened(mechanism, witness):
     popen = witness.started(SLOW)
     assert popen.end() == 5
@@ -163,6 +180,7 @@ def test_end_gives_a_grace_and_can_be_shortened(mechanism, witness):
     assert plain.end() == -signal.SIGTERM and plain.mechanism is None
 
 
+@pytest.mark.kqueue
 def test_other_signals_reach_the_command_alone(mechanism, witness):
     popen = witness.started("trap 'echo got; exit 6' USR1; sleep 60 & echo ready; wait", "wait")
     popen.send_signal(signal.SIGUSR1)
@@ -173,6 +191,7 @@ def test_other_signals_reach_the_command_alone(mechanism, witness):
     assert popen.wait() == 6
 
 
+@pytest.mark.kqueue
 def test_the_pid_is_the_commands_until_its_code_is_known(mechanism, witness):
     popen = witness.started("echo ready; echo $$; exit 4")
     assert popen.stdout.read() == b"%d\n" % popen.pid
@@ -258,6 +277,7 @@ def test_what_the_keeper_lacks_is_the_error_of_the_start(reaper):
     assert caught.value.errno == errno.EMFILE
 
 
+@pytest.mark.kqueue
 def test_all_waits_wait_for_the_end_of_the_tree(mechanism, witness):
     def popen(seconds=0.05):
         return witness.started("sleep %s & echo ready; echo $!; exit 3" % seconds, "wait")
@@ -341,6 +361,7 @@ def test_if_somebody_kills_the_keeper_the_command_ends_with_it(reaper, witness):
     assert popen.left is None
 
 
+@pytest.mark.kqueue
 def test_who_holds_the_pipe_from_outside_delays_it_by_a_second_at_most(mechanism, witness):
     popen = witness.started("echo ready; sleep 60")
     held = os.open("/proc/%d/fd/1" % popen.pid, os.O_WRONLY)

@@ -8,12 +8,14 @@ show whether they do, too. tests/matrix/headers.py compares the layouts with the
 The environment variable KQUEUE_STANDIN names the systems: those of SYSTEMS, separated by spaces.
 """
 
+import contextlib
 import errno
 import functools
 import importlib
 import os
 import select
 import sys
+from pathlib import Path
 
 from ... import pidwait, seam
 from .kernel import Event, Kernel, has_exited, is_answer, pidfd_open
@@ -42,12 +44,13 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _listing,
     _listed_ps,
     _finding,
+    _tree,
 ) = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
         "_systems.kqueue _systems.kqueue_poller _systems.kqueue_calls _systems.ps _listing "
-        "_listing.bsd _finding"
+        "_listing.bsd _finding _tree"
     ).split()
 )
 
@@ -94,7 +97,9 @@ def _install_inside(kernel, patch):
             patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
-    patch(_finding, "source", _listed_ps)
+    for module in _finding, _tree:
+        patch(module, "source", _listed_ps)
+    patch(_tree, "check_reaper", _kqueue.check_keeper)
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)
@@ -199,6 +204,16 @@ def is_found(pid, zombies):
         real_close(fd)
 
 
+def has_living(group):
+    """Whether a process of the group is no zombie."""
+    for path in Path("/proc").glob("[1-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            letter, _, member = path.read_bytes().rpartition(b")")[2].split()[:3]
+            if int(member) == group and letter != b"Z":
+                return True
+    return False
+
+
 def _install_select(kernel, patch):
     system = kernel.system
     kqueue, kevent = select_types(kernel)
@@ -221,6 +236,7 @@ def _install_select(kernel, patch):
 def _install_os(kernel, patch):
     system = kernel.system
     real_fork, real_kill, real_waitpid = os.fork, os.kill, os.waitpid
+    real_killpg = os.killpg
 
     def close(fd):
         if not kernel.close_fd(fd):
@@ -238,12 +254,18 @@ def _install_os(kernel, patch):
             raise ProcessLookupError(errno.ESRCH, "kill")
         real_kill(pid, sig)
 
+    def killpg(group, sig):
+        if system.platform == "darwin" and not has_living(group):
+            raise PermissionError(errno.EPERM, "killpg")
+        real_killpg(group, sig)
+
     def waitpid(pid, options):
         return kernel.waitpid(pid, options, real_waitpid)
 
     patch(os, "close", close)
     patch(os, "waitpid", waitpid)
     patch(os, "kill", kill)
+    patch(os, "killpg", killpg)
     patch(os, "fork", fork)
     if system.has_waitid and hasattr(os, "waitid"):
 
