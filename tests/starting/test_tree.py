@@ -131,16 +131,20 @@ def test_when_the_command_has_exited_the_rest_is_ended_or_not(
     assert (popen.left, popen.mechanism) == ([], mechanism)
 
 
-def test_a_time_out_bounds_the_command_and_its_grace_comes_on_top(mechanism, witness, tmp_path):
-    slow = SLOW.replace("0.2", "1.5").replace("echo ready", "echo ready; mkdir $$")
-    script = sh("cd %s; (%s)& until rmdir $$; do sleep 0.01; done; exit 3" % (tmp_path, slow))
-    with Popen(script, tree=True, grace=20, stdout=DEVNULL, stderr=DEVNULL) as popen:
-        done = run(script, tree=True, timeout=1, grace=20, stdout=PIPE, stderr=DEVNULL)
-        assert (done.returncode, done.stdout) == (3, b"ready\nterm\n")
-        assert popen.wait(1) == 3
-    with witness.started("sleep 1 & echo ready", "wait") as popen, pytest.raises(
-        subprocess.TimeoutExpired
-    ):
+@pytest.mark.kqueue
+def test_a_time_out_bounds_the_command_and_its_grace_comes_on_top(mechanism, witness):
+    def exited():
+        popen = witness.started("trap 'exit 3' USR1; (%s)& wait" % SLOW, grace=20)
+        popen.send_signal(signal.SIGUSR1)
+        become_zombie(popen.pid)
+        return popen
+
+    popen = exited()
+    assert popen.communicate(timeout=0) == (b"term\n", None) and popen.returncode == 3
+    assert exited().wait(0) == 3
+    with pytest.raises(subprocess.TimeoutExpired), witness.started(
+        "sleep 60 & echo ready", "wait"
+    ) as popen:
         popen.wait(0.1)
 
 
