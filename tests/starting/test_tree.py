@@ -21,7 +21,16 @@ import pytest
 
 from .. import pidwait
 from ..conftest import CHOSEN, STANDIN
-from ..processes import OnPurpose, become_gone, become_zombie, eventually, kill, run_python, state
+from ..processes import (
+    OnPurpose,
+    become_gone,
+    become_zombie,
+    eventually,
+    kill,
+    need_packages,
+    run_python,
+    state,
+)
 from .conftest import ours
 
 if os.name == "nt":
@@ -175,6 +184,9 @@ def test_end_gives_a_grace_and_can_be_shortened(mechanism, witness):
     popen = witness.started(SLOW)
     assert popen.end() == 5
     assert popen.stdout.read() == b"term\n"
+    popen = witness.started("(%s)& wait" % SLOW)  # the command ends first: that ends no grace
+    assert popen.end() == -signal.SIGTERM
+    assert popen.stdout.read() == b"term\n"
     popen = witness.started("trap '' TERM; echo ready; while :; do sleep 0.01; done")
     thread = threading.Thread(target=popen.end, args=(100,))
     thread.start()
@@ -193,6 +205,27 @@ def test_other_signals_reach_the_command_alone(mechanism, witness):
     assert witness.sees() and popen.poll() is None
     popen.kill()
     assert popen.wait() == 6
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("options", [{}, {"start_new_session": True}, {"process_group": 0}])
+def test_what_takes_the_pid_finds_the_command_as_without_a_tree(reaper, tmp_path, options, tree):
+    need_packages("psutil")
+    import psutil
+
+    pidfile = tmp_path / "pid"
+    with Popen(["sleep", "60"], tree=tree, **options) as popen:
+        pidfile.write_text(str(popen.pid))
+        process = psutil.Process(int(pidfile.read_text()))
+        eventually(lambda: process.name() == "sleep")
+        os.setpriority(os.PRIO_PROCESS, popen.pid, 7)
+        assert process.nice() == 7
+        if options:
+            os.killpg(popen.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        assert popen.wait() == -signal.SIGINT
 
 
 @pytest.mark.kqueue
