@@ -21,6 +21,7 @@ from . import (
     single_file,
     spawn,
     syscalls,
+    trees,
 )
 
 BENCHES = {
@@ -37,6 +38,7 @@ BENCHES = {
     "listing": listing,
     "remote": remote,
     "single": single_file,
+    "trees": trees,
 }
 LIST = "\n".join(
     "  {:14} {}".format(name, module.__doc__.splitlines()[0]) for name, module in BENCHES.items()
