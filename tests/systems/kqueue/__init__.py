@@ -44,13 +44,13 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _listing,
     _listed_ps,
     _finding,
-    _tree,
+    _trees,
 ) = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
         "_systems.kqueue _systems.kqueue_poller _systems.kqueue_calls _systems.ps _listing "
-        "_listing.bsd _finding _tree"
+        "_listing.bsd _finding _trees"
     ).split()
 )
 
@@ -97,9 +97,8 @@ def _install_inside(kernel, patch):
             patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
-    for module in _finding, _tree:
-        patch(module, "source", _listed_ps)
-    patch(_tree, "check_reaper", _kqueue.check_keeper)
+    patch(_finding, "source", _listed_ps)
+    patch(_trees, "check_reaper", _kqueue.check_keeper)
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)
