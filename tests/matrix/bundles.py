@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Build a program that waits with each tool that makes one file of a program, and run it.
+"""Build a program that waits, and ends trees, with each tool that makes one file, and run it.
 
 They are zipapp, shiv, pex, PyInstaller and Nuitka.
 """
@@ -13,9 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """\
+import logging
 from pidwait.cli import main
 
 if __name__ == "__main__":
+    logging.basicConfig()
     main()
 """
 PYTHON = "/usr/bin/env python3"
@@ -28,6 +30,7 @@ TOOLS = {
     "PyInstaller": ["PyInstaller", "--onefile", "-n", "PyInstaller", "--distpath=built", "main.py"],
     "nuitka": ["nuitka", "--onefile", "--output-filename=built/nuitka", "main.py"],
 }
+PROGRAMS = "PyInstaller", "nuitka"  # they have no interpreter
 
 
 def waits(program, env):
@@ -41,6 +44,21 @@ def waits(program, env):
     return status == 3
 
 
+def ends_trees(program, script, env):
+    """Whether it ends a tree; as a group, of which it warns, if it has no interpreter to start."""
+    done = subprocess.run(
+        [program, *"run --tree --rest=kill sh".split(), str(script)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=300,
+    )
+    said = done.stderr.decode()
+    print("%s: exit status %d, %r" % (program, done.returncode, said), flush=True)
+    warns = "there is no interpreter" in said and "can escape" in said
+    return done.returncode == 3 and (warns if Path(program).name in PROGRAMS else not said)
+
+
 def main(names):
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
@@ -51,6 +69,8 @@ def main(names):
         for place in "app", ".":
             shutil.copytree(str(source / "pidwait"), str(Path(folder, place, "pidwait")))
         Path(folder, "main.py").write_text(PROGRAM)
+        script = Path(folder, "script")
+        script.write_text("sleep 600 &\nexit 3\n")  # as a file: Nuitka refuses -c
         built.mkdir()
         binaries = Path(folder, "bin")
         binaries.mkdir()
@@ -60,9 +80,10 @@ def main(names):
         for name in names or TOOLS:
             command = [sys.executable, "-m", *TOOLS[name]]
             failed = subprocess.call(command, cwd=folder, env=env)
-            if failed or not waits(str(built / name), env):
+            program = str(built / name)
+            if failed or not waits(program, env) or not ends_trees(program, script, env):
                 wrong.append(name)
-    print("wrong: %s" % ", ".join(wrong) if wrong else "all of them wait")
+    print("wrong: %s" % ", ".join(wrong) if wrong else "all of them wait, and end trees")
     return bool(wrong)
 
 
