@@ -25,13 +25,9 @@ class TreePopen(_Base):  # type: ignore[misc]
     ``tree`` is False, or what happens to the others when the command itself has exited: True or
     "kill" ends them, "wait" waits for them, "leave" leaves them. wait(), poll() and
     communicate() end when nothing is left. kill(), terminate(), an exception in a ``with`` block
-    and the death of this program are for all. The last two send SIGTERM, and SIGKILL ``grace``
+    and the death of this program reach all. The last two send SIGTERM, and SIGKILL ``grace``
     seconds later; with 0, the default, SIGKILL comes at once. ``pid`` and ``returncode`` are the
     command's.
-
-    ``mechanism`` is "reaper" (Linux), "job" (Windows), "group" where there is no means that
-    catches all, or None without a tree. ``left`` has the pids that refused to die, as root's do;
-    it is None if the keeper of the tree was killed.
     """
 
     _tree: "Any" = None
@@ -77,10 +73,12 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     @property
     def mechanism(self) -> "Any":
+        """How it ends: by a "reaper" (Linux), "job" (Windows) or "group"; None without a tree."""
         return None if self._tree is None else self._tree.mechanism
 
     @property
     def left(self) -> "Any":
+        """The pids that we may not end, root's say; None if the keeper of the tree was killed."""
         return [] if self._tree is None else self._tree.left
 
     def _internal_poll(self, *args: "Any", **more: "Any") -> "Any":
