@@ -248,6 +248,38 @@ def test_kill(start):
     assert stop([stubborn], patience=0.1) == [(stubborn, -signal.SIGKILL)]
 
 
+OTHERS = "The ends of honcho, mirakuru and pytest-xprocess"
+
+
+@of(OTHERS)
+def test_first_exit_ends_all(tree, tmp_path):
+    run_until_one_exits = run(OTHERS, subprocess=OURS)["run_until_one_exits"]
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    first = ["sh", "-c", 'read line < "$0"; exit 3', fifo]
+    other = tree("echo > %s; sleep 60" % shlex.quote(fifo))
+    assert run_until_one_exits([other, first]) == 3 and not tree.lives()
+
+
+@of(OTHERS)
+def test_command_that_becomes_a_daemon(tree):
+    names = run(OTHERS, 1, subprocess=OURS)
+    popen = names["start"](tree("exit 3"))
+    eventually(lambda: names["has_become_daemon"](popen))
+    assert tree.lives() and os.getpgid(popen.pid) == popen.pid
+    assert names["stop"](popen) == 3 and not tree.lives()
+    assert not names["has_become_daemon"](popen)
+
+
+@of(OTHERS)
+def test_end_of_what_another_run_has_started(start):
+    terminate = run(OTHERS, 2)["terminate"]
+    shell = start("sh", "-c", "sleep 60 & echo; wait", stdout=subprocess.PIPE)
+    shell.stdout.readline()
+    assert terminate(shell.pid) == 1 and shell.stdout.read() == b""
+    assert shell.wait() == -signal.SIGTERM and terminate(shell.pid) == 0
+
+
 @of("A pool of N")
 def test_pool(tmp_path):
     run_all = run("A pool of N")["run_all"]
