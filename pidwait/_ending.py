@@ -207,14 +207,14 @@ def watch_parent(
 
     ``parent`` is the pid of that process, if it has handed that over: in the environment, say.
     If it is not our parent any more, the callback is called at once. Without ``parent``, POSIX
-    systems can't tell that it had exited before the call.
+    systems can't show that it had exited before the call.
 
     With ``ancestors``, each process above this one counts, up to pid 1; ``parent`` can be any of
     them. A launcher (uv, npx, a shell) often lives on when the program that called it has
     exited. The ancestors are looked up once, by this call.
 
     Pid 1 never counts as exited, nor does a parent that can't be seen because it is in another
-    PID namespace: the logger tells that. Raises RuntimeError as watch() does, and ValueError or
+    PID namespace: the logger reports that. Raises RuntimeError as watch() does, and ValueError or
     TypeError for invalid arguments.
 
     >>> watching = watch_parent(print)

@@ -23,11 +23,11 @@ class TreePopen(_Base):  # type: ignore[misc]
     """As the standard Popen; with ``tree`` it stands for a command and all that it starts.
 
     ``tree`` is False, or what happens to the others when the command itself has exited: True or
-    "kill" ends them, "wait" waits for them, "leave" leaves them. wait(), poll() and
-    communicate() end when nothing is left. kill(), terminate(), an exception in a ``with`` block
-    and the death of this program reach all. The last two send SIGTERM, and SIGKILL ``grace``
-    seconds later; with 0, the default, SIGKILL comes at once. ``pid`` and ``returncode`` are the
-    command's.
+    "kill" ends them, "wait" waits for them, "leave" leaves them. For wait(), poll() and
+    communicate(), it has ended when nothing is left. A time-out of run(), an exception in a
+    ``with`` block and the death of this program end all: by SIGTERM, and SIGKILL ``grace``
+    seconds later; with 0, the default, SIGKILL comes at once. kill() and terminate() go to all,
+    too. ``pid`` and ``returncode`` are the command's.
     """
 
     _tree: "Any" = None
@@ -155,9 +155,9 @@ class TreePopen(_Base):  # type: ignore[misc]
         kill = terminate
 
     def end(self, grace: "float | None" = None, sig: int = _signal.SIGTERM) -> "Any":
-        """Send ``sig`` to all, and SIGKILL ``grace`` seconds later; return the returncode.
+        """Send ``sig`` to all, and SIGKILL after ``grace`` seconds; return the returncode.
 
-        ``grace`` is by default that of Popen, or else 5. It returns when nothing is left.
+        By default ``grace`` is that of Popen, or else 5. It returns when nothing is left.
         """
         default = 5.0 if self._grace is None else self._grace
         grace = default if grace is None else check_grace(grace)
