@@ -32,7 +32,7 @@ process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
                              or session, and send the signals to all of it
       --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
                              wait for it (the default), or leave it
-      --with-parent          send TERM when what has started this command exits
+      --with-parent          send TERM when the parent of this command exits
   -V, --version              show the version
   -h, --help                 show this
 
