@@ -211,6 +211,32 @@ def test_it_calls_back_once_after_the_parent_was_killed(variant, start_above, be
     assert parent.stdout.read().split() == [b"called"]
 
 
+FORK_SERVER = """
+import multiprocessing, os, sys, time
+import {package} as pidwait
+
+def work():
+    pidwait.watch_parent(lambda: (os.write(1, b"called\\n"), os._exit(0)), ancestors=True)
+    os.write(1, b"watches\\n")
+    time.sleep(60)
+
+if __name__ == "__main__":
+    multiprocessing.get_context("forkserver").Process(target=work).start()
+    sys.stdin.read()
+"""
+
+
+@posix
+def test_a_worker_of_a_fork_server_sees_that_the_program_was_killed(tmp_path, start):
+    """The fork server, its parent, runs as long as its workers."""
+    script = tmp_path / "program.py"
+    script.write_text(FORK_SERVER.format(package=pidwait.__name__))
+    parent = start(sys.executable, str(script), stdin=-1, stdout=-1)
+    assert parent.stdout.readline() == b"watches\n"
+    parent.kill()
+    assert parent.stdout.read() == b"called\n"
+
+
 @everywhere
 @pytest.mark.parametrize("ancestors", [False, True])
 def test_a_parent_that_was_handed_over_may_have_exited_before(ancestors):
