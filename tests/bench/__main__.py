@@ -16,7 +16,6 @@ from . import (
     listing,
     many,
     nopidfd,
-    plots,
     remote,
     single_file,
     spawn,
@@ -80,16 +79,8 @@ def parse(argv):
     parser.add_argument(
         "--beside", metavar="FOLDER", help="of many: a second checkout, to measure in turns with us"
     )
-    pictures = [name for name in BENCHES if hasattr(BENCHES[name], "draw")]
-    parser.add_argument(
-        "--plot",
-        action="store_true",
-        help="instead, draw tests/bench/NAME.svg of: " + ", ".join(pictures),
-    )
     options = parser.parse_args(argv)
     unknown = [name for name in options.names if name not in BENCHES]
-    if options.plot and not set(options.names) <= set(pictures):
-        parser.error("--plot can draw only: " + ", ".join(pictures))
     if unknown:
         parser.error("unknown: {}; the benches:\n{}".format(", ".join(unknown), LIST))
     if options.part:
@@ -115,20 +106,6 @@ def measure(module, options):
     return {"rows": [row.record() for row in rows], "ok": all(row.ok for row in rows)}, rows
 
 
-def plot(names, options):
-    where = "%(python)s, %(system)s" % about()
-    for name in names:
-        path = os.path.join(plots.FOLDER, name + ".svg")
-        draw = BENCHES[name].draw
-        try:
-            plots.save(draw(options), path, "%s %s." % (draw.__doc__, where))
-        except core.Unavailable as error:
-            print("{} can't be drawn: {}".format(name, error))
-            return 1
-        print("drawn:", os.path.relpath(path))
-    return 0
-
-
 def about():
     facts = pidwait.probe()
     return {
@@ -145,8 +122,6 @@ def main(argv=None):
     if not options.names:
         print(LIST)
         return 0
-    if options.plot:
-        return plot(options.names, options)
     report = {"about": about(), "benches": {}}
     if not options.json:
         print(", ".join("{} {}".format(*item) for item in report["about"].items()), flush=True)

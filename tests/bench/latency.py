@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from .. import pidwait
-from . import core, plots
+from . import core
 
 TIMEOUT = 30
 BATCH = 30
@@ -206,33 +206,3 @@ def measure(rounds):
 
 def run(options):
     return list(rows(*measure(options.rounds or 300)))
-
-
-def draw(options):
-    """The time from the exit to the return of the wait, p10 to p90, and p50 as a dot."""
-    names = {
-        "wait(pid)": "pidwait.wait(pid)",
-        "wait(popen)": "pidwait.wait(popen)",
-        "psutil": "psutil's wait",
-        "Popen.wait": "Popen.wait(timeout)",
-        "os.waitpid": "os.waitpid",
-        "C": "pidfd and poll, in C",
-    }
-    results, _ = measure(options.rounds or 200)
-    picture, axes = plots.figure(2.6)
-    shown = [name for name in reversed(list(names)) if name in results]
-    for row, name in enumerate(shown):
-        low, middle, high = (
-            core.percentile([woken for woken, _ in results[name]], percent)
-            for percent in (10, 50, 90)
-        )
-        colour = plots.OURS if name.startswith("wait") else plots.THIRD
-        axes.plot((low, high), (row, row), color=colour, linewidth=5, alpha=0.4)
-        axes.plot(middle, row, "o" if name.startswith("wait") else "s", color=colour)
-        axes.annotate(plots.microseconds(middle), (high, row), (8, -4), textcoords="offset points")
-    axes.set(xscale="log", xlabel="from the exit to the return of the wait: p10, p50, p90")
-    axes.set_yticks(range(len(shown)), [names[name] for name in shown])
-    axes.set_xlim(right=axes.get_xlim()[1] * 2)
-    axes.grid(True, axis="x")
-    plots.in_time(axes.xaxis)
-    return picture

@@ -17,11 +17,10 @@ import time
 import tracemalloc
 
 from .. import pidwait
-from . import core, herd, plots
+from . import core, herd
 
 STEP = 200
 IDLE = 10
-SIZES = (100, 300, 1000, 3000, 10000)
 PARTS = ("number", "psutil", "loop", "idle", "callbacks", "soft limit", "hard limit")
 CODE = struct.Struct("=Q8x3i32xi")
 GET_INFO = 0xC040FF0B
@@ -253,34 +252,6 @@ class Bench:
 def low_fds():
     """The number of open file descriptors below 256."""
     return sum(int(fd) < 256 for fd in os.listdir("/proc/self/fd"))
-
-
-def draw(options):
-    """The CPU time of an exit, one a millisecond, over the number of processes."""
-    allow_all_fds()
-    curves = [
-        ("pidwait.wait_procs", by_wait_procs, 10000, plots.OURS, "o-"),
-        ("epoll, written out", by_epoll, 10000, plots.FOURTH, "s--"),
-    ]
-    if core.psutil:
-        curves.append(("psutil.wait_procs", by_psutil, 3000, plots.SECOND, "^-"))
-    picture, axes = plots.figure(3)
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(herd.compile_starter(folder), options.rounds or 3)
-        for name, prepare, most, colour, form in curves:
-            sizes = [size for size in SIZES if size <= most]
-            figures = [
-                core.median([bench.per_exit(prepare, size, 1000) for _ in range(bench.rounds)])
-                for size in sizes
-            ]
-            axes.plot(sizes, figures, form, label=name, color=colour)
-    axes.set(xscale="log", yscale="log", xlabel="processes", ylabel="CPU time per exit")
-    axes.set_ylim(10, 1500)
-    axes.set_xticks(SIZES, ["{:,}".format(size) for size in SIZES])
-    axes.grid(True)
-    axes.legend(frameon=False, loc="upper left")
-    plots.in_time(axes.yaxis)
-    return picture
 
 
 def allow_all_fds():

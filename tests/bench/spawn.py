@@ -11,10 +11,9 @@ import json
 import os
 from functools import partial
 
-from . import core, plots, starts
+from . import core, starts
 
 GIB = 2**30
-HEAPS = tuple(megabytes * 2**20 for megabytes in (16, 64, 256, 1024))
 THREADS = (1, 4, 16, 64, 256)
 OLD = ("3.6", "3.7", "3.8", "3.9")
 NEW = ("3.11", "3.12", "3.13", "3.14", "3.15")
@@ -122,38 +121,6 @@ def by_threads(version, bound, processes):
         notes.append("{:>7}  {}".format(threads, "".join("{:>23}".format(cell) for cell in cells)))
     notes.append("(CPU / wall)")
     return row(title, pools, "spawn, 256", "spawn, 1", bound, notes=notes)
-
-
-def draw(options):
-    """The wall time of a start and its wait over the heap of the process that starts."""
-    curves = (
-        ("3.8", "standard", "Popen, Python 3.8", plots.SECOND, "^-"),
-        ("3.11", "standard, preexec_fn", "Popen(preexec_fn), Python 3.11", plots.THIRD, "v--"),
-        ("3.11", "standard", "Popen, Python 3.11", plots.FOURTH, "s--"),
-        ("3.8", "spawn", "spawn, Python 3.8", plots.OURS, "o:"),
-        ("3.11", "spawn", "spawn, Python 3.11", plots.OURS, "o-"),
-    )
-    found = {}
-    for version in ("3.8", "3.11"):
-        python = core.find(version)
-        if python is None:
-            raise core.Unavailable("no python" + version)
-        names = [name for other, name, *_ in curves if other == version]
-        for heap in HEAPS:
-            rounds = ask(python, names=names, heap=heap, rounds=options.rounds or 20)
-            for name in names:
-                wall = core.median([both[WALL] for both in rounds[name]])
-                found.setdefault((version, name), []).append(wall)
-    picture, axes = plots.figure(3)
-    for version, name, label, colour, form in curves:
-        axes.plot(HEAPS, found[version, name], form, label=label, color=colour)
-    axes.set(xscale="log", yscale="log", xlabel="heap", ylabel="start, exit and wait")
-    axes.set_xticks(HEAPS, ["{} MiB".format(heap // 2**20) for heap in HEAPS])
-    axes.minorticks_off()
-    axes.grid(True)
-    axes.legend(frameon=False)
-    plots.in_time(axes.yaxis)
-    return picture
 
 
 def ask_stall():
