@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measurements against peers: python -m tests.bench NAME... [--json]
+"""Measurements against peers: python -m tests.bench NAME...
 
 A machine is slow or fast, idle or busy, so nothing here has an absolute limit in seconds. Bounds
 are for counts, and for ratios to a peer that is measured in the same run, in turns with us. A peer

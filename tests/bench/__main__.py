@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import argparse
-import json
 import os
 import sys
 
@@ -68,7 +67,6 @@ def parse(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="none: list the benches")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=positive(int), help="instead of each bench's own number")
     parser.add_argument("--seconds", type=positive(float), help="of contextswitch (default: 10)")
     parser.add_argument(
@@ -97,15 +95,6 @@ def parse(argv):
     return options
 
 
-def measure(module, options):
-    """What --json writes of a bench, and its rows, or None where the bench can't run."""
-    try:
-        rows = module.run(options)
-    except core.Unavailable as error:
-        return {"unavailable": str(error), "ok": False}, None
-    return {"rows": [row.record() for row in rows], "ok": all(row.ok for row in rows)}, rows
-
-
 def about():
     facts = pidwait.probe()
     return {
@@ -122,21 +111,20 @@ def main(argv=None):
     if not options.names:
         print(LIST)
         return 0
-    report = {"about": about(), "benches": {}}
-    if not options.json:
-        print(", ".join("{} {}".format(*item) for item in report["about"].items()), flush=True)
+    print(", ".join("{} {}".format(*item) for item in about().items()), flush=True)
+    ok = True
     for name in options.names:
-        report["benches"][name], rows = measure(BENCHES[name], options)
-        if not options.json:
-            print("\n{}: {}".format(name, BENCHES[name].__doc__.splitlines()[0]))
-            if rows is None:
-                print("  can't be measured:", report["benches"][name]["unavailable"])
-            else:
-                core.print_table(rows)
+        print("\n{}: {}".format(name, BENCHES[name].__doc__.splitlines()[0]))
+        try:
+            rows = BENCHES[name].run(options)
+        except core.Unavailable as error:
+            print("  can't be measured:", error, flush=True)
+            ok = False
+        else:
+            core.print_table(rows)
             sys.stdout.flush()
-    if options.json:
-        print(json.dumps(report, indent=1))
-    return 0 if all(bench["ok"] for bench in report["benches"].values()) else 1
+            ok = ok and all(row.ok for row in rows)
+    return 0 if ok else 1
 
 
 if __name__ == "__main__":

@@ -50,9 +50,6 @@ class Row:
         # Without the peer's number no bound is exceeded.
         self.ok = bound is None or self.figure is None or self.figure <= bound
 
-    def record(self):
-        return dict(vars(self))
-
     def cells(self):
         sign = "+" if self.kind == "more" else ""
         measured = self.bound is not None and self.figure is not None

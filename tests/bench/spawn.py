@@ -17,7 +17,7 @@ GIB = 2**30
 THREADS = (1, 4, 16, 64, 256)
 OLD = ("3.6", "3.7", "3.8", "3.9")
 NEW = ("3.11", "3.12", "3.13", "3.14", "3.15")
-PARTS = ("heap", "256 threads", "64 threads", "closefrom", "stall") + OLD + NEW
+PARTS = ("heap", "256 threads", "closefrom", "stall") + OLD + NEW
 CPU, WALL = 0, 1
 
 
@@ -91,10 +91,6 @@ class Bench:
         options["hidden"] = True
         return rows + self.measure("3.8", [(title, "ours", "standard", 1 / 35)], **options)
 
-    def threads_64(self):
-        rows = [("64 threads, wall, spawn : Popen", "spawn", "standard", 1.1)]
-        return self.measure("3.11", rows, threads=[64], count=128, rounds=20, column=WALL)
-
     def threads_256(self):
         return [by_threads("3.11", 1.3, self.processes), by_threads("3.8", 1.5, self.processes)]
 
@@ -134,7 +130,6 @@ def run(options):
     parts = {
         "heap": bench.heap,
         "256 threads": bench.threads_256,
-        "64 threads": bench.threads_64,
         "closefrom": bench.closefrom,
         "stall": bench.stall,
     }
