@@ -209,37 +209,6 @@ def test_a_start_that_a_debugger_has_replaced_sees_each_child(name, forks, start
     assert starts == []
 
 
-def test_copies_may_patch_in_any_order(forks, starts):
-    """Each restores what it has replaced; no start and no wait breaks meanwhile."""
-    copy = second_copy()
-
-    def check():
-        for Popen in Standard, ours.Popen, copy.Popen:
-            with Popen(exiting(3)) as child:
-                assert child.wait(30) == 3
-        for Popen in ours.Popen, copy.Popen:
-            start_in_a_group(Popen)
-
-    for order in (ours, copy, ours, copy), (ours, copy, copy, ours), (copy, ours, copy, ours):
-        order[0].patch()
-        order[1].patch()
-        check()
-        start_in_a_group()
-        order[2].unpatch()
-        check()
-        order[3].unpatch()
-        check()
-
-
-def second_copy():
-    """Another copy of pidwait.subprocess, as in a vendored package."""
-    spec = importlib.util.find_spec(ours.__name__)
-    copy = importlib.util.module_from_spec(spec)
-    exec(spec.loader.get_code(ours.__name__), copy.__dict__)  # a zipimporter has no more
-    assert copy.Popen is not ours.Popen
-    return copy
-
-
 FOREIGN = """if True:
     import logging, subprocess, sys
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
