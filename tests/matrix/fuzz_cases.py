@@ -5,7 +5,7 @@ import inspect
 import re
 import subprocess
 
-from .fuzz_values import OWN, SHARED, SHELL, WORLD
+from .fuzz_values import SHELL, VALUES, WORLD
 
 ODD = 0.12  # a share of a case's values; with more, next to nothing would start
 WAITS = "wait", "timeout", "timeout", "communicate"
@@ -27,18 +27,12 @@ def has(name):
     return name in parameters or name in ("nonesuch", "patch")
 
 
-def table(values):
-    return {name: tuple(map(choices, values[name])) for name in values if has(name)}
+TABLE = {name: tuple(map(choices, VALUES[name])) for name in VALUES if has(name)}
 
 
-TABLES = {"Popen": table(dict(SHARED, **OWN)), "spawn": table(SHARED)}
-if has("process_group"):
-    TABLES["spawn"]["process_group"] = tuple(map(choices, OWN["process_group"]))
-
-
-def draw_options(way, random):
+def draw_options(random):
     options = {"args": "[PROBE]"}
-    for name, (good, odd) in TABLES[way].items():
+    for name, (good, odd) in TABLE.items():
         if random.random() < CHANCE.get(name, OTHERS):
             values = odd if not good or random.random() < ODD else good
             options[name] = random.choice(values)
@@ -49,12 +43,11 @@ def draw_options(way, random):
 
 def draw(random):
     """A case: the arguments of a start, perhaps of one before it, and the world it starts in."""
-    way = "spawn" if random.random() < 0.2 else "Popen"
-    options = draw_options(way, random)
-    before = [draw_options(way, random)] if random.random() < 0.1 else []
+    options = draw_options(random)
+    before = [draw_options(random)] if random.random() < 0.1 else []
     world = set()
     while random.random() < 0.4:
         world.add(random.choice(WORLD))
     world = sorted(world, key=WORLD.index)
     wait = random.choice(WAITS)
-    return {"way": way, "before": before, "options": options, "world": world, "wait": wait}
+    return {"before": before, "options": options, "world": world, "wait": wait}

@@ -6,15 +6,13 @@ under which something was found. It sees the case, and all that was found of the
 """
 
 import ast
-import re
-from errno import EBADF, EMFILE, ENAMETOOLONG, ENOENT, EPERM
+from errno import EMFILE, ENAMETOOLONG, ENOENT, EPERM
 
-from .fuzz_cases import TABLES
+from .fuzz_cases import TABLE
 
 GLIBC_OWN = 0x180000000
 IGNORES_SIGCHLD = "signal.signal(signal.SIGCHLD,signal.SIG_IGN)"
 NOT_ITERABLE = "'int' object is not iterable", "'NoneType' object is not iterable"
-REFUSALS = "TypeError", "ValueError"
 
 
 def events(found):
@@ -29,12 +27,6 @@ def glibc_signals(case, name, theirs, ours):
         and name in ours
         and int(theirs[name], 16) | GLIBC_OWN == int(ours[name], 16)
     )
-
-
-def no_event(case, name, theirs, ours):
-    """spawn() is no Popen: it raises Popen's audit event only if it needs a Popen"""
-    own = [event for event in events(ours) if event[0] != "os.posix_spawn"]
-    return case["way"] == "spawn" and name == "events" and own in ([], events(theirs))
 
 
 def event_again(case, name, theirs, ours):
@@ -79,50 +71,8 @@ def os_environ(case, name, theirs, ours):
     return theirs ^ ours <= hidden
 
 
-def names_argument(case, name, theirs, ours):
-    """spawn() says which argument is wrong, and before it starts anything"""
-    if case["way"] != "spawn" or ours["error"] not in REFUSALS:
-        return False
-    argument = ours["error.text"].split()[0].rstrip(":")
-    odd = TABLES["spawn"].get(argument, ((), ()))[1]
-    return case["options"].get(argument) in odd and (
-        theirs["error"] in REFUSALS + ("OverflowError", "AttributeError", "IndexError")
-        or theirs.get("error.errno") in (str(EBADF), str(EMFILE))
-        or is_taken(ours["error.text"])
-    )
-
-
-def is_taken(text):
-    """Whether Popen takes it: float, bool or fileno() of -1 as a file; a group below 0 as none."""
-    files = "(std(in|out|err)|pass_fds) (must be a|is not a) file descriptor"
-    return re.match(files + "|process_group must be", text)
-
-
-def of_two_errors(case, name, theirs, ours):
-    """of two bad arguments spawn() finds the other one first"""
-    return (
-        case["way"] == "spawn"
-        and (name.startswith("error") or name == "events")
-        and theirs["error"] != "None" != ours["error"]
-        and len(odd_options(case)) > 1
-    )
-
-
 def odd_options(case):
-    table = TABLES[case["way"]]
-    return [name for name, value in case["options"].items() if value in table[name][1]]
-
-
-def only_items(case, name, theirs, ours):
-    """spawn() reads env only by items(), and all of it before it looks for PATH"""
-    return (
-        case["way"] == "spawn"
-        and case["options"].get("env", "").startswith("Items(")
-        and (
-            theirs.get("error.text") == "'Items' object has no attribute 'get'"
-            or (name in ("error.text", "error.args") and theirs["error"] == ours["error"] != "None")
-        )
-    )
+    return [name for name, value in case["options"].items() if value in TABLE[name][1]]
 
 
 def unreadable_pass_fds(case, name, theirs, ours):
@@ -133,7 +83,7 @@ def unreadable_pass_fds(case, name, theirs, ours):
         return both and (raises or len(odd_options(case)) > 1)
     return (
         name == "events"
-        and case["options"].get("pass_fds") in TABLES["Popen"]["pass_fds"][1]
+        and case["options"].get("pass_fds") in TABLE["pass_fds"][1]
         and "None" not in (theirs["error"], ours["error"])
         and (
             raises
@@ -155,39 +105,6 @@ def above_the_limit(case, name, theirs, ours):
     return bool(extra) and min(extra) >= lowest and {fd: theirs[fd] for fd in ours} == ours
 
 
-def for_its_truth(case, name, theirs, ours):
-    """spawn() takes start_new_session as true or false, where most Popens take only an int"""
-    return (
-        case["way"] == "spawn"
-        and case["options"].get("start_new_session") in TABLES["spawn"]["start_new_session"][1]
-        and (
-            name in ("child.group", "child.session")  # PyPy takes the last 32 bits
-            or (
-                re.search(r"\bint(eger)?\b", theirs.get("error.text", ""))
-                and theirs["error"] in ("TypeError", "OverflowError")
-            )
-        )
-    )
-
-
-def group_or_session(case, name, theirs, ours):
-    """spawn() itself refuses to have a session's leader join a group; the system says EPERM"""
-    return (
-        theirs["error"] != "None"
-        and ours.get("error.text") == "process_group can't be combined with start_new_session"
-    )
-
-
-def pass_fds_alone(case, name, theirs, ours):
-    """spawn() takes no pass_fds without close_fds, where Popen warns"""
-    return (
-        case["way"] == "spawn"
-        and ours["error"] != "None"
-        and "pass_fds overriding close_fds" in theirs["warnings"]
-        and (name == "warnings" or ours["error.text"] == "pass_fds needs close_fds")
-    )
-
-
 def group_or_program(case, name, theirs, ours):
     """we find that a program is not in PATH before we ask for a process group"""
     return (
@@ -195,36 +112,6 @@ def group_or_program(case, name, theirs, ours):
         and theirs.get("error.errno") == str(EPERM)
         and ours.get("error.errno") in (str(ENOENT), str(ENAMETOOLONG))
         and "/" not in ours["error.filename"]
-    )
-
-
-def false_pass_fds(case, name, theirs, ours):
-    """spawn() takes any false pass_fds, or an empty iterator, as none"""
-    if case["way"] != "spawn" or case["options"].get("pass_fds") not in ("None", "0", "iter(())"):
-        return False
-    warned = "pass_fds overriding close_fds" in theirs["warnings"]
-    return theirs.get("error.text") in NOT_ITERABLE or (
-        warned and name in ("warnings", "child.fds")
-    )
-
-
-def name_again(case, name, theirs, ours):
-    """before Python 3.8 the text of Popen's FileNotFoundError has the name, spawn()'s has not"""
-    return (
-        case["way"] == "spawn"
-        and name in ("error.args", "error.strerror", "error.text")
-        and theirs["error"] == ours["error"] == "FileNotFoundError"
-        and theirs["error.filename"] == ours["error.filename"]
-        and theirs["error.strerror"].startswith(ours["error.strerror"] + ": ")
-    )
-
-
-def path_alone(case, name, theirs, ours):
-    """before Python 3.8 Popen does not take a path as args; spawn() does"""
-    return (
-        case["way"] == "spawn"
-        and case["options"]["args"].startswith(("Path(", "Fspath("))
-        and "' object is not iterable" in theirs.get("error.text", "")
     )
 
 
@@ -243,16 +130,6 @@ def by_os_posix_spawn(case, name, theirs, ours):
     )
 
 
-def bytearray_of_pypy(case, name, theirs, ours):
-    """PyPy's Popen takes a bytearray as cwd"""
-    return (
-        case["way"] == "spawn"
-        and case["options"].get("cwd", "").startswith("bytearray")
-        and theirs["error"] != "TypeError"
-        and ours["error.text"].endswith("os.PathLike object, not bytearray")
-    )
-
-
 def code_nobody_keeps(case, name, theirs, ours):
     """only a pidfd may see the exit code; the standard Popen makes up a 0"""
     return (
@@ -260,16 +137,6 @@ def code_nobody_keeps(case, name, theirs, ours):
         and IGNORES_SIGCHLD in case["world"]
         and theirs.get(name) == "0"
         and name in ours
-    )
-
-
-def needs_no_stdout(case, name, theirs, ours):
-    """spawn() does not need sys.__stdout__ to find stdout"""
-    return (
-        case["way"] == "spawn"
-        and case["options"].get("stderr") == "STDOUT"
-        and "setattr(sys,'__stdout__',None)" in case["world"]
-        and theirs.get("error.text") == "'NoneType' object has no attribute 'fileno'"
     )
 
 
@@ -288,45 +155,19 @@ def nothing_for_the_loader(case, name, theirs, ours):
     )
 
 
-def null_device_left(case, name, theirs, ours):
-    """when a stream is not a file, the standard code fails and leaves the null device open"""
-    if name != "fds left" or case["way"] != "spawn" or theirs["error"] == "None":
-        return False
-    theirs, ours = (ast.literal_eval(found[name]) for found in (theirs, ours))
-    extra = {fd: what for fd, what in theirs.items() if fd not in ours}
-    return (
-        "DEVNULL" in case["options"].values()
-        and {what[0] for what in extra.values()} == {"/dev/null"}
-        and {fd: theirs.get(fd) for fd in ours} == ours
-    )
-
-
 NAMED = (
     glibc_signals,
-    no_event,
     event_again,
     event_of_posix_spawn,
     no_warning,
     os_environ,
-    names_argument,
-    for_its_truth,
-    group_or_session,
     group_or_program,
-    pass_fds_alone,
-    of_two_errors,
-    only_items,
     unreadable_pass_fds,
     above_the_limit,
-    false_pass_fds,
-    name_again,
-    path_alone,
     by_os_posix_spawn,
-    bytearray_of_pypy,
     code_nobody_keeps,
-    needs_no_stdout,
     needs_no_pipe,
     nothing_for_the_loader,
-    null_device_left,
 )
 
 

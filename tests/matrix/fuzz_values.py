@@ -29,8 +29,7 @@ b'probe'  ['probe', 'x']  ['./probe', '--']  ['bin/../probe']  [Path('probe')]
 range(2)  True  memoryview(b'probe')  Path('.')  ['/']  ['..']
 """,
 )
-# For both Popen and spawn.
-SHARED = {
+VALUES = {
     "args": ARGS,
     "cwd": (
         """
@@ -72,17 +71,6 @@ Items(('PATH', here), ('A', '1'))  Items(('A', '1', '2'))  Items()  {'A': 'x' * 
         " (250,99) ([],) object() (21,True,21) iter(()) iter([99]) iter([-1]) (1023,) (2000,)",
     ),
     "start_new_session": ("True True False 1 0", "None '' 'x' 2 2**40 1.5 Index(1) -1"),
-}
-FILES = (
-    "None 20 21 200 300 DEVNULL open(FILE) open(FILE,'ab') HasFileno(20) 0 1 2 23 25 Int(20)",
-    "99 -4 -5 2**31 2**70 'x' b'x' 1.5 True False object() io.StringIO() HasFileno('x')"
-    " HasFileno(99) HasFileno(-1) HasFileno(-7) HasFileno(None) 24 2000 -1.0"
-    " HasFileno(2**31) HasFileno(-3)",
-)
-for _name, _own in ("stdin", ""), ("stdout", ""), ("stderr", "STDOUT STDOUT "):
-    SHARED[_name] = (_own + FILES[0], FILES[1] + ("" if _own else " STDOUT"))
-
-OWN = {
     "bufsize": ("0 1 -1 None 4096", "1.5 'x' True -5 2**70"),
     "executable": (
         "None PROBE os.fsencode(PROBE) Path(PROBE) 'probe' b'probe' '/bin/sh' './probe' 'true'",
@@ -110,8 +98,15 @@ OWN = {
     "nonesuch": ("", "1"),
     "patch": ("", "None"),
 }
-for _name in "stdin", "stdout", "stderr":
-    OWN[_name] = ("PIPE PIPE PIPE PIPE " + SHARED[_name][0], SHARED[_name][1])
+FILES = (
+    "None 20 21 200 300 DEVNULL open(FILE) open(FILE,'ab') HasFileno(20) 0 1 2 23 25 Int(20)",
+    "99 -4 -5 2**31 2**70 'x' b'x' 1.5 True False object() io.StringIO() HasFileno('x')"
+    " HasFileno(99) HasFileno(-1) HasFileno(-7) HasFileno(None) 24 2000 -1.0"
+    " HasFileno(2**31) HasFileno(-3)",
+)
+PIPES = "PIPE PIPE PIPE PIPE "
+VALUES["stdin"] = VALUES["stdout"] = PIPES + FILES[0], FILES[1] + " STDOUT"
+VALUES["stderr"] = PIPES + "STDOUT STDOUT " + FILES[0], FILES[1]
 SHELL = (
     "SCRIPT",
     "'exec probe a'",

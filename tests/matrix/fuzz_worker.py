@@ -23,10 +23,6 @@ from . import fuzz_world
 
 ours = importlib.import_module(pidwait.__name__ + ".subprocess")
 
-WAYS = {
-    "Popen": (lambda **options: subprocess.Popen(**options), lambda **o: ours.Popen(**o)),
-    "spawn": (lambda **options: subprocess.Popen(**options), lambda **o: pidwait.spawn(**o)),
-}
 PATIENCE = 2  # seconds, for a program to stop or to end
 EVENTS = "subprocess.Popen", "os.posix_spawn", "os.fork", "os.chdir", "os.putenv"
 STATUS = "Umask Uid Gid Groups SigBlk SigIgn SigCgt NoNewPrivs".split()
@@ -39,8 +35,6 @@ def warm_up():
     seam.start_by_posix_spawn()
     subprocess.call(["true"])
     ours.call(["true"], timeout=PATIENCE)
-    with pidwait.spawn(["true"]) as child:
-        child.wait(PATIENCE)
 
 
 def run(case, side, folder):
@@ -73,7 +67,7 @@ def run(case, side, folder):
 class Start:
     def __init__(self, case, side, folder):
         self.case, self.folder = case, folder
-        self.start = WAYS[case["way"]][side]
+        self.start = (subprocess, ours)[side].Popen
         self.found = {}
         self.by_posix_spawn = 0
         self.links = {}  # what a file descriptor leads to: a name that is the same in each run
@@ -155,14 +149,13 @@ class Start:
 
     def look(self, child, options, own):
         """Note what can be seen of a child that has stopped, and of its object."""
-        if self.case["way"] == "Popen":
-            self.note("args is args", child.args is options["args"])
-            for name, value in sorted(vars(child).items()):
-                if name in ("stdin", "stdout", "stderr"):
-                    self.note("Popen." + name, stream(value))
-                elif name not in ("pid", "args", "_waitpid_lock", "_process_group"):
-                    self.note("Popen." + name, value)
-            self.note("parent's fds", own)
+        self.note("args is args", child.args is options["args"])
+        for name, value in sorted(vars(child).items()):
+            if name in ("stdin", "stdout", "stderr"):
+                self.note("Popen." + name, stream(value))
+            elif name not in ("pid", "args", "_waitpid_lock", "_process_group"):
+                self.note("Popen." + name, value)
+        self.note("parent's fds", own)
         if self.has_stopped(child):
             self.note("child.fds", self.named(fds(child.pid)))
             for name in "cmdline", "environ":
@@ -212,7 +205,7 @@ class Start:
             pass  # it ended at once
         how = self.case["wait"]
         try:
-            if how == "communicate" and self.case["way"] == "Popen":
+            if how == "communicate":
                 self.note("output", child.communicate(timeout=PATIENCE))
             elif how == "wait":
                 child.wait()
@@ -220,14 +213,10 @@ class Start:
                 child.wait(PATIENCE)
         except Exception as error:
             self.note("wait", repr(error))
-        if isinstance(child, subprocess.Popen):
-            self.note("exit code", child.returncode)
-            for each in child.stdin, child.stdout, child.stderr:
-                if each is not None:
-                    each.close()
-        else:
-            self.note("exit code", child.exitcode)
-            child.close()
+        self.note("exit code", child.returncode)
+        for each in child.stdin, child.stdout, child.stderr:
+            if each is not None:
+                each.close()
 
     def parent(self):
         """The state of this process."""
