@@ -21,7 +21,6 @@ from ..conftest import STANDIN, open_fds
 from ..processes import (
     HERD,
     WINDOWS,
-    Herd,
     OnPurpose,
     Pid,
     become_zombie,
@@ -741,41 +740,6 @@ def test_a_code_that_the_reaping_tells_in_time(by_pidfd, seam):
     as_nobody(is_told, seam)
 
 
-# A pid that the system gives out again
-
-
-@pytest.fixture
-def numbers(by_pidfd, seam):
-    """numbers[pid] is the pid of the process that pidfd_open(pid) opens instead."""
-    real, numbers = get("pidfd_open"), {}
-    seam.put("pidfd_open", lambda pid, flags: real(numbers.get(pid, pid), flags))
-    return numbers
-
-
-@pytest.mark.parametrize("discards", [False, True])
-def test_a_pid_that_is_added_again_for_another_process(numbers, start_told, discards):
-    """The set waits for the new process as well as for the old one, and reports both."""
-    pid, first, second = gone_pid(), start_told(1), start_told(2)
-    numbers[pid] = first.pid
-    with pidwait.WaitSet([pid]) as waiting:
-        waiting.add(pid)
-        end(first)
-        waiting.add(pid)  # still the same process, a zombie
-        assert len(waiting) == 1
-        numbers[pid] = second.pid
-        waiting.add(pid)
-        assert len(waiting) == 2 and list(waiting) == [pid, pid]
-        if discards:
-            waiting.discard(pid)
-            assert len(waiting) == 0 and waiting.wait(0) == []
-            return
-        assert waiting.wait() == [(pid, 1)]
-        assert pid in waiting
-        end(second)
-        assert waiting.wait() == [(pid, 2)]
-        assert len(waiting) == 0
-
-
 # Where the best way does not work for all
 
 
@@ -862,35 +826,6 @@ def test_low_file_descriptors_are_spared(variant, backend, seam, herd):
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == lower
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def add_where_none_is_left(keeps):
-    """``keeps``: file descriptors that are still free."""
-    import resource
-
-    pids, kept = [herd.fork(0) for herd in [Herd()] * 12], []
-    pidwait.probe()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))  # nobody raises a hard limit again
-    with pidwait.WaitSet(pids[:2]) as waiting:
-        with contextlib.suppress(OSError):
-            while True:
-                kept.append(os.dup(0))
-        for _ in range(keeps):
-            os.close(kept.pop())
-        for pid in pids[2:8]:
-            waiting.add(pid)
-        assert pidwait.wait_procs(pids, 0) == ([], pids)
-        with pidwait.WaitSet(pids[8:]) as other:
-            for pid in pids:
-                os.kill(pid, signal.SIGTERM)
-            seen = all_exits(waiting) + all_exits(other)
-        assert sorted(seen) == [(pid, -signal.SIGTERM) for pid in sorted(pids)]
-
-
-@pytest.mark.parametrize("keeps", [0, 1, 2, 5])
-def test_no_file_descriptor_is_left(variant, keeps):
-    """What gets none is waited for by the next best means, in the same call."""
-    assert in_a_fork(add_where_none_is_left, keeps)
 
 
 # Forks
