@@ -22,9 +22,8 @@ from .. import pidwait, trouble
 
 subprocess = importlib.import_module(pidwait.__name__ + ".subprocess")
 
-GROUP = "plain child group setsid orphan nohup storm:4 stopped mother".split()
-ALL = GROUP + "daemon exec clean storm-session:16 newborn fountain adopter hidden".split()
-ALL += "title headless phoenix".split()
+GROUP = "plain child group setsid orphan nohup storm:4 stopped mother adopter headless".split()
+ALL = GROUP + "daemon exec clean storm-session:16 newborn fountain hidden title phoenix".split()
 MECHANISMS = {"reaper": ALL, "group": GROUP}
 GRACES = 0, 0.05
 MOMENT = 0.3  # seconds
