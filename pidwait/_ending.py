@@ -17,34 +17,12 @@ from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import overload
-
-    from ._types import Any, Callable, Iterable, Iterator, Literal, P, Proc
+    from ._types import Any, Callable, Iterable, Iterator, Proc
     from ._waiting.members import Member
 
 
-if TYPE_CHECKING:
-
-    @overload  # the second one is for mixed lists, too: see wait_procs()
-    def end_procs(
-        procs: "Iterable[P]",
-        grace: float = ...,
-        sig: int = ...,
-        callback: "Callable[[P, int | None], object] | None" = ...,
-        tree: Literal[False] = ...,
-    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
-    @overload
-    def end_procs(
-        procs: "Iterable[Proc]",
-        grace: float = ...,
-        sig: int = ...,
-        callback: "Callable[[Proc, int | None], object] | None" = ...,
-        tree: bool = ...,
-    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
-
-
 def end_procs(
-    procs: "Iterable[Any]",
+    procs: "Iterable[Proc]",
     grace: float = 5.0,
     sig: int = TERMINATE,
     callback: "Callable[[Any, int | None], object] | None" = None,

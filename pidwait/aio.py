@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ._spawning import Child as BlockingChild
     from ._spawning import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Iterable, Literal, Owner, P, Proc, Self
+    from ._types import Any, AsyncIterator, Iterable, Owner, P, Proc, Self
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "run", "spawn", "wait"]
 __all__ += ["wait_procs"]
@@ -201,20 +201,8 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     return _Group(procs)
 
 
-if TYPE_CHECKING:
-
-    @overload
-    async def end_procs(
-        procs: "Iterable[P]", grace: float = ..., sig: int = ..., tree: Literal[False] = ...
-    ) -> "tuple[list[tuple[P, int | None]], list[P]]": ...
-    @overload
-    async def end_procs(
-        procs: "Iterable[Proc]", grace: float = ..., sig: int = ..., tree: bool = ...
-    ) -> "tuple[list[tuple[Proc, int | None]], list[Proc]]": ...
-
-
 async def end_procs(
-    procs: "Iterable[Any]", grace: float = 5.0, sig: int = TERMINATE, tree: bool = False
+    procs: "Iterable[Proc]", grace: float = 5.0, sig: int = TERMINATE, tree: bool = False
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """End these processes, as the blocking end_procs() does; return ``(exited, alive)``.
 

@@ -202,11 +202,9 @@ def watches(popen: "sp.Popen[bytes]") -> None:
 
 def end_all(popens: "List[sp.Popen[bytes]]", mixed: "List[Union[Job, int]]") -> None:
     exited, alive = pidwait.end_procs(popens, 2.5, 15, on_exit_of_popen)
-    assert_type(exited, List[Tuple["sp.Popen[bytes]", Code]])
-    assert_type(alive, List["sp.Popen[bytes]"])
-    assert_type(pidwait.end_procs(mixed)[1], List[Union[Job, int]])
-    for found, _ in pidwait.end_procs(popens, tree=True)[0]:
-        print(found if isinstance(found, int) else found.pid)
+    assert_type(exited, List[Tuple[Any, Code]])
+    assert_type(alive, List[Any])
+    pidwait.end_procs(mixed)
     pidwait.end_procs([popens[0], 4711], grace=0, callback=on_exit_of_any, tree=True)
     assert_type(pidwait.has_exited(popens[0], 1), bool)
 

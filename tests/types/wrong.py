@@ -26,8 +26,8 @@ def one(popen: "sp.Popen[bytes]", process: pidwait.Process) -> None:
     code: int = pidwait.wait(popen)  # type: ignore[assignment]
     print(number, code)
     process.pid = 3  # type: ignore[misc]
-    pidwait.end_procs(["4711"])  # type: ignore[type-var]
-    pidwait.end_procs([popen], grace="1")  # type: ignore[call-overload]
+    pidwait.end_procs(["4711"])  # type: ignore[list-item]
+    pidwait.end_procs([popen], grace="1")  # type: ignore[arg-type]
     pidwait.watch_parent(on_known_exit)  # type: ignore[arg-type]
 
 
