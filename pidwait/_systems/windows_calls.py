@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
 # Milliseconds of one call on the main thread at most, where it does not notice Ctrl-C.
-SLICE = 100
+_SLICE = 100
 
 _EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation
 # LARGE_INTEGER PerProcessUserTimeLimit, PerJobUserTimeLimit; DWORD LimitFlags; and more
@@ -81,7 +81,7 @@ class _Wait(_Bound32):
 
     def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> "Any":
         array = bytearray().join(one.to_bytes(POINTER_SIZE, "little") for one in handles)
-        return self._function(len(handles), array, wait_all, min(milliseconds, SLICE))
+        return self._function(len(handles), array, wait_all, min(milliseconds, _SLICE))
 
 
 class _Times(_Bound32):

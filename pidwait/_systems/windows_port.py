@@ -20,10 +20,9 @@ from os import getpid
 
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed
-from .._base.probe import works
 from .._base.steps import at_once
 from .calls import ask, native
-from .windows_calls import INVALID_HANDLE, SLICE
+from .windows_calls import INVALID_HANDLE
 from .windows_handles import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
@@ -42,9 +41,9 @@ def _open_port() -> Owned:
     return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
-def _registering(owned: Owned, port: Owned, milliseconds: int) -> "partial[Any]":
-    """What has a packet posted: when the process has exited, or after this time."""
-    numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
+def _registering(owned: Owned, port: Owned) -> "partial[Any]":
+    """What has a packet posted when the process has exited."""
+    numbers = (owned.number,), (port.number,), (owned.number,), (_INFINITE,)
     wait = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE is closed before.
@@ -81,7 +80,7 @@ class PortPoller:
             return
         owned = member.handle.owned
         if not owned.waits:
-            steps = (_registering(owned, self._port, _INFINITE), *steps)
+            steps = (_registering(owned, self._port), *steps)
         call(at_once, partial(self._by_number.__setitem__, owned.number, member), *steps)
 
     def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
@@ -93,12 +92,11 @@ class PortPoller:
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
         milliseconds, port = call_milliseconds(Deadline(seconds)), self._port.number
-        # Ctrl-C does not end GetQueuedCompletionStatus.
+        # Ctrl-C does not end GetQueuedCompletionStatus. A port is signalled while it has packets,
+        # though the documentation of the calls that wait does not name ports.
         if milliseconds and get_ident() == self._main:
-            if works(check_port_wait):
-                wait_for_handle(milliseconds, port)
-                milliseconds = 0
-            milliseconds = min(milliseconds, SLICE)
+            wait_for_handle(milliseconds, port)
+            milliseconds = 0
         receive = native("GetQueuedCompletionStatus")
         packets = takewhile(bool, map(receive, repeat(port), chain((milliseconds,), repeat(0))))
         members = map(self._by_number.get, map(_number_of, packets))
@@ -138,22 +136,9 @@ def _may_be_signalled(*handles: int) -> bool:
 def check_port() -> None:
     """Have the pool wait for a process that runs, and no more."""
     with _open_port() as port, Win32Handle(getpid()).owned as owned:
-        call(_registering(owned, port, _INFINITE))
+        call(_registering(owned, port))
         if ask("GetQueuedCompletionStatus", port.number, 0) is not None:
             raise failed(ENOSYS, "the port reports a running process as exited")
 
 
-def check_port_wait() -> None:
-    """Whether a port can be waited for: a packet that comes 20 ms later ends a wait."""
-    # The list of objects in the documentation of the calls that wait does not name ports.
-    with _open_port() as port, Win32Handle(getpid()).owned as owned:
-        call(_registering(owned, port, 20))
-        answers = [wait_for_handle(milliseconds, port.number) for milliseconds in (0, 2000, 0)]
-        if answers != [False, True, True] or not ask("GetQueuedCompletionStatus", port.number, 0):
-            raise failed(ENOSYS, "a port can't be waited for")
-
-
-PORT_CHECKS: "Checks" = [
-    ("completion port", "RegisterWaitWithQueue", check_port),
-    ("wait for a port", None, check_port_wait),
-]
+PORT_CHECKS: "Checks" = [("completion port", "RegisterWaitWithQueue", check_port)]

@@ -13,7 +13,7 @@ import pytest
 
 from .. import pidwait
 from ..processes import eventually, run_python
-from .windows import CREATE_SUSPENDED, WAIT_TIMEOUT, end, open_handles, refusing
+from .windows import CREATE_SUSPENDED, end, open_handles, refusing
 
 pytest.importorskip("ctypes")
 pytestmark = pytest.mark.windows
@@ -169,37 +169,6 @@ def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
         for waiter in waiters:
             waiter.join()
     assert spent < 0.25
-
-
-@pytest.mark.parametrize("how", ["it is never signalled", "a packet ends no wait"])
-def test_a_set_whose_port_can_not_be_waited_for(use_variant, seam, suspended, how):
-    """The documentation does not say that it can: then no call of the main thread is long."""
-    use_variant("win32-own")
-    wait_for_multiple, calls = seam.get("WaitForMultipleObjects"), []
-    get_packet = seam.get("GetQueuedCompletionStatus")
-
-    def wait(handles, wait_all, milliseconds):
-        if how == "a packet ends no wait" and milliseconds:
-            time.sleep(milliseconds / 1000)
-        elif how == "a packet ends no wait" or milliseconds:
-            return wait_for_multiple(handles, wait_all, milliseconds)
-        return WAIT_TIMEOUT
-
-    def get(port, milliseconds):
-        calls.append(milliseconds)
-        return get_packet(port, milliseconds)
-
-    seam.put("WaitForMultipleObjects", wait)
-    seam.put("GetQueuedCompletionStatus", get)
-    one, other = suspended(2)
-    with pidwait.WaitSet([one, other]) as waiting:
-        assert waiting.wait(0.25) == []
-        assert waiting.wait(0.25) == []
-        assert 50 <= max(calls) <= 100
-        end(one, 4)
-        assert waiting.wait() == [(one, 4)]
-        threading.Timer(0.2, lambda: end(other, 6)).start()
-        assert waiting.wait() == [(other, 6)]
 
 
 def test_a_look_at_all_takes_few_calls(use_variant, seam, crowd, suspended):
