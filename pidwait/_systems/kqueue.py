@@ -43,7 +43,6 @@ from .kqueue_calls import (
     READ,
     TIMER,
     change,
-    check_filters,
     table,
 )
 from .posix import check_bsd_waitid, close, code_of_status, opened_bell, poll
@@ -323,7 +322,6 @@ def told_code(event: "Any") -> "int | None":
 
 def check_kqueue() -> None:
     """Watch our own process."""
-    check_filters()
     works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
     queue = Kqueue()
     queue.register(os.getpid())

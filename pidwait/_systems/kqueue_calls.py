@@ -9,12 +9,12 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 import os
 import select
 from collections import namedtuple
-from errno import EINTR, ENOENT, ENOSYS
+from errno import EINTR, ENOENT
 from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from .._base.errors import Failed, call, failed
+from .._base.errors import Failed, call
 from .bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
@@ -176,11 +176,3 @@ def change(
             raise
         return False
     return True
-
-
-def check_filters() -> None:
-    """Whether the interpreter has the same numbers."""
-    for name, number in zip(("PROC", "TIMER", "READ"), table().filters):
-        theirs = getattr(select, "KQ_FILTER_" + name, number)
-        if theirs != number:
-            raise failed(ENOSYS, "select.KQ_FILTER_%s is %d, not %d" % (name, theirs, number))

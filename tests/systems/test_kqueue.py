@@ -162,19 +162,6 @@ def test_a_kqueue_that_somebody_else_closed_gives_way_to_polling(on, sleeper, sy
         assert process.wait() == -9
 
 
-@by_each_binding
-@any_
-def test_numbers_that_differ_from_the_interpreters_are_not_used(on, sleeper, system, binding):
-    on(system, binding)
-    on.patch.setenv("PIDWAIT_BACKEND", "auto")
-    on.patch.setattr(select, "KQ_FILTER_PROC", 5)
-    answer = pidwait.probe()
-    assert answer["backend"] == "polling"
-    assert "KQ_FILTER_PROC" in answer["backends"]["kqueue"]["reason"]
-    with pytest.raises(pidwait.TimeoutExpired):
-        pidwait.wait(sleeper.pid, 0.01)
-
-
 @pytest.mark.parametrize("binding", ["ctypes", "cffi"])
 @pytest.mark.parametrize("system", named(lambda system: system.platform == "openbsd"))
 def test_a_struct_of_another_size_is_not_used(on, system, binding):
