@@ -20,9 +20,9 @@ from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
 
+from .._base import at_once
 from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, failed, log
-from .._base.steps import at_once
 from .calls import ask, native
 from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
 from .linux_hints import Hints

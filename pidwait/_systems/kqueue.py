@@ -27,11 +27,11 @@ from itertools import chain, compress, count, repeat, tee
 from operator import attrgetter, is_
 from weakref import WeakValueDictionary
 
+from .._base import run_through
 from .._base.deadline import NOW, SHORTEST, Deadline
 from .._base.errors import Failed, call, failed, is_python, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import works
-from .._base.steps import run_through
 from .calls import ask
 from .kqueue_calls import (
     EV_ADD,

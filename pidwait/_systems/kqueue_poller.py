@@ -6,9 +6,9 @@ from errno import ENOSYS
 from functools import partial
 from itertools import repeat
 
+from .._base import at_once
 from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log
-from .._base.steps import at_once
 from .kqueue import LONGEST_NAP, Kqueue, KqueueHandle, Registration
 from .kqueue_calls import EV_ADD_ONCE, EV_DELETE, READ, TIMER, change
 from .posix import may_block, opened_bell, poll

@@ -18,9 +18,9 @@ from itertools import chain, islice, repeat, takewhile
 from operator import itemgetter
 from os import getpid
 
+from .._base import at_once
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed
-from .._base.steps import at_once
 from .calls import ask, native
 from .windows_calls import INVALID_HANDLE
 from .windows_handles import Owned, Win32Handle, call_milliseconds, wait_for_handle

@@ -11,9 +11,9 @@ from _thread import allocate_lock, start_new_thread
 from functools import partial
 from time import sleep
 
+from .._base import at_once, run_through
 from .._base.deadline import Deadline
 from .._base.errors import log, raise_of_handler
-from .._base.steps import at_once, run_through
 from .._ending import Ending
 from .._finding import Oneshot, ProcessInfo, add_children
 from .._process import Process, has_exited

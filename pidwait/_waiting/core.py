@@ -14,10 +14,10 @@ from os import getpid
 from time import sleep
 from weakref import ref
 
+from .._base import at_once, run_through
 from .._base.deadline import SHORTEST, Deadline, patience
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
-from .._base.steps import at_once, run_through
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Visit, live_of

@@ -19,7 +19,7 @@ reporting or by discarding it. It never comes back. A member moves like this:
 Several threads may use a core at once, and a signal handler is one more thread. Three rules take
 the place of locks:
 
-    A step is one call of a function in C: see steps.py. What another thread, or an exception, may
+    A step is one call of a function in C: see _base. What another thread, or an exception, may
     see in between is a member in two tables, or a name of a member that has ended.
     References own handles. Nothing is closed while somebody may use it: a file descriptor goes
     with the last member, or the last wait in progress, that refers to it.

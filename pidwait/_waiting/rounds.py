@@ -3,8 +3,8 @@
 
 from functools import partial
 
+from .._base import at_once
 from .._base.deadline import LONGEST, SHORTEST, Deadline
-from .._base.steps import at_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
