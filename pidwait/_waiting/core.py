@@ -20,9 +20,8 @@ from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
-from .members import Member, Visit, live_of
+from .members import Member, Rounds, Visit, live_of
 from .owners import Owner, guarded
-from .rounds import Rounds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
