@@ -168,8 +168,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
         _put(dest, _RECORD, ("# %s %s\n%s" % (NAME, __version__, "".join(lines))).encode())
     versions = __version__ if version in ("", __version__) else version + " to " + __version__
-    text = "%s: %s: %d written, %d removed\nimport it as: %s\n"
-    say(text % (name, versions, len(written), len(gone), _import_line(dest)))
+    say("%s: %s: %d written, %d removed\n" % (name, versions, len(written), len(gone)))
     return 0
 
 
@@ -222,18 +221,6 @@ def _found(dest: Path, known: "set[str]") -> "dict[str, str]":
             # Others may be large, or unreadable.
             found[path] = whole.read_bytes() if path in known and whole.is_file() else b""
     return _hashes(found)
-
-
-def _import_line(dest: Path) -> str:
-    """How to import what is at dest, as near as the folders around it tell."""
-    here, top = Path.cwd(), dest.parent
-    packages = [one for one in dest.parents if one.joinpath("__init__.py").exists()]
-    if packages:  # between it and the nearest of them, folders may be packages without that file
-        top = next((one for one in packages[0].parents if one not in packages), top)
-    elif here in dest.parents and all(map(_can_be_imported, dest.relative_to(here).parts)):
-        top = here
-    package, _, name = ".".join(dest.relative_to(top).parts).rpartition(".")
-    return "from %s import %s" % (package, name) if package else "import " + name
 
 
 def _can_be_imported(name: str) -> bool:

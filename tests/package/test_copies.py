@@ -89,31 +89,6 @@ def test_compiled_files_alone_are_no_source(tmp_path, copy):
     assert "its source" in err and not tmp_path.joinpath("dest").exists()
 
 
-@pytest.mark.parametrize(
-    "packages, where, dest, line",
-    [
-        ("another another/_vendor", ".", "another/_vendor/one", "from another._vendor import one"),
-        ("src/another", ".", "src/another/_vendor/one", "from another._vendor import one"),
-        ("another another/_vendor", "another", "_vendor/one", "from another._vendor import one"),
-        ("", ".", "another/_vendor/one", "from another._vendor import one"),
-        ("with-dash/another", ".", "with-dash/another/one", "from another import one"),
-        ("", ".", "one", "import one"),
-        ("", "another", "../one", "import one"),
-        ("outer outer/src/another", "outer", "src/another/one", "from another import one"),
-    ],
-)
-def test_it_says_how_to_import_the_copy(tmp_path, monkeypatch, packages, where, dest, line):
-    # A folder whose name is no module's, so that nothing above it counts.
-    top = tmp_path / "the-project"
-    for package in packages.split():
-        put({"__init__.py": b""}, top / package)
-    top.joinpath(where).mkdir(parents=True, exist_ok=True)
-    monkeypatch.chdir(str(top / where))
-    status, out, err = vendor(dest)
-    assert (status, err) == (0, "")
-    assert line in out.splitlines()[1]
-
-
 @pytest.mark.parametrize("name", ["with-dash", "class", "1st"])
 def test_a_name_that_can_not_be_imported_is_refused(tmp_path, name):
     status, _, err = vendor(tmp_path / name)
