@@ -78,7 +78,10 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and not any(char.isdecimal() for char in words[0]):
-        raise Usage(_no_command(words[0]))
+        if words[0] in _COMMANDS:
+            text = "put the options of {0} after it: see {1} {0} -h"
+            raise Usage(text.format(words[0], WAIT.name))
+        raise Usage('no command "%s", and a PID is a number' % words[0])
     pids = list(dict.fromkeys(map(_process_id, words)))
     if not pids and not chooses and "exited" not in options:
         raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
@@ -118,16 +121,6 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
             lines.append("  %-18s %s" % (name, text))
     say("\n".join(lines) + "\n")
     return 0
-
-
-def _no_command(text: str) -> str:
-    if text in _COMMANDS:
-        return "put the options of %s after it: see %s %s -h" % (text, WAIT.name, text)
-    from difflib import get_close_matches
-
-    close = get_close_matches(text, [*_COMMANDS, "--probe", "--version", "--help"], 1)
-    hint = "; did you mean %s?" % close[0] if close else ", and a PID is a number"
-    return 'no command "%s"%s' % (text, hint)
 
 
 def _process_id(text: str) -> int:
