@@ -19,7 +19,7 @@ PIDFD_GET_INFO     any process, once it has been reaped
 import os
 import select
 import sys
-from errno import EBADF, ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
+from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from .._base.deadline import NOW, Deadline
 from .._base.errors import DENIED, Failed, call, failed, log
@@ -221,30 +221,16 @@ def _pid_of(fd: int) -> "int | None":
         except Failed as why:  # no file descriptor left, or /proc has been unmounted
             log("fd %d: %s", fd, why)
     if not info:
-        return _ask_pid(fd)
+        try:
+            return get_info(native("ioctl"), fd)[1] or None
+        except Failed as why:  # it has been reaped, Linux < 6.13, or a policy
+            log("PIDFD_GET_INFO: %s", why)
+            return None
     if "Pid" not in info:
         raise ValueError("fd %d is not a pidfd" % fd)
     if int(info["flags"], 8) & os.O_EXCL:  # PIDFD_THREAD, Linux 6.9
         raise ValueError("fd %d is the pidfd of a thread, not of a process" % fd)
     return max(int(info["Pid"]), 0) or None
-
-
-def _ask_pid(fd: int) -> "int | None":
-    """The pid of a pidfd, without /proc; None if it has been reaped, or can't be told."""
-    try:
-        return get_info(native("ioctl"), fd)[1] or None
-    except Failed as why:
-        if why.errno == ESRCH:
-            return None
-        log("PIDFD_GET_INFO: %s", why)  # Linux < 6.13, a policy, or not a pidfd
-    try:
-        call(native("waitid"), P_PIDFD, fd, LOOK)
-    except Failed as why:
-        if why.errno == EBADF:
-            raise ValueError("fd %d is not a pidfd" % fd) from None
-        if why.errno != ECHILD:
-            raise
-    return None
 
 
 # The checks
