@@ -104,19 +104,3 @@ class Facts(Protocol):
 
     def close(self) -> None:
         """Nothing is read after it."""
-
-
-class Source(Protocol):
-    """What lists the processes of a system."""
-
-    WHERE: str  # what tells the facts, for messages
-
-    # The facts are of one process, even if its pid is given to another one meanwhile.
-    def read(self, pid: int) -> Facts:
-        """Failed (ESRCH), here or with the first fact, if no process has the pid."""
-
-    def read_all(self) -> "Iterator[Facts]":
-        """In the order of the pids. OSError if processes can't be listed."""
-
-    def now(self) -> int:
-        """The time, comparable with Facts.started()."""

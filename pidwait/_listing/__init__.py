@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What may be asked of a process, by name, and this system's source of it.
 
-A source is a module: see Source and Facts in _types. Its facts raise Failed: ESRCH if the
-process is gone, EACCES if we may not see it, ENOSYS if the system does not tell it. A file or
-table is read when the first fact of it is asked for, and then kept: facts are for one moment.
+A source is a module. read(pid) and read_all(), which goes by the order of pids, return Facts (see
+_types) of one process, even if its pid is given to another one meanwhile. now() is a time to
+compare with Facts.started(), and WHERE is what tells the facts, for messages. Facts raise Failed:
+ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system does not tell it. A
+file or table is read when the first fact of it is asked for, and then kept: facts are for one
+moment.
 """
 
 import os
@@ -15,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple  # novm
 
-    from .._types import Any, Facts, Iterable, Source
+    from .._types import Any, Facts, Iterable
 
     Uids = NamedTuple("Uids", [("real", int), ("effective", int), ("saved", int)])
     CpuTimes = NamedTuple(
@@ -32,7 +35,7 @@ _named: "dict[str, Any]" = {
 }
 
 
-def _find_source() -> "Source":
+def _find_source() -> "Any":
     if os.name == "nt":
         from . import windows as found
     elif PLATFORM in ("linux", "android"):
