@@ -4,7 +4,6 @@
 import contextlib
 import os
 import sys
-import time
 from errno import EBADF, EINVAL, EPIPE
 
 from .._base.errors import IS_WHOLE, raise_of_handler
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from .._types import Any, Sequence
 
 READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
-PROGRESS_EVERY = 1.0  # seconds: when the line on the terminal is first drawn, and then anew
 
 
 class CommandError(Exception):
@@ -55,10 +53,6 @@ def write(stream: "Any", text: str) -> "OSError | None":
     return None
 
 
-def _can_erase_lines(stream: "Any") -> bool:
-    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def name_of(pid: int) -> "str | None":
     """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
     found: "Any" = None
@@ -94,21 +88,15 @@ def listed(names: "Sequence[str]") -> str:
 
 
 def ending(exitcode: "int | None") -> str:
-    """How a process ended: a failure in red, if stdout has colours, and NO_COLOR is not set."""
     if exitcode is None:
         return "exited"
-    text = "exited with %d" % exitcode
-    if exitcode >= 2**31:  # an NTSTATUS of Windows, known by its hexadecimal form
-        text = "exited with 0x%X" % exitcode
-    elif exitcode < 0:
+    if exitcode < 0:
         from signal import Signals
 
         names = {int(one): one.name for one in Signals}
-        text = "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
-    # Windows' console knows escape sequences only once it is told to.
-    if not exitcode or os.name == "nt" or os.environ.get("NO_COLOR"):
-        return text
-    return "\033[31m%s\033[m" % text if _can_erase_lines(sys.stdout) else text
+        return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
+    # From there on it is an NTSTATUS of Windows, known by its hexadecimal form.
+    return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
 
 
 def as_text(row: "dict[str, Any]") -> str:
@@ -119,44 +107,3 @@ def as_text(row: "dict[str, Any]") -> str:
     if not row["exited"]:
         return "%s: still running" % who
     return "%s: %s; waited %.3f s" % (who, ending(row["exitcode"]), row["seconds"])
-
-
-class Progress:
-    """A line on the terminal that tells which still run; nothing where stderr is no terminal."""
-
-    def __init__(self, is_wanted: bool = True) -> None:
-        self._start = time.monotonic()
-        self._shown = False
-        self._active = is_wanted and _can_erase_lines(sys.stderr)
-        # Windows has no groups; and this terminal may not be the one that controls us.
-        with contextlib.suppress(AttributeError, OSError):
-            # A shell that has started us with & has the terminal itself.
-            self._active = self._active and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
-
-    def step(self, seconds: "float | None") -> "float | None":
-        """How long to wait for an event before the line is drawn anew."""
-        if not self._active:
-            return seconds
-        return PROGRESS_EVERY if seconds is None else min(seconds, PROGRESS_EVERY)
-
-    def show(self, running: "Sequence[str]", total: int) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
-        clock = "%d:%02d" % (minutes, seconds)
-        if minutes >= 60:
-            clock = "%d:%02d:%02d" % (*divmod(minutes, 60), seconds)
-        text = "waiting %s for " % clock
-        if total > 1:
-            text = "%d of %d exited, %s; waiting for " % (total - len(running), total, clock)
-        if self._active:
-            self._draw(text + listed(running))
-
-    def clear(self) -> None:
-        if self._shown:
-            self._draw("")
-
-    def _draw(self, text: str) -> None:
-        self._shown = bool(text)
-        with contextlib.suppress(OSError):  # the null device of Windows is a terminal, too
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            erase = "\r%*s\r" % (width - 1, "") if os.name == "nt" else "\r\033[K"
-            write(sys.stderr, erase + text[: width - 1])

@@ -11,7 +11,7 @@ from errno import ENOENT, ENOEXEC
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
-from .report import CommandError, Progress, label
+from .report import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
   -p, --preserve-status      exit as COMMAND did, even after a time-out
   -f, --foreground           make no group: COMMAND can use the terminal, and
                              gets its Ctrl-C; only COMMAND is sent signals
-  -v, --verbose              report each signal; on a terminal, show the time
+  -v, --verbose              report each signal
       --tree                 wait for all that COMMAND has started, in any group
                              or session, and send the signals to all of it
       --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
@@ -180,15 +180,11 @@ class Job:
             # signals at their default.
             for number in (signal.SIGTTIN, signal.SIGTTOU):
                 signal.signal(number, signal.SIG_IGN)
-            self._progress = Progress("verbose" in self._options)
-            try:
-                while not self.reap():
-                    while self._came:
-                        self._pass_on(self._came.pop(0))
-                    if not self._sleep():
-                        self._pass_on(signal.SIGALRM)
-            finally:
-                self._progress.clear()
+            while not self.reap():
+                while self._came:
+                    self._pass_on(self._came.pop(0))
+                if not self._sleep():
+                    self._pass_on(signal.SIGALRM)
         return self._status(self._code)
 
     def _catch_signals(self) -> None:
@@ -218,13 +214,11 @@ class Job:
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         while True:
-            step = Deadline(self._progress.step(self._deadline.remaining()))
-            if poll.poll(step.milliseconds()[0]):
+            if poll.poll(self._deadline.milliseconds()[0]):
                 os.read(self._reader, 65536)
                 return True
             if self._deadline.expired():
                 return False
-            self._progress.show([label(self.child.pid, self._command[0])], 1)
 
     def reap(self) -> bool:
         """Whether the command has exited."""
@@ -237,7 +231,6 @@ class Job:
         if number == signal.SIGALRM:
             self._timed_out = True
             self._deadline, number = Deadline(None), self._signal
-        self._progress.clear()
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
         if not self._foreground and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):

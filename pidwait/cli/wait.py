@@ -15,7 +15,7 @@ from .._sets import WaitSet
 from .._systems.probing import probe
 from .._waiting.owners import check_pid
 from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
-from .report import READER_GONE, CommandError, Progress, as_text, label, listed, name_of, say
+from .report import READER_GONE, CommandError, as_text, label, listed, name_of, say
 
 if IS_WHOLE:
     from .choose import CHOICE, check_options, choose, show_list
@@ -147,7 +147,6 @@ class _CommandWait:
         self._exits_as_they_do = "exit-code" in options
         self._deadline = deadline
         self._start = time.monotonic()
-        self._progress = Progress()
         self._status = 0
         # The objects of --json, by the processes that still run.
         self._running: "dict[Process, dict[str, Any]]" = {}
@@ -164,7 +163,6 @@ class _CommandWait:
             # A process that is not there counts as one that has exited.
             return self._wait(max(0, len(targets) - count)) or self._status
         finally:
-            self._progress.clear()
             for process in self._running:
                 process.close()
 
@@ -200,21 +198,18 @@ class _CommandWait:
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
     def _wait(self, left: int) -> int:
-        status, total, pipe = 0, len(self._running), _pipe_of_stdout()
+        status, pipe = 0, _pipe_of_stdout()
         with WaitSet(self._running) as waiting:
             while len(self._running) > left:
-                exits = _next_exits(waiting, self._progress.step(self._deadline.remaining()), pipe)
-                self._progress.clear()
+                exits = _next_exits(waiting, self._deadline.remaining(), pipe)
                 for process, code in exits:
                     self._tell_exit(self._running.pop(process), code)
                     process.close()
-                if not exits:
+                if not exits and self._deadline.expired():
                     names = [label(row["pid"], row["name"]) for row in self._running.values()]
-                    if self._deadline.expired():
-                        WAIT.complain("the time was up; still running: %s" % listed(names))
-                        status = TIMED_OUT
-                        break
-                    self._progress.show(names, total)
+                    WAIT.complain("the time was up; still running: %s" % listed(names))
+                    status = TIMED_OUT
+                    break
         if "json" in self._options or status:
             for row in self._running.values():
                 self._report(row)

@@ -2,25 +2,21 @@
 """Run the tests marked windows on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named; on some processors at once, or as -n says. It needs pyte, wine64 and wine (Debian's work),
-and mvn at the first time: the interpreters come from Maven Central. They and the wheels of the
+named; on some processors at once, or as -n says. It needs wine64 and wine (Debian's work), and
+mvn at the first time: the interpreters come from Maven Central. They and the wheels of the
 tools are kept in a folder of the user's cache. Without Wine it is skipped, or fails if the
 environment variable CI is set.
 """
 
 import argparse
 import contextlib
-import fcntl
 import os
-import pty
 import re
 import select
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import zipfile
 from pathlib import Path
@@ -102,14 +98,6 @@ def wine():
             subprocess.call(["wineserver", "-k", "-w"], env=env, timeout=60)
 
 
-WAIT_FOR_A_SLEEPER = """if True:
-    import subprocess, sys
-    code = "import os, sys, time\\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.1)"
-    sleeper = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]])
-    sys.exit(subprocess.call([sys.executable, "-m", "pidwait", "-v", str(sleeper.pid)]))
-"""
-PROGRESS = re.compile(r"waiting 0:\d\d for \d+ \(python.exe\)")
-EXITED = re.compile(r"\d+ \(python.exe\): exited with 0; waited [\d.]+ s")
 PATIENCE = 120  # seconds
 # Wine waits more than it computes.
 OPTIONS = "-p xdist -n 4".split()
@@ -117,40 +105,6 @@ OPTIONS = "-p xdist -n 4".split()
 
 def windows_path(path):
     return "Z:" + str(path).replace("/", "\\")
-
-
-def check_console(python, env, end):
-    """Check the progress line in a terminal, which Wine uses as a console: the suite has none.
-
-    The process that is waited for exits once the file ``end`` exists.
-    """
-    import pyte  # Wine sends what has changed on the screen, not what was written
-
-    screen = pyte.Screen(80, 25)
-    stream = pyte.ByteStream(screen)
-    terminal, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
-    command = ["wine", str(python / "python.exe"), "-c", WAIT_FOR_A_SLEEPER, windows_path(end)]
-    process = subprocess.Popen(command, env=env, stdin=inside, stdout=inside, stderr=inside)
-    os.close(inside)
-    shown = None
-    give_up = time.monotonic() + PATIENCE
-    with process, open(terminal, "rb", buffering=0) as file, contextlib.suppress(OSError):
-        # Reading ends with EIO, when the other side is closed.
-        while process.poll() is None or select.select([file], [], [], 0)[0]:
-            if select.select([file], [], [], 0.1)[0]:
-                stream.feed(file.read(1024))
-            shown = shown or next(filter(PROGRESS.match, screen.display), None)
-            if shown or time.monotonic() > give_up:
-                end.touch()
-            if time.monotonic() > give_up + PATIENCE:
-                process.kill()
-    lines = [line.rstrip() for line in screen.display if line.strip()]
-    if process.returncode or not shown or len(lines) != 1 or not EXITED.fullmatch(lines[0]):
-        form = "in a console: exit code {}; progress: {!r}; at the end: {!r}"
-        print(form.format(process.returncode, shown, lines))
-        return False
-    return True
 
 
 def run_suite(version, args):
@@ -164,8 +118,6 @@ def run_suite(version, args):
         env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
         ignored = shutil.ignore_patterns(".*", "__pycache__")
         shutil.copytree(str(ROOT), str(tree), ignore=ignored)
-        if not check_console(python, env, Path(tmp, "end")):
-            return "the console"
         process = subprocess.Popen(
             ["wine", str(python / "python.exe"), "-m", "pytest", *OPTIONS, *args],
             cwd=str(tree),
