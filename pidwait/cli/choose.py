@@ -7,8 +7,7 @@ from functools import partial
 from .. import ProcessInfo, process_iter, wait_procs
 from .._base.errors import raise_of_handler
 from .._waiting.owners import check_pid
-from .options import Usage, digits
-from .report import label, say
+from .shared import Usage, digits, label, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

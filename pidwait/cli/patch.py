@@ -7,8 +7,7 @@ import os
 import sys
 from types import ModuleType
 
-from .options import Command, Usage
-from .report import CommandError
+from .shared import Command, CommandError, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

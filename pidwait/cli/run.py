@@ -10,8 +10,7 @@ from errno import ENOENT, ENOEXEC
 
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
-from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
-from .report import CommandError
+from .shared import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

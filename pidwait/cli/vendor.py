@@ -15,8 +15,7 @@ from errno import ENOENT, ENOTDIR
 from pathlib import Path
 
 from .. import __version__
-from .options import Command, Usage
-from .report import CommandError, say
+from .shared import Command, CommandError, Usage, say
 from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
 
 TYPE_CHECKING = False

@@ -12,10 +12,22 @@ from .._base.deadline import Deadline
 from .._base.errors import IS_WHOLE, raise_of_handler
 from .._process import Process
 from .._sets import WaitSet
+from .._systems.bindings import PLATFORM
 from .._systems.probing import probe
 from .._waiting.owners import check_pid
-from .options import TIMED_OUT, Command, Usage, as_status, digits, duration, ignores
-from .report import READER_GONE, CommandError, as_text, label, listed, name_of, say
+from .shared import (
+    READER_GONE,
+    TIMED_OUT,
+    Command,
+    CommandError,
+    Usage,
+    as_status,
+    digits,
+    duration,
+    ignores,
+    label,
+    say,
+)
 
 if IS_WHOLE:
     from .choose import CHOICE, check_options, choose, show_list
@@ -150,7 +162,7 @@ class _CommandWait:
         self._status = 0
         # The objects of --json, by the processes that still run.
         self._running: "dict[Process, dict[str, Any]]" = {}
-        self._form: "Any" = as_text if "verbose" in options else None
+        self._form: "Any" = _as_text if "verbose" in options else None
         if "json" in options:
             from json import dumps
 
@@ -185,7 +197,7 @@ class _CommandWait:
                 self._report(row)
             return
         self._running[process] = row
-        row.update(name=row["name"] or name_of(row["pid"]), found=True, exited=False)
+        row.update(name=row["name"] or _name_of(row["pid"]), found=True, exited=False)
 
     def _tell_exit(self, row: "dict[str, Any]", code: "int | None") -> None:
         row.update(exited=True, exitcode=code, seconds=time.monotonic() - self._start)
@@ -207,7 +219,8 @@ class _CommandWait:
                     process.close()
                 if not exits and self._deadline.expired():
                     names = [label(row["pid"], row["name"]) for row in self._running.values()]
-                    WAIT.complain("the time was up; still running: %s" % listed(names))
+                    more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
+                    WAIT.complain("the time was up; still running: " + ", ".join(names[:3]) + more)
                     status = TIMED_OUT
                     break
         if "json" in self._options or status:
@@ -263,3 +276,46 @@ def _next_exits(
     if not exits and pipe in events:
         raise CommandError("nobody reads stdout", READER_GONE)
     return exits
+
+
+def _name_of(pid: int) -> "str | None":
+    """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
+    found: "Any" = None
+    if IS_WHOLE:
+        from .. import ProcessInfo
+
+        try:
+            return ProcessInfo(pid).name()
+        except OSError as error:
+            raise_of_handler(error)
+    elif os.name == "nt":
+        from .._systems.windows_handles import find_entry
+
+        found = find_entry(pid)
+    elif PLATFORM in ("linux", "android"):
+        from .._systems.procfs import read_stat
+
+        found = read_stat(pid)
+    return found.name if found else None
+
+
+def _ending(exitcode: "int | None") -> str:
+    if exitcode is None:
+        return "exited"
+    if exitcode < 0:
+        from signal import Signals
+
+        names = {int(one): one.name for one in Signals}
+        return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
+    # From there on it is an NTSTATUS of Windows, known by its hexadecimal form.
+    return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
+
+
+def _as_text(row: "dict[str, Any]") -> str:
+    """An object of --json in words."""
+    if not row["found"]:
+        return "%d: no such process" % row["pid"]
+    who = label(row["pid"], row["name"])
+    if not row["exited"]:
+        return "%s: still running" % who
+    return "%s: %s; waited %.3f s" % (who, _ending(row["exitcode"]), row["seconds"])

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the commands share: options and their values, errors, exit statuses."""
+"""What the commands share: options and their values, errors, exit statuses, and printing.
+
+stdout and stderr may be closed, full, or unread.
+"""
 
 import _signal  # type: ignore[import-not-found]
+import contextlib
+import os
 import sys
+from errno import EBADF, EINVAL, EPIPE
 
 from .. import __version__
 from .._base.errors import IS_WHOLE, raise_of_handler
 from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
-from .report import READER_GONE, CommandError, say, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Sequence
+    from .._types import Any, Callable, Sequence
 
 TIMED_OUT = 124  # as GNU timeout says it
+READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
 
 # What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
 # __package__ is not set yet where zipimport loads this, before Python 3.10.
@@ -30,6 +36,14 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
 class Usage(Exception):
     """The arguments are wrong."""
+
+
+class CommandError(Exception):
+    """The command can't do its work; ``status`` is the exit status, if not the usual one."""
+
+    def __init__(self, text: str, status: "int | None" = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Command:
@@ -139,3 +153,40 @@ def ignores(number: int) -> bool:
         return bool(int(mask, 16) >> (number - 1) & 1)
     except (OSError, ValueError):
         return bool(_signal.getsignal(number) == _signal.SIG_IGN)
+
+
+def say(text: str) -> None:
+    """Write it to stdout; CommandError if that does not take it."""
+    # A process can have any bytes for its name, and stdout any encoding.
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    error = write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
+    if error is not None:
+        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
+        is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
+        text = "can't write to stdout: %s" % error.strerror
+        raise CommandError(text, READER_GONE if is_unread else None)
+
+
+def write(stream: "Any", text: str) -> "OSError | None":
+    """Write it, and return the error if the stream does not take it."""
+    if stream is None:
+        return OSError(EBADF, os.strerror(EBADF))
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        # Keep the interpreter's last flush from failing, which would change the exit status.
+        with contextlib.suppress(OSError):  # a program that calls main() has replaced the stream
+            number, null = stream.fileno(), os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, number)
+            os.close(null)
+        return error
+    return None
+
+
+def label(pid: int, name: "str | None") -> str:
+    """A process as it is called in each message."""
+    if not name:
+        return str(pid)
+    # A name may try to talk to the terminal.
+    return "%d (%s)" % (pid, "".join(char if char.isprintable() else "?" for char in name))
