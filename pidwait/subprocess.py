@@ -70,6 +70,10 @@ def _would_fork() -> bool:
 # Our methods: ``beneath`` is the bound method that each one replaces.
 
 
+def _is_tree(self: "Any") -> bool:
+    return getattr(self, "_tree", None) is not None  # the standard Popen has no such attribute
+
+
 def _init(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
     group = kwargs.pop("process_group", None)
     if group is not None and not isinstance(group, int):
@@ -91,6 +95,12 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 
 
 def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
+    if _is_tree(self):
+        plan, group, preexec_fn = _plan(beneath, values, named)
+        plan.update(process_group=group, preexec_fn=preexec_fn)
+        self._start_tree(plan, _command, _start_alone)
+        _close_ends(self, plan)
+        return
     # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
     if (not _HAS_PROCESS_GROUP or _would_fork()) and _is_standard(beneath):
         plan, group, preexec_fn = _plan(beneath, values, named)
@@ -185,7 +195,7 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
 
 def _poll(beneath: "Any", self: "Any") -> "Any":
     code = beneath()
-    if code is not None or not _is_standard(beneath):
+    if code is not None or _is_tree(self) or not _is_standard(beneath):
         return code
     # It runs, or the lock is held: by another thread, or by what a signal handler has interrupted.
     try:
@@ -208,6 +218,8 @@ def _settled(self: "Any", code: "Any", patience: float) -> "Any":
 def _wait(
     beneath: "Any", self: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
 ) -> "Any":
+    if _is_tree(self):
+        return self._wait_for_tree(timeout)
     # Before Python 3.7 there is an endtime.
     if endtime or named or not _is_standard(beneath):
         return beneath(timeout, *endtime, **named)
@@ -239,7 +251,7 @@ if not _WINDOWS:  # Windows' Popen has no lock
     _METHODS["poll"] = _poll
 if not _HAS_PROCESS_GROUP:
     _METHODS["__init__"] = _init
-_METHODS[_popens._WAIT] = _wait
+_METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait  # Python 3.6
 
 
 def _is_standard(function: "Any") -> bool:
@@ -267,6 +279,7 @@ def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
 # None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
 _popen: "Any" = _standard.Popen
 _Started: "Any"
+_start_alone: "Any"
 if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
     _popen = None
 if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard one
@@ -275,15 +288,6 @@ if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard o
 
     class Popen(_popens.TreePopen, _Started):
         __doc__ = _popens.TreePopen.__doc__
-
-        def _execute_child(self, *values: "Any", **named: "Any") -> None:
-            if self._tree is None or _WINDOWS:
-                super()._execute_child(*values, **named)
-                return
-            plan, group, preexec_fn = _plan(super(_Started, self)._execute_child, values, named)
-            plan.update(process_group=group, preexec_fn=preexec_fn)
-            self._start_tree(plan, _command, _start_alone)
-            _close_ends(self, plan)
 
     class _Alone(_Started):
         """A tree's keeper, or its command: audit hooks have seen the start of the tree."""

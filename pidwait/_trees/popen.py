@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .._types import Any
 
 _Base: "Any" = object  # what comes after it is a Popen
-_WAIT = "_wait" if hasattr(subprocess.Popen, "_wait") else "wait"  # Python 3.6
 
 
 class TreePopen(_Base):  # type: ignore[misc]
@@ -88,12 +87,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             self.returncode = self._tree.poll()
         return self.returncode
 
-    def poll(self) -> "Any":
-        return super().poll() if self._tree is None else self._internal_poll()
-
-    def _wait(self, timeout: "float | None" = None, *args: "Any", **more: "Any") -> "Any":
-        if self._tree is None:
-            return getattr(super(), _WAIT)(timeout, *args, **more)
+    def _wait_for_tree(self, timeout: "float | None") -> "Any":
         deadline = Deadline(timeout)
         while self.poll() is None:
             if deadline.expired():
@@ -102,9 +96,6 @@ class TreePopen(_Base):  # type: ignore[misc]
                 deadline = Deadline(None)
             self._tree.sleep(deadline.remaining())
         return self.returncode
-
-    if _WAIT == "wait":
-        wait = _wait
 
     def _is_in_time(self) -> bool:
         """Whether a time-out does not count: the command has exited, and its rest is ended."""
