@@ -153,9 +153,8 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     except Exception:  # anything: an object with __fspath__ may raise what it likes
         return False
     event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
+    event = () if hasattr(self, "_is_alone") else event  # audit hooks have seen that of its tree
     try:
-        if hasattr(self, "_is_alone"):
-            event = ()  # audit hooks have seen the start of its tree
         if _posix_spawn.start_by_posix_spawn(request, *event) is None:
             return False
     finally:
@@ -304,10 +303,8 @@ if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard o
     def _start_alone(plan: "dict[str, Any]") -> "Any":
         names = "args executable preexec_fn close_fds pass_fds cwd env restore_signals"
         options = {name: plan[name] for name in (*names.split(), "start_new_session")}
-        others = {"stdin": "p2cread", "stdout": "c2pwrite", "stderr": "errwrite", "user": "uid"}
-        others.update(
-            group="gid", extra_groups="gids", umask="umask", process_group="process_group"
-        )
+        others = {"stdin": "p2cread", "stdout": "c2pwrite", "stderr": "errwrite", "umask": "umask"}
+        others.update(user="uid", group="gid", extra_groups="gids", process_group="process_group")
         for name, ours in others.items():
             if plan.get(ours, -1) not in (-1, None):
                 options[name] = plan[ours]

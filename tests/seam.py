@@ -158,7 +158,7 @@ class Seam:
 
     def look_once(self):
         """Have the second look at what is polled come in a day, if nothing hints at it earlier."""
-        self._replace(_module("_waiting.rounds"), "SHORTEST", 86400.0, forgets=False)
+        self._replace(_module("_waiting.members"), "SHORTEST", 86400.0, forgets=False)
 
     def _replace(self, module, name, value, forgets=True):
         self._set.append((module, name, getattr(module, name)))
