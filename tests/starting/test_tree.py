@@ -308,7 +308,7 @@ def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
 
 def test_what_the_keeper_lacks_is_the_error_of_the_start(reaper):
     resource = importlib.import_module("resource")  # Windows has none
-    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (8, 8))
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (6, 6))
     with pytest.raises(OSError) as caught:
         Popen(["true"], tree=True, preexec_fn=limit)
     assert caught.value.errno == errno.EMFILE
