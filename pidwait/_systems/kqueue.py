@@ -330,7 +330,3 @@ def check_kqueue() -> None:
     if is_early or not poll(queue.opened().fileno(), select.POLLIN, Deadline(1)):
         raise failed(ENOSYS, "poll does not report a kqueue's events")
     queue.close()
-
-
-def check_keeper() -> None:
-    raise failed(ENOSYS, "only on Linux: a tree is a process group here")

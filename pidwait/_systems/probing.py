@@ -65,13 +65,13 @@ def _checks() -> "tuple[Checks, Checks]":
         from .procfs import PROC_CHECKS
 
         return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
-    from .kqueue import check_keeper, check_kqueue
+    from .kqueue import check_kqueue
     from .posix import check_bsd_waitid
+    from .procfs import KEEPER_CHECK
     from .ps import check_ps
 
     rows: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
-    rows += [("keeper of trees", None, check_keeper)]
-    return [("kqueue", "kqueue", check_kqueue)], rows + SPAWN_CHECKS
+    return [("kqueue", "kqueue", check_kqueue)], [*rows, KEEPER_CHECK, *SPAWN_CHECKS]
 
 
 def _system_name() -> str:

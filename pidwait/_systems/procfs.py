@@ -14,6 +14,7 @@ from .._base.deadline import Deadline
 from .._base.errors import GONE, Failed, call, failed, log
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import why_not, works
+from .bindings import PLATFORM
 from .posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 
 TYPE_CHECKING = False
@@ -274,6 +275,8 @@ class ProcfsHandle(Handle):
 
 def check_reaper() -> None:
     """Whether a keeper of a tree could work."""
+    if PLATFORM not in ("linux", "android"):
+        raise failed(ENOSYS, "only on Linux: a tree is a process group here")
     name = os.path.basename(sys.executable or "")
     is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
     if is_program or not name.startswith(("python", "pypy")):
@@ -287,8 +290,9 @@ def check_reaper() -> None:
         raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
 
 
+KEEPER_CHECK = "keeper of trees", None, check_reaper
 PROC_CHECKS: "Checks" = [
     ("/proc", None, check_procfs),
-    ("keeper of trees", None, check_reaper),
+    KEEPER_CHECK,
     ("/proc exit status", None, check_status),
 ]

@@ -44,13 +44,13 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _listing,
     _listed_ps,
     _finding,
-    _trees,
+    _procfs,
 ) = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
         "_systems.kqueue _systems.kqueue_poller _systems.kqueue_calls _systems.ps _listing "
-        "_listing.bsd _finding _trees"
+        "_listing.bsd _finding _systems.procfs"
     ).split()
 )
 
@@ -86,7 +86,7 @@ def _install_inside(kernel, patch):
     for attribute, value in vars(system).items():
         patch(_systems.system, attribute, value)
     patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
-    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps:
+    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps, _procfs:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls.CALLS, "rows", dict(_kqueue_calls.KQUEUE_ROWS))
     for module in _calls, _posix:
@@ -98,7 +98,6 @@ def _install_inside(kernel, patch):
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
     patch(_finding, "source", _listed_ps)
-    patch(_trees, "check_reaper", _kqueue.check_keeper)
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)
