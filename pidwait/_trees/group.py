@@ -41,7 +41,12 @@ class GroupTree:
         self._leads = plan["start_new_session"] or plan["process_group"] == 0
         self._command = start_alone(plan)
         self.pid = self._command.pid
-        watch(self.pid, lambda pid, code: start_new_thread(self._finish, ()))
+        try:
+            watch(self.pid, self._begin_to_finish)
+        except BaseException:  # no thread can be started
+            self._end(_signal.SIGKILL, 0.0)
+            self._command.wait()
+            raise
 
     def poll(self) -> "int | None":
         return self._command.poll() if self._is_over else None  # the command is reaped last
@@ -71,10 +76,15 @@ class GroupTree:
     def end(self, number: int, grace: float) -> None:
         done = allocate_lock()
         done.acquire()
-        thread = partial(start_new_thread, self._end, (number, grace, done))
-        at_once(partial(self._ends.append, done), thread)
+        thread = partial(start_new_thread, self._end, (number, grace, done.release))
+        try:
+            at_once(partial(self._ends.append, done), thread)
+        except RuntimeError as why:
+            raise_of_handler(why)
+            log("pid %d is ended without a thread: %s", self.pid, why)
+            self._end(number, grace, done.release)
 
-    def _end(self, number: int, grace: float, done: "Any") -> None:
+    def _end(self, number: int, grace: float, tell: "Callable[[], object]" = int) -> None:
         try:
             with WaitSet() as left:
                 ending = _GroupEnding(self, left, grace, number)
@@ -84,7 +94,14 @@ class GroupTree:
                     run_through(ending.run())
                 self.left = sorted(info.pid for info in ending.alive())
         finally:
-            done.release()
+            tell()
+
+    def _begin_to_finish(self, *exit: object) -> None:
+        try:
+            start_new_thread(self._finish, ())
+        except RuntimeError as why:
+            log("the thread of watch() is held up: %s", why)
+            self._finish()
 
     def _finish(self) -> None:
         """The command has exited. It is reaped last: its number stays that of its group."""
@@ -139,7 +156,8 @@ class _GroupEnding(Ending):
 
     def send(self, sig: int) -> None:
         kills = sig == _signal.SIGKILL
-        # Who is to be killed is stopped before, so as to start nobody more.
+        # Who is to be killed is stopped before, so as to start nobody more. Before SIGTERM that
+        # would do harm: once a group is orphaned, the kernel sends SIGHUP to what is stopped in it.
         for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
             self.find()  # before a parent exits
             group = self._tree.group()

@@ -5,6 +5,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import select
 import sys
+from contextlib import suppress
 from errno import EIO
 from time import sleep
 
@@ -86,8 +87,10 @@ class ReaperTree:
                 theirs.close()
                 if fd != -1:
                     os.close(fd)
-            control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
-            answer = control.recv(16, _WAIT_ALL).split()
+            answer = []
+            with suppress(ConnectionError):
+                control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
+                answer = control.recv(16, _WAIT_ALL).split()
             if not answer:
                 raise OSError(EIO, "the keeper of a tree has ended")
             if answer[0][:1] == b"E":

@@ -22,8 +22,9 @@ from .. import pidwait, trouble
 
 subprocess = importlib.import_module(pidwait.__name__ + ".subprocess")
 
-GROUP = "plain child group setsid orphan nohup storm:4 stopped mother adopter headless".split()
+GROUP = "plain child group setsid orphan nohup storm:4 stopped mother headless".split()
 ALL = GROUP + "daemon exec clean storm-session:16 newborn fountain hidden title phoenix".split()
+ALL += ["adopter"]
 MECHANISMS = {"reaper": ALL, "group": GROUP}
 GRACES = 0, 0.05
 MOMENT = 0.3  # seconds
