@@ -156,8 +156,8 @@ class _GroupEnding(Ending):
 
     def send(self, sig: int) -> None:
         kills = sig == _signal.SIGKILL
-        # Who is to be killed is stopped before, so as to start nobody more. Before SIGTERM that
-        # would do harm: once a group is orphaned, the kernel sends SIGHUP to what is stopped in it.
+        # Stop all processes before SIGKILL, so that none of them starts another one. Not before
+        # SIGTERM: the kernel sends SIGHUP to stopped processes when their group is orphaned.
         for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
             self.find()  # before a parent exits
             group = self._tree.group()

@@ -168,7 +168,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             # After Ctrl-C it has a moment, as without a tree.
             least = 0.25 if kind is not None and issubclass(kind, KeyboardInterrupt) else 0.0
             self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))
-            self._is_given_up = True  # last: who is interrupted before has to try again
+            self._is_given_up = True  # last: after an exception, the next call tries again
 
     def __exit__(self, kind: "Any", error: "Any", traceback: "Any") -> None:
         if self._tree is not None and kind is not None:
@@ -215,7 +215,7 @@ class RunPopen(TreePopen):
             self._give_up(sys.exc_info()[0])
 
     def __del__(self, *args: "Any", **more: "Any") -> None:
-        if hasattr(self._tree, "pid"):  # run() was interrupted before it had it in its block
+        if getattr(self._tree, "pid", 0):  # run() was interrupted before it had it in its block
             self._give_up(None)
         super().__del__(*args, **more)
 

@@ -45,7 +45,7 @@ def waits(program, env):
 
 
 def ends_trees(program, script, env):
-    """Whether it ends a tree; as a group, of which it warns, if it has no interpreter to start."""
+    """Whether a tree ends. Without an interpreter it is a process group, and a warning says so."""
     done = subprocess.run(
         [program, *"run --tree --rest=kill sh".split(), str(script)],
         env=env,
