@@ -9,7 +9,6 @@ from collections.abc import Iterable as Iterable
 from collections.abc import Iterator as Iterator
 from collections.abc import Sequence as Sequence
 from enum import Enum
-from functools import partial
 from typing import Any as Any
 from typing import Final, Protocol
 from typing import Generic as Generic
@@ -69,7 +68,7 @@ class Poller(Protocol):
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
 
-    def arm(self, member: Any, *steps: "partial[Any]") -> None:
+    def arm(self, member: Any, *steps: "Iterable[Any]") -> None:
         """Have its next event taken, and call the steps with it; not them, if it is polled."""
 
     def steps_to_drop(self, member: Any) -> "Iterable[Any]":

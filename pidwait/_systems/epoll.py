@@ -16,11 +16,10 @@ was raised stays valid after the limit has been restored.
 import os
 import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
-from functools import partial
 from itertools import chain, repeat
-from operator import itemgetter
+from operator import getitem
 
-from .._base import at_once
+from .._base import at_once, step
 from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, failed, log
 from .calls import ask, native
@@ -31,7 +30,7 @@ from .posix import may_block, opened, opened_bell, own, poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Iterable
+    from .._types import Any, Callable, Handle, Iterable, Iterator
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -39,7 +38,6 @@ _EVENTS = 256  # exits that one sleep brings at most
 _LOW = 1024  # numbers that are left to the program if the hard limit prevents higher ones
 _HIGH = 65536  # the kernel's table has room up to the highest number, and a fork copies it
 _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
-_fd_of = itemgetter(0)  # of an event
 
 
 class EpollPoller:
@@ -76,7 +74,7 @@ class EpollPoller:
             return PidfdHandle(None, opened_high(os.dup, owner.proc.fileno()))
         return PidfdHandle(owner.pid, None, opened_high)
 
-    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
         """Have its next event taken, and call the steps with that; if it is polled, have hints."""
         fd = member.handle.fd
         if fd < 0 or member.handle.backend == "polling":
@@ -90,11 +88,11 @@ class EpollPoller:
             try:
                 call(
                     at_once,
-                    partial(self._by_fd.__setitem__, fd, member),
-                    partial(self.hot.pop, member, None),
+                    step(self._by_fd.__setitem__, fd, member),
+                    step(self.hot.pop, member, None),
                     *steps,
                     # Last: from here on another thread may take its event, and look.
-                    partial(control, fd, _ARMED),
+                    step(control, fd, _ARMED),
                 )
                 return
             except Failed as why:  # another thread has just armed it, or is about to
@@ -117,8 +115,8 @@ class EpollPoller:
             poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
             seconds = 0
         events = map(self._epoll.poll, (seconds,), (_EVENTS,))
-        members = map(self._by_fd.get, map(_fd_of, chain.from_iterable(events)))
-        call(self.hot.update, zip(members, repeat(None)))
+        fds = map(getitem, chain.from_iterable(events), repeat(0))
+        call(self.hot.update, zip(map(self._by_fd.get, fds), repeat(None)))
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
@@ -202,31 +200,30 @@ def _duplicate(file: "Any") -> "Any":
         return file
     done: "list[Any]" = []
     if soft != hard and soft <= _HIGH:
-        lowers = _setting(soft, hard)
         # One call of a function in C: no handler's exception leaves the limit raised.
-        steps = [_setting(hard, hard), _duplicating(file, soft), lowers]
+        steps = _setting(hard, hard), _duplicating(file, soft), _setting(soft, hard)
         try:
-            call(done.extend, map(partial.__call__, steps))
+            call(done.extend, chain(*steps))
         except (Failed, ValueError) as why:
             log("RLIMIT_NOFILE: %s", why)
             if done:
-                lowers()
+                list(_setting(soft, hard))
                 if getattr(why, "errno", EINVAL) != EINVAL:
                     raise
         for found in done[::2]:
             if found not in (None, (soft, hard), (hard, hard)):
-                _setting(*found)()  # another thread has set it meanwhile
+                list(_setting(*found))  # another thread has set it meanwhile
     if not done:
         return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
     return done[1] if len(done) > 1 else file
 
 
-def _setting(soft: int, hard: int) -> "partial[Any]":
+def _setting(soft: int, hard: int) -> "Iterator[Any]":
     try:
-        return partial(native("prlimit"), 0, RLIMIT_NOFILE, (soft, hard))
+        return step(native("prlimit"), 0, RLIMIT_NOFILE, (soft, hard))
     except Failed:  # PyPy has none
-        return partial(native("setrlimit"), RLIMIT_NOFILE, (soft, hard))
+        return step(native("setrlimit"), RLIMIT_NOFILE, (soft, hard))
 
 
-def _duplicating(file: "Any", lowest: int) -> "partial[Any]":
-    return partial(next, map(own, map(native("fcntl"), (file,), (_DUPFD_CLOEXEC,), (lowest,))))
+def _duplicating(file: "Any", lowest: int) -> "Iterator[Any]":
+    return map(own, step(native("fcntl"), file, _DUPFD_CLOEXEC, lowest))

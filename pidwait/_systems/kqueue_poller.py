@@ -3,10 +3,9 @@
 
 import select
 from errno import ENOSYS
-from functools import partial
 from itertools import repeat
 
-from .._base import at_once
+from .._base import at_once, step
 from .._base.deadline import Deadline
 from .._base.errors import Failed, failed, log
 from .kqueue import LONGEST_NAP, Kqueue, KqueueHandle, Registration
@@ -39,15 +38,15 @@ class KqueuePoller:
         is_here = getattr(member.handle, "_queue", None) is self._queue
         return member.handle.registration if is_here else None
 
-    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
         one = self._registration_of(member)
         if one is not None:
             at_once(
-                partial(self._members.setdefault(one, {}).__setitem__, member, None),
-                partial(self.hot.pop, member, None),
+                step(self._members.setdefault(one, {}).__setitem__, member, None),
+                step(self.hot.pop, member, None),
                 *steps,
                 # If its event has been read before it was there.
-                partial(self.hot.update, zip(repeat(member), one.events)),
+                step(self.hot.update, zip(repeat(member), one.events)),
             )
 
     def steps_to_drop(self, member: "Any") -> "Iterable[Any]":

@@ -4,7 +4,6 @@
 import os
 import sys
 from errno import EBADF
-from functools import partial
 from struct import Struct, pack
 
 from .._base.errors import call, failed
@@ -112,13 +111,13 @@ class _Syscall(_Bound):
     def __init__(self, binding: "Any", name: str) -> None:
         super().__init__(binding, "syscall")
         abi = getattr(sys.implementation, "_multiarch", "")
-        self._number = SYSCALLS[name] + offset(_MACHINE, abi, WORD)
+        self.number = (SYSCALLS[name] + offset(_MACHINE, abi, WORD),)
         # The function in C, with two arguments; it returns -1. See opened().
-        self.raw = partial(binding.function("syscall", ("long",) * 4, None), self._number)
+        self.raw = binding.function("syscall", ("long",) * 4, None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
 
     def __call__(self, first: int, second: int = 0) -> "Any":
-        return self._function(self._number, first, second, 0, 0)
+        return self._function(*self.number, first, second, 0, 0)
 
 
 class _TimerfdCreate(_Bound):

@@ -84,10 +84,10 @@ class Hints:
                 self._members.pop(pid, None)
         if self._sleeps_left or not self._members:
             return
-        is_new, self._is_new = self._is_new, False
+        is_new, self._is_new, socket = self._is_new, False, self._socket
         try:
-            if self._socket is not None:
-                self._filter()
+            if socket is not None:
+                self._filter(socket)
                 call(self._epoll.modify, self.fd, select.EPOLLIN)
             elif is_new and choice(BACKEND, *BACKENDS) != "polling" and works(check_connector):
                 self.listen()
@@ -138,18 +138,18 @@ class Hints:
 
         kind = _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         self._level = _socket.SOL_SOCKET
-        self._socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
-        self.fd = self._socket.fileno()
-        self._set_option(_SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
-        self._filter()  # before the messages that others have asked for come
-        call(self._socket.bind, (0, _CN_IDX_PROC))
-        _send(self._socket, _LISTEN)
+        self._socket = socket = call(new, _AF_NETLINK, kind, _NETLINK_CONNECTOR)
+        self.fd = socket.fileno()
+        self._set_option(socket, _SO_RCVBUFFORCE, pack("i", _SOCKET_BUFFER))
+        self._filter(socket)  # before the messages that others have asked for come
+        call(socket.bind, (0, _CN_IDX_PROC))
+        _send(socket, _LISTEN)
         self._listener = os.getpid()
 
-    def _set_option(self, option: int, value: bytes) -> None:
-        call(self._socket.setsockopt, self._level, option, value)
+    def _set_option(self, socket: "Any", option: int, value: bytes) -> None:
+        call(socket.setsockopt, self._level, option, value)
 
-    def _filter(self) -> None:
+    def _filter(self, socket: "Any") -> None:
         """Have the kernel send messages about the pids, and few others."""
         program = _load_and_drop_others(_WHAT, [_EVENT_EXIT])
         if len(self._members) <= _FEW_PIDS:
@@ -157,7 +157,7 @@ class Hints:
         # struct sock_fprog: u16 length in instructions; a pointer to them.
         place = native("array")("B", program + _KEEP)
         address, size = place.buffer_info()
-        self._set_option(_SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
+        self._set_option(socket, _SO_ATTACH_FILTER, pack("@HP", size // _INSTRUCTION.size, address))
 
     def close(self) -> None:
         socket, self._socket, self.fd = self._socket, None, -1

@@ -34,10 +34,11 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
     A signal handler that raises there would leak it, and polling opens files all the time. So what
-    a binding has made of a system call lends its function in C, ``raw``.
+    a binding has made of a system call lends its function in C, ``raw``, and the ``number``.
     """
+    numbers = (*getattr(function, "number", ()), *arguments)
     try:
-        fds = map(getattr(function, "raw", function), *zip(arguments))
+        fds = map(getattr(function, "raw", function), *zip(numbers))
         file = next(map(own, filter(_is_opened, fds)), None)
     except OSError as error:
         raise refusal(function, error) from None

@@ -18,7 +18,7 @@ from itertools import chain, islice, repeat, takewhile
 from operator import itemgetter
 from os import getpid
 
-from .._base import at_once
+from .._base import at_once, step
 from .._base.deadline import Deadline
 from .._base.errors import Failed, call, failed
 from .calls import ask, native
@@ -27,7 +27,7 @@ from .windows_handles import Owned, Win32Handle, call_milliseconds, wait_for_han
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Checks, Handle, Iterable
+    from .._types import Any, Checks, Handle, Iterable, Iterator
 
 _BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
@@ -41,14 +41,14 @@ def _open_port() -> Owned:
     return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
-def _registering(owned: Owned, port: Owned) -> "partial[Any]":
+def _registering(owned: Owned, port: Owned) -> "Iterator[Any]":
     """What has a packet posted when the process has exited."""
     numbers = (owned.number,), (port.number,), (owned.number,), (_INFINITE,)
     wait = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE is closed before.
     end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
-    return partial(owned.waits.extend, end)
+    return step(owned.waits.extend, end)
 
 
 class PortPoller:
@@ -70,7 +70,7 @@ class PortPoller:
             raise failed(ENOSYS, "HANDLEs are not used")
         return Win32Handle(owner.pid)
 
-    def arm(self, member: "Any", *steps: "partial[Any]") -> None:
+    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
         """Have its packet taken, and the steps done; not if it is polled.
 
         A HANDLE stays signalled, and its packet is posted once: after a false alarm it is still to
@@ -81,7 +81,7 @@ class PortPoller:
         owned = member.handle.owned
         if not owned.waits:
             steps = (_registering(owned, self._port), *steps)
-        call(at_once, partial(self._by_number.__setitem__, owned.number, member), *steps)
+        call(at_once, step(self._by_number.__setitem__, owned.number, member), *steps)
 
     def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
         """What forgets it, when it is gone through."""
@@ -136,7 +136,7 @@ def _may_be_signalled(*handles: int) -> bool:
 def check_port() -> None:
     """Have the pool wait for a process that runs, and no more."""
     with _open_port() as port, Win32Handle(getpid()).owned as owned:
-        call(_registering(owned, port))
+        call(at_once, _registering(owned, port))
         if ask("GetQueuedCompletionStatus", port.number, 0) is not None:
             raise failed(ENOSYS, "the port reports a running process as exited")
 

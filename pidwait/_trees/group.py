@@ -8,10 +8,9 @@ has left the group, and whose parent has exited, escapes.
 import _signal  # type: ignore[import-not-found]
 import os
 from _thread import allocate_lock, start_new_thread
-from functools import partial
 from time import sleep
 
-from .._base import at_once, run_through
+from .._base import at_once, run_through, step
 from .._base.deadline import Deadline
 from .._base.errors import log, raise_of_handler
 from .._ending import Ending
@@ -76,9 +75,9 @@ class GroupTree:
     def end(self, number: int, grace: float) -> None:
         done = allocate_lock()
         done.acquire()
-        thread = partial(start_new_thread, self._end, (number, grace, done.release))
+        thread = step(start_new_thread, self._end, (number, grace, done.release))
         try:
-            at_once(partial(self._ends.append, done), thread)
+            at_once(step(self._ends.append, done), thread)
         except RuntimeError as why:
             raise_of_handler(why)
             log("pid %d is ended without a thread: %s", self.pid, why)

@@ -7,25 +7,24 @@ event loop polls fileno(), or asks delay(), and calls collect(). members.py expl
 
 import sys
 from errno import ESRCH
-from functools import partial
 from io import UnsupportedOperation
 from itertools import chain, count, product, repeat, starmap
 from os import getpid
 from time import sleep
 from weakref import ref
 
-from .._base import at_once, run_through
+from .._base import at_once, run_through, step
 from .._base.deadline import SHORTEST, Deadline, patience
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
-from .members import Member, Rounds, Visit, live_of
+from .members import Member, Rounds, Visit
 from .owners import Owner, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Collection, Iterable, Outcome, Poller
+    from .._types import Any, Collection, Iterable, Iterator, Outcome, Poller
 
 
 class Core:
@@ -62,7 +61,7 @@ class Core:
             if type(owner.key) is not int or not self._is_passed_on(one):
                 return None
             steps = self._entering(one, self.exited.get(one, RUNNING))
-            self.end(one, map(partial.__call__, steps))
+            self.end(one, *steps)
         member = Member(owner, owner.key)
         status, when = self._open(member), Rounds.NEW
         if status is not RUNNING:
@@ -72,8 +71,8 @@ class Core:
         for turn in count():
             # With it goes attention: whatever comes next, somebody looks at it.
             there: "Any" = at_once(
-                partial(self.members.setdefault, owner.key, member),
-                partial(self.rounds.members.setdefault, member, when),
+                step(self.members.setdefault, owner.key, member),
+                step(self.rounds.members.setdefault, member, when),
             )[0]
             if there is member:
                 self._arm(member)
@@ -97,14 +96,14 @@ class Core:
         except Failed:
             return False
 
-    def _entering(self, old: Member, code: "Outcome") -> "list[partial[Any]]":
+    def _entering(self, old: Member, code: "Outcome") -> "list[Iterator[Any]]":
         """What puts a new member in an old one's place, under a name of its own."""
         new = Member(old.owner, object(), old.handle)
         steps = [
-            partial(self.members.__setitem__, new.live[0], new),
-            partial(self.former.__setitem__, new, None),
-            partial(self.rounds.members.__setitem__, new, Rounds.NEW),
-            partial(self.exited.__setitem__, new, code),  # type: ignore[assignment]
+            step(self.members.__setitem__, new.live[0], new),
+            step(self.former.__setitem__, new, None),
+            step(self.rounds.members.__setitem__, new, Rounds.NEW),
+            step(self.exited.__setitem__, new, code),
         ]
         return steps[: 3 if code is RUNNING else 4]
 
@@ -132,7 +131,7 @@ class Core:
         if member.handle is None or member in self.seen:
             return  # what no event tells stays in rounds
         try:
-            self.poller.arm(member, partial(self.rounds.members.pop, member, None))
+            self.poller.arm(member, step(self.rounds.members.pop, member, None))
         except Failed as why:
             log("pid %s is polled: %s", member.owner.pid, why)
             self.rounds.add(member)
@@ -294,7 +293,7 @@ class Core:
         left = iter(visit.codes)
         while True:
             try:
-                names = map(list.pop, map(live_of, left))
+                names = map(list.pop, map(getattr, left, repeat("live")))
                 visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
                 break
             except IndexError:  # another thread was quicker with this one; go on behind it
@@ -305,7 +304,7 @@ class Core:
         """Have what it took reported again, as an exception keeps its caller from getting it."""
         while visit.members:
             old = visit.members[-1]
-            at_once(partial(visit.members.pop), *self._entering(old, visit.codes[old]))
+            at_once(step(visit.members.pop), *self._entering(old, visit.codes[old]))
         self.visits.pop(ref(visit), None)
         self.ring()
 

@@ -27,10 +27,7 @@ the place of locks:
     leaves the last one. One look more is harmless; at one that has ended, it cleans up.
 """
 
-from functools import partial
-from operator import attrgetter
-
-from .._base import at_once
+from .._base import at_once, step
 from .._base.deadline import LONGEST, SHORTEST, Deadline
 
 TYPE_CHECKING = False
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
 
 _SHARE = 30  # looking takes 1/30 of the time: with what is around it, 5 % of a core at most
 _BATCH = 0.002  # seconds of looks in a row
-
-live_of = attrgetter("live")
 
 
 class Member:
@@ -114,8 +109,8 @@ class Rounds:
                 continue
             interval = min(2 * interval, LONGEST) or SHORTEST
             at_once(  # to the end
-                partial(self.members.pop, member, None),
-                partial(self.members.__setitem__, member, (now + interval, interval)),
+                step(self.members.pop, member, None),
+                step(self.members.__setitem__, member, (now + interval, interval)),
             )
             soonest = min(soonest, now + interval)
             yield member

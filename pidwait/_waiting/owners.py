@@ -18,7 +18,9 @@ These, and returncode(), are called through guarded(), as the object's own code 
 import os
 from contextlib import suppress
 from errno import ECHILD
+from itertools import chain
 
+from .._base import at_once, step
 from .._base.deadline import GRACE, Deadline
 from .._base.errors import PASSING, Failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
@@ -187,16 +189,13 @@ class PopenOwner(ReapingOwner):
         # holds the lock, it is about to set returncode. gevent's Popen has no such lock, and
         # never makes up a code.
         lock = getattr(self.proc, "_waitpid_lock", None)
-        # Windows can always tell.
-        if lock is None or os.name == "nt" or not lock.acquire(False):
+        if lock is None or os.name == "nt":  # Windows can always tell
             return False
-        try:
-            known = self.proc.returncode
-        finally:
-            lock.release()
-        if known is not None:
-            return False
-        is_ours = is_our_child(self.pid)
+        # One call: an exception of a handler would leave the lock held.
+        reads = {True: chain(step(getattr, self.proc, "returncode"), step(lock.release))}
+        is_locked = filter(None, map(bool, step(lock.acquire, False)))
+        known = at_once(chain.from_iterable(map(reads.__getitem__, is_locked)))
+        is_ours = is_our_child(self.pid) if known[:1] == [None] else True
         return not (is_found(self.pid) if is_ours is None else is_ours)
 
 

@@ -35,7 +35,7 @@ PYPY = sys.implementation.name == "pypy"
 # Up to 3.9 a handler runs between a return and what keeps its value.
 KEEPS_RETURNED = sys.version_info >= (3, 10) and not PYPY
 # The share of exits that may be lost.
-LOST = {"storm": 0.05 if PYPY else 0, "double": 0 if KEEPS_RETURNED else 0.05}
+LOST = {"storm": 0.01 if PYPY else 0, "double": 0 if KEEPS_RETURNED else 0.05}
 parent = os.getppid()
 figures = collections.Counter()
 

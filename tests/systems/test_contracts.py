@@ -24,11 +24,11 @@ from ..waiting.threads import Thread
 
 if not hasattr(pidwait, "__path__"):
     pytest.skip("a single file has no modules", allow_module_level=True)
-systems, pollers, base, deadline = (
+systems, pollers, base, handle_, deadline = (
     importlib.import_module(pidwait.__name__ + "." + name)
-    for name in ("_systems", "_systems.pollers", "_base.handle", "_base.deadline")
+    for name in ("_systems", "_systems.pollers", "_base", "_base.handle", "_base.deadline")
 )
-Deadline, PENDING, RUNNING = deadline.Deadline, base.PENDING, base.RUNNING
+Deadline, PENDING, RUNNING = deadline.Deadline, handle_.PENDING, handle_.RUNNING
 opened, POLLED, is_inherited = open_fds, {}, os.get_inheritable
 if WINDOWS:
     is_inherited = os.get_handle_inheritable
@@ -43,7 +43,7 @@ EVENTS = [variant for variant in VARIANTS if not variant.startswith("polling")]
 
 def outcome_of(handle, timeout=None, reap=False):
     wait, end = handle.reap if reap else handle.wait, Deadline(timeout)
-    return base.settled(partial(handle.look, reap), wait(end), end)
+    return handle_.settled(partial(handle.look, reap), wait(end), end)
 
 
 def is_readable(fd, seconds=0):
@@ -233,7 +233,7 @@ def test_each_exit_is_taken_once(poller, start_told, late):
             become_zombie(child.pid)
         armed = []
         for times in range(1, 3):
-            poller.arm(member, partial(armed.append, member))
+            poller.arm(member, base.step(armed.append, member))
             assert armed == [member] * times
         if late:
             poller.take(0)
@@ -245,7 +245,7 @@ def test_each_exit_is_taken_once(poller, start_told, late):
             while not taken(poller):
                 poller.take(60)
         assert taken(poller) == [member]
-        assert base.settled(member.handle.look, member.handle.look(), Deadline(None)) == code
+        assert handle_.settled(member.handle.look, member.handle.look(), Deadline(None)) == code
         if late:  # on Windows take(0) looks at all, and the event may still come
             deque(poller.steps_to_drop(member), 0)
         check_that_no_more_comes(poller)
@@ -271,7 +271,7 @@ def test_several_members_are_for_one_process(poller, start_told):
 
 def test_what_is_polled_is_left_to_others(poller, sleeper):
     member, armed = Member(systems.system.polled(sleeper.pid)), []
-    poller.arm(member, partial(armed.append, member))
+    poller.arm(member, base.step(armed.append, member))
     for seconds in 0, 0.01:  # at its end nothing has come
         poller.take(seconds)
     assert armed == taken(poller) == []
