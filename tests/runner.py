@@ -28,6 +28,9 @@ def say(text, *args):
 
 def main(args):
     started = time.time()
+    chosen = [one for one in args if one != "--whole"]
+    if chosen == args:
+        chosen = ["--sample"] + args
     name = "{}{}.{}.{}".format(sys.implementation.name, *sys.version_info)
     venv = venvs.Venv("tests-" + name, PACKAGES, EXTRAS)
     workers = min(cores() * WORKERS_PER_CORE, MOST_WORKERS)
@@ -35,8 +38,9 @@ def main(args):
     say("  venv    .tox/{}, with {}", venv.folder.name, ", ".join(PACKAGES + EXTRAS))
     if not venv.is_made():
         say("          made now, and only once: a few MB from the package registry")
-    say("  runs    {}, in {} processes", " ".join(["pytest"] + args), workers)
-    say("  not run what is slow, and other systems: `python3 -m tests landing`")
+    say("  runs    {}, in {} processes", " ".join(["pytest"] + chosen), workers)
+    if chosen[:1] == ["--sample"]:
+        say("  a sample of the suite: --whole runs all of it")
     venv.make()
     made = time.time() - started
     for extra in venv.lacks():
@@ -45,7 +49,7 @@ def main(args):
             extra,
         )
     env = dict(os.environ, PYTHONPATH=str(venvs.ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    pytest = [venv.python, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow"]
-    code = venvs.call(pytest + ["-p", "xdist", "-n", str(workers)] + args, env)
+    pytest = [venv.python, "-m", "pytest", "-p", "no:cacheprovider"]
+    code = venvs.call(pytest + ["-p", "xdist", "-n", str(workers)] + chosen, env)
     say("{:.0f} s in all, {:.0f} s of them to set up", time.time() - started, made)
     return code
