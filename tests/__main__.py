@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Run the tests.
 
-python3 -m tests [pytest arguments]
-    The suite for the interpreter that runs it, in about a minute. Makes itself a virtual
-    environment in .tox; needs the module venv and a package registry.
+python3 -m tests [--whole] [pytest arguments]
+    A sample of the suite for the interpreter that runs it, in about a minute; --whole: all of it.
+    Makes itself a virtual environment in .tox; needs the module venv and a package registry.
 
 python3 -m tests landing [ENVIRONMENT...]
     What guards each change: the landing run, on every kind of system that this machine can show.
