@@ -52,11 +52,11 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     TypeError or ValueError if ``proc`` can't be a process.
 
-    >>> import subprocess, sys
+    >>> import asyncio, subprocess, sys
     >>> async def main():
     ...     popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
     ...     return await wait(popen, 60)
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
     exited, _ = await wait_procs([proc], timeout)
@@ -147,12 +147,12 @@ async def wait_procs(
     processes that still run after ``timeout`` seconds, in the order given. A process given
     twice is reported twice. A pid that no process has counts as exited.
 
-    >>> import subprocess, sys
+    >>> import asyncio, subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
     >>> async def main():
     ...     exited, alive = await wait_procs([subprocess.Popen(command) for _ in range(2)])
     ...     return [exitcode for popen, exitcode in exited], alive
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     ([3, 3], [])
     """
     deadline = Deadline(timeout)
@@ -190,12 +190,12 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
     Call it in the event loop: the call starts to watch all of them. To stop early, leave the
     ``async for``.
 
-    >>> import subprocess, sys
+    >>> import asyncio, subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
     >>> async def main():
     ...     async for popen, exitcode in as_completed([subprocess.Popen(command)]):
     ...         print(exitcode)
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
     return _Group(procs)
@@ -208,12 +208,12 @@ async def end_procs(
 
     A thread does it. If the call is cancelled, the thread goes on, and ends them.
 
-    >>> import subprocess, sys
+    >>> import asyncio, subprocess, sys
     >>> async def main():
     ...     popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     ...     exited, alive = await end_procs([popen])
     ...     return exited == [(popen, popen.returncode)], alive
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     (True, [])
     """
     given = list(procs)
@@ -230,11 +230,11 @@ def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "C
     Arguments and exceptions are those of the package's spawn(). The event loop is blocked
     until the program has started, for about a millisecond.
 
-    >>> import sys
+    >>> import asyncio, sys
     >>> async def main():
     ...     async with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
     ...         return await child.wait()
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
     return Child(_spawning.spawn(args, **options))
@@ -301,11 +301,11 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     it has ended; a second cancel kills at once. Without ``tree``, a process that the command has
     started, and that holds a pipe, delays both. Each call waits in a thread of its own.
 
-    >>> import subprocess, sys
+    >>> import asyncio, subprocess, sys
     >>> async def main():
     ...     done = await run([sys.executable, "-c", "print(3)"], stdout=subprocess.PIPE)
     ...     return int(done.stdout)
-    >>> asyncio.run(main())
+    >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
     from . import subprocess

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Make API.md of the docstrings: ``python -m tests.docs``; with --check, tell if it is current."""
 
+import ast
+import doctest
 import importlib
 import inspect
 import subprocess
@@ -14,6 +16,9 @@ HEAD = """\
 # API
 
 Every public name. `python3 -m tests.docs` makes this page from the docstrings.
+
+You can paste each example into a new interpreter. It runs on Python 3.6, or on the version that
+it names.
 """
 # The modules, and their public names in the order of the page.
 SECTIONS = (
@@ -38,18 +43,45 @@ def signature(function, is_method):
     return str(inspect.Signature(bare))
 
 
-def text(thing):
+def text(thing, module):
     """The docstring as Markdown: its examples are blocks of code."""
-    lines, is_example = [], False
-    for line in (inspect.getdoc(thing) or "").replace("``", "`").splitlines():
-        if line.startswith(">>>") and not is_example:
-            lines.append("```pycon")
-            is_example = True
-        elif is_example and not line:
-            lines.append("```")
-            is_example = False
-        lines.append(line)
-    return lines + ["```"] * is_example
+    paragraphs = (inspect.getdoc(thing) or "").replace("``", "`").split("\n\n")
+    for number, paragraph in enumerate(paragraphs):
+        if number:
+            yield ""
+        if paragraph.startswith(">>>"):
+            yield from ("```pycon", *example(paragraph, module), "```")
+        else:
+            yield from paragraph.splitlines()
+
+
+def example(session, module):
+    """As it can be pasted: with an import of the names of ours, and the end of each block.
+
+    A docstring has no such import, because a copy of the package can have any name.
+    """
+    parts = doctest.DocTestParser().get_examples(session)
+    used = {node.id for part in parts for node in ast.walk(ast.parse(part.source)) if is_name(node)}
+    names = ", ".join(sorted(used & set(module.__all__)))
+    import_of_ours = [">>> from %s import %s" % (shown_name(module), names)]
+    for part in parts:
+        lines = part.source.splitlines()
+        if not lines[0].startswith("import "):
+            yield from import_of_ours
+            import_of_ours = []
+        yield ">>> " + lines[0]
+        yield from ("... " + line for line in lines[1:])
+        if lines[-1].startswith(" "):
+            yield "..."
+        yield from part.want.splitlines()
+
+
+def is_name(node):
+    return isinstance(node, ast.Name)
+
+
+def shown_name(module):
+    return module.__name__.replace(pidwait.__name__, "pidwait", 1)
 
 
 def members(cls):
@@ -74,18 +106,18 @@ def has_text(value):
 
 def describe(module, name):
     thing = getattr(module, name)
-    where = module.__name__.replace(pidwait.__name__, "pidwait", 1)
     is_class = inspect.isclass(thing)
-    yield from ("", "### %s.%s%s" % (where, name, signature(thing, False)), "", *text(thing))
+    heading = "### %s.%s%s" % (shown_name(module), name, signature(thing, False))
+    yield from ("", heading, "", *text(thing, module))
     if is_class:
         for label, value in members(thing).items():
             if isinstance(value, property):
-                yield from ("", "#### %s" % label, "", *text(value))
+                yield from ("", "#### %s" % label, "", *text(value, module))
             else:
                 is_method = not isinstance(value, (classmethod, staticmethod))
                 function = getattr(thing, label)
                 yield from ("", "#### %s%s" % (label, signature(function, is_method)), "")
-                yield from text(function)
+                yield from text(function, module)
 
 
 def page():
@@ -96,7 +128,7 @@ def page():
             module = importlib.import_module("%s.%s" % (pidwait.__name__, name))
         lines += ["", "## " + title]
         if name:
-            lines += ["", *text(module)]
+            lines += ["", *text(module, module)]
         for one in names.split():
             lines += describe(module, one)
     return "\n".join(lines) + "\n"

@@ -2,7 +2,7 @@
 """What the README and the docstrings show and say, as it stands there."""
 
 import asyncio
-import doctest
+import code
 import importlib
 import inspect
 import os
@@ -18,7 +18,7 @@ from .. import docs, pidwait
 from ..processes import WINDOWS, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+README, API = ROOT / "README.md", ROOT / "tests" / "API.md"
 TEXT = README.read_text(encoding="utf-8")
 
 drop_in = importlib.import_module(pidwait.__name__ + ".subprocess")
@@ -36,29 +36,40 @@ def describe(place):
     return place.__name__.rpartition(".")[2] if inspect.ismodule(place) else place
 
 
-def run_in_a_loop(coroutine):
-    """asyncio.run(), which is in Python from 3.7 on."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(coroutine)
-    finally:
-        loop.close()
-
-
 @without_docstrings
 @pytest.mark.parametrize("module, name", PLACES, ids=describe)
-def test_examples_in_docstrings(module, name):
+def test_each_name_has_an_example_and_a_short_text(module, name):
     docstring = getattr(module, name).__doc__
+    assert ">>> " in docstring
     assert 6 <= len(docstring.splitlines()) <= 25 or module is drop_in
-    # As after `from ... import *`: no example names the package, which may be a copy.
-    names = {name: getattr(module, name) for name in module.__all__}
-    if module is aio:
-        names["asyncio"] = types.SimpleNamespace(run=run_in_a_loop, wait_for=asyncio.wait_for)
-    test = doctest.DocTestParser().get_doctest(docstring, names, name, None, None)
-    assert test.examples
-    output = []
-    result = doctest.DocTestRunner(verbose=False).run(test, out=output.append)
-    assert result.failed == 0, "".join(output)
+
+
+def blocks(page, language):
+    """(what comes before it, the block) of the page."""
+    text = page.read_text(encoding="utf-8")
+    parts = re.split(r"(?ms)^```%s\n(.*?)^```" % language, text)
+    return list(zip(parts[0::2], parts[1::2]))
+
+
+def sessions():
+    for page in README, API:
+        for before, block in blocks(page, "pycon"):
+            yield pytest.param(block, id=re.findall("#+ ([^(\n]+)", before)[-1])
+
+
+@sh_and_sleep
+@pytest.mark.parametrize("session", list(sessions()))
+def test_an_example_runs_as_it_stands_when_it_is_pasted(session, capsys):
+    if "# Python 3.7 or newer" in session and not hasattr(asyncio, "run"):
+        pytest.skip("it says that it needs Python 3.7")
+    interpreter, shown = code.InteractiveConsole({"__name__": "__main__"}), []
+    for line in with_our_name(session).splitlines():
+        if line[:3] in (">>>", "..."):
+            interpreter.push(line[4:])
+        else:
+            shown.append(line + "\n")
+    out, err = capsys.readouterr()
+    assert (out, err) == ("".join(shown), "")
 
 
 @without_docstrings
@@ -97,30 +108,16 @@ def test_what_type_checkers_need_is_there_at_run_time():
             assert generic[int] is generic
 
 
-def blocks(language):
-    return re.findall(r"^```%s\n(.*?)^```" % language, TEXT, re.S | re.M)
-
-
-def with_our_name(code):
+def with_our_name(text):
     """The package may be a copy under another name."""
-    code = code.replace("import pidwait", "import %s as pidwait" % pidwait.__name__)
-    return code.replace("-m pidwait", "-m " + pidwait.__name__)
+    name = pidwait.__name__
+    text = text.replace("import pidwait", "import %s as pidwait" % name)
+    return text.replace("from pidwait", "from " + name).replace("-m pidwait", "-m " + name)
 
 
 @sh_and_sleep
-def test_the_sessions_of_the_readme(capsys):
-    sessions = with_our_name("\n".join(blocks("pycon")))
-    example = doctest.DocTestParser().get_doctest(sessions, {}, "README.md", str(README), 0)
-    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, clear_globs=False)
-    assert result.attempted > 5
-    assert result.failed == 0, capsys.readouterr().out
-    for child in example.globs["sleeps"]:
-        child.close()
-
-
-@sh_and_sleep
-@pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.split("\n")[0][-9:])
-def test_the_commands_of_the_readme(block, tmp_path):
+@pytest.mark.parametrize("before, block", blocks(README, "console"), ids=lambda block: block[2:9])
+def test_the_commands_of_the_readme(before, block, tmp_path):
     if pidwait.probe()["backend"] != "pidfd":
         pytest.skip("it shows what Linux offers from 5.3 on")
     command, shown = block[len("$ ") :].split("\n", 1)
