@@ -24,6 +24,15 @@ def code(language):
 RECIPES = code("python")
 # What a shell runs.
 SHELL = code("sh")
+
+
+def with_our_name(text):
+    """The package may be a copy under another name."""
+    name = pidwait.__name__
+    text = text.replace("import pidwait", "import %s as pidwait" % name)
+    return text.replace("from pidwait", "from " + name).replace("-m pidwait", "-m " + name)
+
+
 # Run by plays/test_remote.py and plays/test_runners.py.
 IN_SHELL = {
     "In a script that names its requirements",

@@ -16,6 +16,7 @@ import pytest
 
 from .. import docs, pidwait
 from ..processes import WINDOWS, run_python
+from .recipes import with_our_name
 
 ROOT = Path(__file__).resolve().parents[2]
 README, API = ROOT / "README.md", ROOT / "tests" / "API.md"
@@ -106,13 +107,6 @@ def test_what_type_checkers_need_is_there_at_run_time():
     for generic in pidwait.WaitSet, pidwait.Watch:
         if hasattr(types, "resolve_bases"):  # Python 3.7, PEP 560
             assert generic[int] is generic
-
-
-def with_our_name(text):
-    """The package may be a copy under another name."""
-    name = pidwait.__name__
-    text = text.replace("import pidwait", "import %s as pidwait" % name)
-    return text.replace("from pidwait", "from " + name).replace("-m pidwait", "-m " + name)
 
 
 @sh_and_sleep

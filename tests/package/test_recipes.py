@@ -3,13 +3,10 @@
 
 import asyncio
 import concurrent.futures
-import contextlib
-import importlib
 import importlib.util
 import multiprocessing
 import os
 import select
-import selectors
 import shlex
 import shutil
 import signal
@@ -24,14 +21,8 @@ import pytest
 from .. import pidwait
 from ..asyncio.loops import run_in
 from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
-from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL, Folder
+from .recipes import IN_LOOPS, IN_SHELL, NEEDS, RECIPES, SHELL, Folder, with_our_name
 
-IMPORTED = {"concurrent": concurrent, "os": os, "selectors": selectors, "signal": signal}
-IMPORTED.update(
-    contextlib=contextlib, subprocess=subprocess, pidwait=pidwait, asyncio=asyncio, time=time
-)
-IMPORTED.update(threading=threading, aio=importlib.import_module(pidwait.__name__ + ".aio"))
-OURS = importlib.import_module(pidwait.__name__ + ".subprocess")
 BEFORE, AFTER = 0, 1
 tested = set(IN_LOOPS) | IN_SHELL
 
@@ -46,18 +37,14 @@ def of(title):
 
 def run(title, part=0, **names):
     """Run the recipe's code with these names; return all names that there are then."""
-    code = RECIPES[title][part]
-    names = dict(IMPORTED, **names)
-    if title in NEEDS:
-        names[NEEDS[title]] = importlib.import_module(NEEDS[title])
-    exec(compile(code, title, "exec"), names)
+    exec(compile(with_our_name(RECIPES[title][part]), title, "exec"), names)
     return names
 
 
 def script(path, title, main, part=0):
     """A script of the recipe's code, and some more."""
     imports = "import os, signal, sys, time\nimport %s as pidwait\n" % pidwait.__name__
-    path.write_text(imports + RECIPES[title][part] + main)
+    path.write_text(imports + with_our_name(RECIPES[title][part]) + main)
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     return [sys.executable, str(path)], env
 
@@ -75,7 +62,7 @@ def test_each_is_tested_and_short():
     for title, parts in RECIPES.items():
         assert parts or SHELL[title], title
         for code in parts + SHELL[title]:
-            assert len(code.splitlines()) <= 15, title
+            assert len(code.splitlines()) <= 17, title
 
 
 @of("From psutil.wait_procs")
@@ -170,7 +157,7 @@ WITH_TIME_OUT = "Run a command with a time-out, and leave nothing behind"
 
 @of(WITH_TIME_OUT)
 def test_command_with_time_out(tree):
-    output_of = run(WITH_TIME_OUT, subprocess=OURS)["output_of"]
+    output_of = run(WITH_TIME_OUT)["output_of"]
     assert output_of(tree("exit 3")) == (3, "ready\n") and not tree.lives()
     trap = "trap 'echo last; exit' TERM; while :; do sleep 0.01; done"
     code, output = output_of(tree(trap), 0.5)  # sh may say that the sleep was terminated
@@ -179,7 +166,7 @@ def test_command_with_time_out(tree):
 
 @of(WITH_TIME_OUT)
 def test_commands_with_time_out_in_asyncio(tree):
-    outputs_of = run(WITH_TIME_OUT, AFTER, subprocess=OURS)["outputs_of"]
+    outputs_of = run(WITH_TIME_OUT, AFTER)["outputs_of"]
     outputs = outputs_of([tree("exit 3"), tree("sleep 60")], 0.5)
     done, late = run_in(asyncio.new_event_loop(), outputs)
     assert (done.returncode, done.stdout, late.output) == (3, b"ready\n", b"ready\n")
@@ -188,7 +175,7 @@ def test_commands_with_time_out_in_asyncio(tree):
 
 @of("Tool runners and test runners")
 def test_tool(tree):
-    run_tool = run("Tool runners and test runners", subprocess=OURS)["run_tool"]
+    run_tool = run("Tool runners and test runners")["run_tool"]
     shown = []
     assert run_tool(tree("exit 3"), 60, shown.append) == 3
     assert run_tool(tree("sleep 60"), 0.5, shown.append) == -signal.SIGTERM
@@ -200,7 +187,7 @@ def test_tool(tree):
 
 @of("Daemons that should stay")
 def test_daemon_that_stays(tree, tmp_path):
-    start_server = run("Daemons that should stay", subprocess=OURS)["start_server"]
+    start_server = run("Daemons that should stay")["start_server"]
     log = tmp_path / "log"
     start_server(["sh", "-c", "echo; sleep 60 & echo $! >&2"], str(log))
     with pidwait.Process(int(log.read_text())) as daemon:
@@ -213,7 +200,7 @@ def test_daemon_that_stays(tree, tmp_path):
 
 @of("A tree's output line by line in asyncio")
 def test_lines_in_asyncio(tree):
-    each_line = run("A tree's output line by line in asyncio", subprocess=OURS)["each_line"]
+    each_line = run("A tree's output line by line in asyncio")["each_line"]
     lines = []
     three = each_line(tree("echo 2; exit 3"), lines.append)
     assert run_in(asyncio.new_event_loop(), three) == 3
@@ -253,7 +240,7 @@ OTHERS = "The ends of honcho, mirakuru and pytest-xprocess"
 
 @of(OTHERS)
 def test_first_exit_ends_all(tree, tmp_path):
-    run_until_one_exits = run(OTHERS, subprocess=OURS)["run_until_one_exits"]
+    run_until_one_exits = run(OTHERS)["run_until_one_exits"]
     fifo = str(tmp_path / "fifo")
     os.mkfifo(fifo)
     first = ["sh", "-c", 'read line < "$0"; exit 3', fifo]
@@ -263,7 +250,7 @@ def test_first_exit_ends_all(tree, tmp_path):
 
 @of(OTHERS)
 def test_command_that_becomes_a_daemon(tree):
-    names = run(OTHERS, 1, subprocess=OURS)
+    names = run(OTHERS, 1)
     popen = names["start"](tree("exit 3"))
     eventually(lambda: names["has_become_daemon"](popen))
     assert tree.lives() and os.getpgid(popen.pid) == popen.pid

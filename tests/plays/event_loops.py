@@ -10,14 +10,13 @@ import functools
 import json
 import os
 import re
-import select
 import selectors
 import sys
 import threading
 import types
 
 from .. import pidwait
-from ..package.recipes import RECIPES
+from ..package.recipes import RECIPES, with_our_name
 
 ONCE = 3  # its exit code
 
@@ -72,10 +71,10 @@ def fds_in_epolls():
     return fds
 
 
-def code_of(title, parts, **names):
-    names.update(pidwait=pidwait, contextlib=contextlib, functools=functools, select=select)
+def code_of(title, *parts):
+    names = {}
     for part in parts:
-        exec(compile(RECIPES[title][part], title, "exec"), names)
+        exec(compile(with_our_name(RECIPES[title][part]), title, "exec"), names)
     return types.SimpleNamespace(**names)
 
 
@@ -130,7 +129,7 @@ def loop(function):
 
 @loop
 def epoll():
-    recipe = code_of("In other event loops", [0])
+    recipe = code_of("In other event loops", 0)
 
     def one(pid, tell):
         threading.Thread(target=tell).start()
@@ -176,14 +175,14 @@ def by_tasks(run, recipe, move_on_after, open_group):
 def trio():
     import trio
 
-    recipe = code_of("In trio and anyio", [0, 2])
+    recipe = code_of("In trio and anyio", 0, 2)
     return by_tasks(trio.run, recipe, trio.move_on_after, trio.open_nursery)
 
 
 def by_anyio(backend):
     import anyio
 
-    recipe = code_of("In trio and anyio", [1, 2])
+    recipe = code_of("In trio and anyio", 1, 2)
     run = functools.partial(anyio.run, backend=backend)
     return by_tasks(run, recipe, anyio.move_on_after, anyio.create_task_group)
 
@@ -212,7 +211,7 @@ def by_gevent():
     import gevent
     import gevent.socket
 
-    recipe = code_of("In gevent and eventlet", [0, 2], gevent=gevent)
+    recipe = code_of("In gevent and eventlet", 0, 2)
     found = by_greenlets(recipe, gevent.Timeout, gevent.spawn)
     # libev leaves what it no longer watches in its epoll, and passes over its events.
     watched.clear()
@@ -238,7 +237,7 @@ def by_eventlet(patches):
 
     if patches:
         eventlet.monkey_patch()
-    recipe = code_of("In gevent and eventlet", [1, 2], eventlet=eventlet)
+    recipe = code_of("In gevent and eventlet", 1, 2)
     return by_greenlets(recipe, eventlet.Timeout, eventlet.spawn)
 
 
@@ -294,7 +293,7 @@ def tornado():
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     io = IOLoop.current()
-    recipe = code_of("In tornado", [0, 1])
+    recipe = code_of("In tornado", 0, 1)
     found = by_callbacks(
         functools.partial(recipe.when_exited, io),
         functools.partial(recipe.report_exits, io),
@@ -314,7 +313,7 @@ def qt():
     from PyQt5 import QtCore
 
     app = QtCore.QCoreApplication([])
-    recipe = code_of("In Qt", [0, 1], QtCore=QtCore)
+    recipe = code_of("In Qt", 0, 1)
 
     def soon(function):
         # What nobody holds is collected before.
@@ -335,7 +334,7 @@ def glib():
     from gi.repository import GLib
 
     main = GLib.MainLoop()
-    recipe = code_of("In GLib", [0, 1], GLib=GLib)
+    recipe = code_of("In GLib", 0, 1)
     return by_callbacks(
         recipe.when_exited,
         recipe.report_exits,
