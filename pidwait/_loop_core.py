@@ -22,11 +22,17 @@ from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractChildWatcher, AbstractEventLoop
+    import sys
+    from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Owner, Self
+    from ._types import Any, Callable, Iterable, Owner, Self, Ts, Unpack
+
+    if sys.platform == "win32" or sys.version_info >= (3, 14):
+        AbstractChildWatcher = object
+    else:
+        from asyncio import AbstractChildWatcher
 if not TYPE_CHECKING:
-    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", None)
+    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", object)
 
 running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
 
@@ -197,7 +203,7 @@ class AsyncioChild:
             log("pid %d is not reaped: %s", self.pid, error)
 
 
-class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
+class ChildWatcher(AbstractChildWatcher):
     """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
 
     asyncio.set_child_watcher(ChildWatcher()) is for all loops, in any thread. Raises
@@ -206,14 +212,16 @@ class ChildWatcher(AbstractChildWatcher or object):  # type: ignore[misc]
     """
 
     # From Python 3.12 on the base warns of all classes that are not in its own module.
-    __module__ = getattr(AbstractChildWatcher, "__module__", __name__)
+    __module__ = AbstractChildWatcher.__module__
 
     def __init__(self) -> None:
-        if AbstractChildWatcher is None:
+        if AbstractChildWatcher is object:
             raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
         self._children: "dict[int, AsyncioChild]" = {}
 
-    def add_child_handler(self, pid: int, callback: "Callable[..., object]", *args: "Any") -> None:
+    def add_child_handler(
+        self, pid: int, callback: "Callable[[int, int, Unpack[Ts]], object]", *args: "Unpack[Ts]"
+    ) -> None:
         """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
         loop: "Any" = running_loop()
         child = AsyncioChild(check_pid(pid))

@@ -16,7 +16,8 @@ from typing import Literal as Literal
 from typing import Union as Union
 
 from typing_extensions import Self as Self
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, TypeVarTuple
+from typing_extensions import Unpack as Unpack
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
@@ -51,8 +52,9 @@ class HasPid(Protocol):
 
 
 Proc = Union[int, HasPid]
-# The type of the processes. If nothing tells it, as for an empty set: all that wait() takes.
-P = TypeVar("P", bound=Proc, default=Proc)
+# The type of the processes; Any if nothing tells it, as for WaitSet().
+P = TypeVar("P", bound=Proc, default=Any)
+Ts = TypeVarTuple("Ts")
 P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
 
 

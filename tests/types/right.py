@@ -13,6 +13,7 @@ import psutil
 from typing_extensions import assert_type
 
 import pidwait
+from pidwait import aio
 from pidwait import subprocess as sp
 
 Code = Optional[int]
@@ -161,7 +162,7 @@ def names(waiting: "pidwait.WaitSet[sp.Popen[bytes]]") -> "List[str]":
 
 
 class Supervisor:
-    """The type of what is put in later has to be told, or is any that has a pid."""
+    """The type of what is put in later can be told; else it is Any."""
 
     def __init__(self) -> None:
         self.waiting: "pidwait.WaitSet[Union[Job, int]]" = pidwait.WaitSet()
@@ -178,10 +179,20 @@ class Supervisor:
         self.any.add(job)
         self.any.add(4711)
         for one, _ in self.any.wait():
-            print(one if isinstance(one, int) else one.pid)
+            assert_type(one, Any)
 
     def reset(self) -> None:
         self.waiting = pidwait.WaitSet([4711])
+
+
+def run_all(commands: "List[List[str]]", at_once: int = 4) -> "Iterator[Tuple[Any, Code]]":
+    """As in RECIPES.md."""
+    with pidwait.WaitSet() as running:
+        while commands or running:
+            while commands and len(running) < at_once:
+                running.add(sp.Popen(commands.pop(0)))
+            for popen, exitcode in running.wait():
+                yield popen.args, exitcode
 
 
 def watches(popen: "sp.Popen[bytes]") -> None:
@@ -195,6 +206,21 @@ def watches(popen: "sp.Popen[bytes]") -> None:
     some.append(watch)
     some.append(pidwait.watch(4711, print))
     assert_type(pidwait.watch_parent(lambda: None, parent=4711, ancestors=True).cancel(), bool)
+
+
+# asyncio
+
+
+def use_watcher() -> None:
+    watcher = aio.ChildWatcher()
+    assert_type(watcher, aio.ChildWatcher)
+    asyncio.set_child_watcher(watcher)  # pyright: ignore[reportDeprecated]
+    watcher.add_child_handler(4711, on_exit_of_child, "job")
+    assert_type(watcher.remove_child_handler(4711), bool)
+
+
+def on_exit_of_child(pid: int, code: int, name: str) -> None:
+    print(pid, code, name)
 
 
 # Ending

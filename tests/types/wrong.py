@@ -6,6 +6,7 @@ import asyncio
 from typing import List, Union
 
 import pidwait
+from pidwait import aio
 from pidwait import subprocess as sp
 
 
@@ -77,10 +78,15 @@ def waitset(popens: "List[sp.Popen[bytes]]") -> None:
             print(popen.exitcode)  # type: ignore[attr-defined]
         numbers: "pidwait.WaitSet[int]" = waiting  # type: ignore[assignment]
         print(numbers)
-    with pidwait.WaitSet() as empty:
-        empty.add("4711")  # type: ignore[arg-type]
-        for proc, _ in empty.wait():
-            print(proc.pid)  # type: ignore[union-attr]
+    empty: "pidwait.WaitSet[sp.Popen[bytes]]" = pidwait.WaitSet()
+    empty.add("4711")  # type: ignore[arg-type]
+    for popen, _ in empty.wait():
+        print(popen.exitcode)  # type: ignore[attr-defined]
+
+
+def watcher() -> None:
+    aio.ChildWatcher(3)  # type: ignore[call-arg]
+    aio.ChildWatcher().add_child_handlr(4711, print)  # type: ignore[attr-defined]
 
 
 def watches(popen: "sp.Popen[bytes]") -> None:
