@@ -33,7 +33,7 @@ def end_procs(
     Sends ``sig`` (by default SIGTERM) to each, waits up to ``grace`` seconds for all together,
     and sends SIGKILL to the rest. With a grace of 0 it sends SIGKILL at once. On Windows
     SIGTERM ends a process at once, so the grace does nothing. Signals go through handles, as in
-    Process.send_signal(): no other process that has got a pid meanwhile is hit.
+    Process.send_signal(), so that no process that has got a pid meanwhile is hit.
 
     ``procs``, ``callback`` and ``exited`` are as for wait_procs(). ``alive`` lists the processes
     that we may not signal: another user's.

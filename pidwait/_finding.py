@@ -137,8 +137,8 @@ class ProcessInfo:
     def children(self, recursive: bool = False) -> "list[ProcessInfo]":
         """The children; with ``recursive``, all descendants.
 
-        Lists the processes again and again, until nothing is new. If the parent of a
-        descendant exits, the system gives it another parent; then this may not find it.
+        Repeats the listing until no new descendant appears. If the parent of a descendant
+        exits, the system gives it another parent; then this may not find it.
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)

@@ -206,9 +206,10 @@ class AsyncioChild:
 class ChildWatcher(AbstractChildWatcher):
     """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
 
-    asyncio.set_child_watcher(ChildWatcher()) is for all loops, in any thread. Raises
+    asyncio.set_child_watcher(ChildWatcher()) serves the event loops of all threads. Raises
     NotImplementedError on Windows, and from Python 3.14 on, which have no watchers. If other code
-    reaps a child, its exit code is 255, as with asyncio's watchers, unless the system tells it.
+    reaps a child first and the system does not report its exit code, the code is 255, as with
+    asyncio's watchers.
     """
 
     # From Python 3.12 on the base warns of all classes that are not in its own module.

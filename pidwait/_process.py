@@ -30,8 +30,9 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     A wait for a pid leaves a zombie (waitid(2), WNOWAIT), unless ``reap`` is true.
 
     The exit code is ``-n`` for a process killed by signal n; on Windows it is the value of
-    Popen.returncode. It is None if the system does not tell it: for other processes'
-    children, Linux does from 6.15 on. If no process has the pid, wait() returns None at once.
+    Popen.returncode. It is None if the system does not report it; Linux reports the exit codes
+    of other processes' children from 6.15 on. If no process has the pid, wait() returns None at
+    once. To tell the two apart, open a Process first: that raises ProcessLookupError.
 
     Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     ValueError or TypeError for invalid arguments.
@@ -120,13 +121,12 @@ def _settled(
 class Process:
     """A handle on one process: it never refers to another process that gets the same pid.
 
-    ``backend`` is "pidfd" (Linux 5.3), "kqueue" (macOS and the BSDs), "win32" or "polling".
-    ``pid`` can also be a ProcessInfo, or psutil's Process. Raises ProcessLookupError if that
-    process is gone, if no process has the pid, or if it is a thread's ID.
+    ``pid`` can also be a ProcessInfo, or psutil's Process. Raises ProcessLookupError if no
+    process has the pid (a thread's ID does not count), or if that of the ProcessInfo is gone.
 
-    Several threads may use it at once. close() releases the handle when the waits in
-    progress have ended; a ``with`` block calls it. Two handles are equal if they refer to the
-    same process. They compare the pidfds' inode numbers (Linux 6.9), or else the start times.
+    Several threads may use it at once. close() releases the handle when the waits in progress
+    have ended; a ``with`` block calls it. Two handles are equal if they refer to the same
+    process: by the pidfds' inode numbers (Linux 6.9 or newer), otherwise by the start times.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -171,12 +171,12 @@ class Process:
 
     @property
     def backend(self) -> str:
-        """The way to wait that is in use; "polling" after a fallback."""
+        """How it waits: by "pidfd" (Linux 5.3), "kqueue" (macOS, BSDs), "win32" or "polling"."""
         return self._shared.handle.backend
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code; None until has_exited() or wait() has seen the exit."""
+        """The exit code. None before a wait has seen the exit, or if it is not reported."""
         return self._exitcode
 
     def has_exited(self, timeout: "float | None" = 0) -> bool:
@@ -224,9 +224,8 @@ class Process:
     def send_signal(self, sig: int) -> None:
         """Send a signal to the process; raise ProcessLookupError if it has exited.
 
-        With a pidfd no other process can get the signal: pidfd_send_signal(2), Linux 5.1.
-        Without a pidfd, the process can exit and be reaped just before kill(2). If another
-        process has got its pid by then, that process gets the signal.
+        With a pidfd no other process can get it: pidfd_send_signal(2), Linux 5.1. Without one,
+        another process gets the signal if it has got the pid just before kill(2).
 
         On Windows, SIGTERM terminates the process with exit code 1. CTRL_C_EVENT and
         CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 is not sent: it only checks.
@@ -260,8 +259,8 @@ class Process:
             return handle.fileno()
 
     def close(self) -> None:
-        """Release the handle. Later calls of methods raise ValueError. The attributes stay;
-        wait() and has_exited() still work if the exit was seen before."""
+        """Release the handle. The attributes stay. Methods raise ValueError from now on, except
+        wait() and has_exited() if the exit was seen before."""
         self._shared.close()
 
     def __enter__(self) -> "Self":

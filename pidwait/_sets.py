@@ -46,7 +46,7 @@ def wait_procs(
 
     ``procs`` is an iterable of pids, or of objects as for wait(). ``exited`` is a list of
     ``(proc, exitcode)``, in the order of the exits, with the exit codes of wait(). ``alive``
-    lists the processes that still run after ``timeout`` seconds, in the order given. A
+    lists those that are still running after ``timeout`` seconds, in the order given. A
     process given twice is reported twice. A pid that no process has counts as exited.
 
     Calls ``callback(proc, exitcode)`` at each exit. If the callback raises, so does
@@ -89,10 +89,9 @@ def as_completed(
 ) -> "Iterator[tuple[P, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit.
 
-    ``procs`` is an iterable of pids, or of objects as for wait(). The call starts to watch
-    all of them. ``timeout`` is in seconds from the call, as in
-    concurrent.futures.as_completed(): if some still run then, the iterator raises
-    TimeoutExpired. Raises ValueError or TypeError if an item can't be a process.
+    ``procs`` is an iterable of pids, or of objects as for wait(). The wait for all of them, and
+    ``timeout`` (in seconds), start with the call. If some are still running at the time-out, the
+    iterator raises TimeoutExpired. Raises ValueError or TypeError if an item can't be a process.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
@@ -135,21 +134,21 @@ def _exits(
                     yield proc, visit.codes[member]
         left = [member.owner for member in core.members.values()]
         if raises and left:
-            raise TimeoutExpired(left[0].pid, deadline.timeout, _description(left))
+            raise _expired(left, deadline.timeout)
     finally:
         core.close()
 
 
-def _description(owners: "list[Owner]") -> "str | None":
-    """How many there are, and the first few with their commands; None for one."""
-    if len(owners) == 1:
-        return None
-    few = []
+def _expired(owners: "list[Owner]", timeout: "float | None") -> TimeoutExpired:
+    """The error; of several its message says how many, and shows the first few's commands."""
+    error, few = TimeoutExpired(owners[0].pid, timeout), []
     for owner in owners[:3]:
         command = getattr(owner.proc, "args", None)  # of a Popen or a Child
         few.append("%s%s" % (owner.pid, "" if command is None else " %r" % (command,)))
-    more = ", ..." if len(owners) > len(few) else ""
-    return "%d processes (%s%s) were" % (len(owners), ", ".join(few), more)
+    shown = len(owners), ", ".join(few), ", ..." * (len(owners) > len(few)), timeout
+    if len(owners) > 1:
+        error.args = ("%d processes (%s%s) were still running after %s seconds" % shown,)
+    return error
 
 
 def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
@@ -164,6 +163,9 @@ class WaitSet(Generic[P]):
     """A set of processes; it reports each one once, after it has exited.
 
     Its members are pids, or objects as for wait(), in any mixture, up to tens of thousands.
+    len(), ``in`` and iteration see those that have not been reported. For a type checker, the
+    members of WaitSet() are Any; annotate it to name them: "WaitSet[Popen[bytes]]".
+
     One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits for all members, so
     the cost of an exit does not grow with their number. Pidfds are moved above the soft
     RLIMIT_NOFILE, if the hard limit allows it. A member without a pidfd, HANDLE or kqueue
@@ -270,7 +272,7 @@ class WaitSet(Generic[P]):
             raise
 
     def fileno(self) -> int:
-        """Return a file descriptor that is readable when you should call wait(0).
+        """Return a file descriptor. When it becomes readable, call wait(0).
 
         That call may return an empty list. The file descriptor stays the same until close().
         Raises io.UnsupportedOperation (an OSError) on Windows, and where the set has no epoll or

@@ -56,9 +56,10 @@ def spawn(
     Windows); another number joins that group: setpgid(2). With ``close_fds`` the child keeps
     only 0, 1, 2 and ``pass_fds``. Signals that Python ignores get their default action.
 
-    Other threads of this interpreter run while the child starts. The standard library's
-    subprocess starts the child if posix_spawn can't do it on this system, or if a debugger
-    has replaced the interpreter's functions for it.
+    A Popen starts with less CPU time. A Child has a handle, and other threads of this interpreter
+    run while it starts. To get a program's output, use Popen or run() of this package's subprocess.
+    That also starts the child if posix_spawn can't do it, or if a debugger has replaced the
+    interpreter's functions for it.
 
     Raises the same OSError as subprocess, with the name of the program or of ``cwd``, and
     TypeError or ValueError for invalid arguments.
@@ -165,8 +166,8 @@ class Child(Process):
     Each wait reaps the child after its exit, once: wait(), or a function that takes the
     Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
     you close a running Child, the first spawn() after its exit reaps it. In a forked process,
-    a Child reaps nothing, and waits as a Process does. A Child equals only itself if it was
-    reaped or closed before its first comparison.
+    a Child reaps nothing, and waits as a Process does. Compare Childs before they are reaped or
+    closed: later, one that has never been compared equals only itself.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -240,11 +241,8 @@ class Child(Process):
         return self._identity
 
     def close(self) -> None:
-        """Release the handle. Reap the child now if it has exited, or else later.
-
-        Later calls of methods raise ValueError. The attributes stay; wait() and has_exited()
-        still work if the exit was seen before.
-        """
+        """Release the handle, as Process.close() does. Reap the child now if it has exited, or
+        else later."""
         shared = self._shared
         if not (self.reaped or shared.closed or shared.is_copy()):
             with shared as handle:

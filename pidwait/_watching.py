@@ -46,10 +46,10 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
 
 
 class Watch(Generic[P_co]):
-    """The result of watch(). cancel() cancels the callback.
+    """Returned by watch(); do not create it yourself. cancel() cancels the callback.
 
-    ``proc`` and ``callback`` are the arguments of watch(). You need not keep
-    the Watch: the callback is called anyway.
+    ``proc`` and ``callback`` are the arguments of watch(). The callback is called even if you do
+    not keep the Watch.
 
     >>> import os
     >>> watching = watch(os.getpid(), print)
@@ -72,10 +72,7 @@ class Watch(Generic[P_co]):
         self._begun = False
 
     def cancel(self) -> bool:
-        """Cancel the callback; return True if it will not run, False if it has run or runs now.
-
-        cancel() does not wait for its end.
-        """
+        """Cancel the callback; return True if it will not run, False if it has run or runs now."""
         watches = None if self._watches is None else self._watches()
         is_here = watches is not None and watches.pid == os.getpid()
         return is_here and watches.drop(self) or not self._begun  # type: ignore[union-attr]

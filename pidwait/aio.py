@@ -46,8 +46,9 @@ def __dir__() -> "list[str]":
 async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """Wait until the process has exited; return its exit code, as the blocking wait() does.
 
-    ``proc`` is as for the blocking wait(). Cancelling a wait affects neither the process nor
-    other waits for it, so asyncio.wait_for() and asyncio.timeout() work, too.
+    Unlike asyncio's own Process.wait() in Python 3.11 to 3.13, it does not wait for the end of
+    pipes. Cancelling a wait affects neither the process nor other waits for it, so
+    asyncio.wait_for() and asyncio.timeout() work, too.
 
     Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     TypeError or ValueError if ``proc`` can't be a process.
@@ -143,9 +144,7 @@ async def wait_procs(
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """Wait until all of these processes have exited; return ``(exited, alive)``.
 
-    ``exited`` is a list of ``(proc, exitcode)``, in the order of the exits. ``alive`` lists the
-    processes that still run after ``timeout`` seconds, in the order given. A process given
-    twice is reported twice. A pid that no process has counts as exited.
+    The lists are those of the blocking wait_procs().
 
     >>> import asyncio, subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -187,8 +186,8 @@ if TYPE_CHECKING:
 def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit: ``async for``.
 
-    Call it in the event loop: the call starts to watch all of them. To stop early, leave the
-    ``async for``.
+    Call it in the event loop: the wait for all of them starts with the call. To stop early,
+    leave the ``async for``.
 
     >>> import asyncio, subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -241,7 +240,7 @@ def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "C
 
 
 class Child:
-    """The result of spawn(). wait() reaps the child.
+    """Returned by spawn(); do not create it yourself. wait() reaps the child.
 
     ``pid`` is its pid, and ``args`` is the argument of spawn(). The end of an ``async with``
     block waits for the child. If the block is cancelled, the child keeps running, and is reaped
@@ -255,7 +254,7 @@ class Child:
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code; None until wait() has returned."""
+        """The exit code. None before wait() has returned, or if the system does not report it."""
         return self._child.exitcode
 
     async def wait(self) -> "int | None":

@@ -332,13 +332,11 @@ def patch() -> _ExitStack:
     """Change the standard library's Popen in place, to start and wait as this module's Popen.
 
     Each patch() needs its own unpatch(); a ``with patch():`` block calls it at its end. The
-    last unpatch() restores Popen. Methods that this interpreter does as well are not changed,
-    nor is a class or method that other code (or another copy of this package) has replaced.
-    If a debugger has replaced the interpreter's functions that start processes, they are
-    still used. Hooks that other code sets after patch() keep working.
-
-    asyncio uses Popen to start its subprocesses, so posix_spawn(3) starts them, too; asyncio
-    waits for them in its own way, as before.
+    last unpatch() restores Popen. It leaves alone the methods where this Python already does the
+    same, and everything that other code (or another copy of this package) has replaced. A
+    debugger's replacements of ``_posixsubprocess.fork_exec`` or ``os.posix_spawn`` stay in use,
+    and so do hooks that other code sets after patch(). asyncio's subprocesses are started in this
+    way, too, but asyncio waits for them as before.
 
     >>> import subprocess, sys
     >>> with patch():

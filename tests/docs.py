@@ -39,7 +39,8 @@ def signature(function, is_method):
         found = list(inspect.signature(function).parameters.values())
     except ValueError:  # of a C function
         return "(...)"
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in found[is_method:]]
+    public = [one for one in found[is_method:] if one.name[0] != "_"]
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in public]
     return str(inspect.Signature(bare))
 
 
@@ -107,7 +108,9 @@ def has_text(value):
 def describe(module, name):
     thing = getattr(module, name)
     is_class = inspect.isclass(thing)
-    heading = "### %s.%s%s" % (shown_name(module), name, signature(thing, False))
+    heading = "### %s.%s" % (shown_name(module), name)
+    if not (thing.__doc__ or "").startswith("Returned by"):  # nobody calls it
+        heading += signature(thing, False)
     yield from ("", heading, "", *text(thing, module))
     if is_class:
         for label, value in members(thing).items():

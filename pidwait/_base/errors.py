@@ -119,9 +119,8 @@ def failed(code: int, text: "str | None" = None) -> Failed:
 class TimeoutExpired(TimeoutError):
     """The process was still running at the time-out. This is a built-in TimeoutError.
 
-    ``pid`` is the pid of the process. If several were still running, it is the first one's,
-    and the message says how many there were, and names a few. ``timeout`` is the time-out in
-    seconds, as the caller gave it. ``errno`` is None.
+    ``pid`` is the pid of the process. If several were still running, it is that of the first,
+    and the message names a few. ``timeout`` is in seconds, as given. ``errno`` is None.
 
     >>> import os
     >>> try:
@@ -133,17 +132,16 @@ class TimeoutExpired(TimeoutError):
 
     # OSError takes two arguments for errno and strerror. With an __init__ of our own it sees
     # only the one that we pass on, and ``errno`` stays None.
-    def __init__(
-        self, pid: "int | None", timeout: "float | None", several: "str | None" = None
-    ) -> None:
-        text = several or "process %s was" % pid
-        super().__init__("%s still running after %s seconds" % (text, timeout))
+    def __init__(self, pid: "int | None", timeout: "float | None") -> None:
+        super().__init__("process %s was still running after %s seconds" % (pid, timeout))
         self.pid = pid
         self.timeout = timeout
-        self._several = several
 
     def __reduce__(self) -> "tuple[object, ...]":
-        return type(self), (self.pid, self.timeout, self._several)
+        return type(self), (self.pid, self.timeout), self.args
+
+    def __setstate__(self, args: "Any") -> None:
+        self.args = args
 
 
 def log(message: str, *args: object, level: str = "info") -> None:

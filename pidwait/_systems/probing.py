@@ -25,9 +25,10 @@ def probe() -> "dict[str, Any]":
     makes it. The answers come from real calls, each made once. Trees need
     "job objects" on Windows; elsewhere they have a "keeper of trees", or are process groups.
 
-    Raises ValueError if the environment variable PIDWAIT_BACKEND or PIDWAIT_FFI has an
-    unknown value (the message lists the known values), and OSError if the value names
-    something that this system lacks.
+    Environment variables force a choice: PIDWAIT_BACKEND is auto, pidfd, kqueue, win32 or
+    polling; PIDWAIT_FFI is auto, ctypes or cffi; PIDWAIT_TREE, which only a start with a tree
+    reads, is auto, reaper, job or group. Raises ValueError for another value, and OSError if
+    this system lacks what it names.
 
     >>> found = probe()
     >>> found["backends"][found["backend"]]["available"]
