@@ -235,7 +235,7 @@ def test_kill(start):
     assert stop([stubborn], patience=0.1) == [(stubborn, -signal.SIGKILL)]
 
 
-OTHERS = "The ends of honcho, mirakuru and pytest-xprocess"
+OTHERS = "End processes as honcho, mirakuru and pytest-xprocess do"
 
 
 @of(OTHERS)
@@ -338,9 +338,9 @@ def test_parent_that_has_exited(monkeypatch):
     assert called.wait(60)
 
 
-@of("Until a check holds, or the process has exited")
+@of("Wait until a server is ready, or has exited")
 def test_check(start, sleeper):
-    wait_until = run("Until a check holds, or the process has exited")["wait_until"]
+    wait_until = run("Wait until a server is ready, or has exited")["wait_until"]
     answers = [False, True]
     wait_until(lambda: answers.pop(0), sleeper)
     with pytest.raises(RuntimeError, match="exited with 3"):
