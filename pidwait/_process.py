@@ -113,7 +113,7 @@ def _settled(
         # Where nobody but the owner can tell the code, it reaps without our having seen it.
         if owner.reaps or seen is not PENDING:
             code = guarded(owner.reap, None if seen is PENDING else seen)
-    if code is PENDING:  # what can be told without the reaping
+    if code is PENDING:  # what is known without the reaping
         code = handle.look() if seen is PENDING and handle is not None else seen
     return None if code is PENDING or code is RUNNING else code
 

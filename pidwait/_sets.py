@@ -50,8 +50,7 @@ def wait_procs(
     process given twice is reported twice. A pid that no process has counts as exited.
 
     Calls ``callback(proc, exitcode)`` at each exit. If the callback raises, so does
-    wait_procs(). Raises ValueError or TypeError if an item can't be a process. It does not
-    raise TimeoutExpired.
+    wait_procs(). Raises ValueError or TypeError if an item can't be a process.
 
     >>> import subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]

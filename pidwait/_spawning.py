@@ -56,10 +56,9 @@ def spawn(
     Windows); another number joins that group: setpgid(2). With ``close_fds`` the child keeps
     only 0, 1, 2 and ``pass_fds``. Signals that Python ignores get their default action.
 
-    A Popen starts with less CPU time. A Child has a handle, and other threads of this interpreter
-    run while it starts. To get a program's output, use Popen or run() of this package's subprocess.
-    That also starts the child if posix_spawn can't do it, or if a debugger has replaced the
-    interpreter's functions for it.
+    A Popen starts with less CPU time. A Child has a handle, and other threads run while it starts.
+    To get a program's output, use this package's subprocess. The standard one starts the child if
+    posix_spawn can't do it, or if a debugger has replaced the interpreter's functions for it.
 
     Raises the same OSError as subprocess, with the name of the program or of ``cwd``, and
     TypeError or ValueError for invalid arguments.
@@ -197,7 +196,7 @@ class Child(Process):
             if shared.is_copy():
                 return super().wait(timeout)
             with shared as handle:
-                # One call tells the code and reaps, as in Popen.wait(). Others tell the code first:
+                # One call reports the code and reaps, as Popen's. Others report the code first:
                 # a signal handler may raise before it has been noted, and then it would be lost.
                 is_one_call = timeout is None and handle.backend == "pidfd"
                 if not is_one_call and not self._look(handle, deadline, False):

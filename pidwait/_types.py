@@ -95,7 +95,7 @@ class Poller(Protocol):
 
 
 class Facts(Protocol):
-    """What a system tells about a process: also a method for each name of _listing.ATTRIBUTES."""
+    """What a system shows of a process: also a method for each name of _listing.ATTRIBUTES."""
 
     @property
     def pid(self) -> int: ...

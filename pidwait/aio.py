@@ -46,9 +46,9 @@ def __dir__() -> "list[str]":
 async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """Wait until the process has exited; return its exit code, as the blocking wait() does.
 
-    Unlike asyncio's own Process.wait() in Python 3.11 to 3.13, it does not wait for the end of
-    pipes. Cancelling a wait affects neither the process nor other waits for it, so
-    asyncio.wait_for() and asyncio.timeout() work, too.
+    Unlike Process.wait() of asyncio in Python 3.11 to 3.13, it does not wait for the end of pipes;
+    asyncio may set the ``returncode`` of its Process a moment later. Cancelling a wait affects
+    neither the process nor other waits, so asyncio.wait_for() and asyncio.timeout() work, too.
 
     Raises TimeoutExpired if the process is still running after ``timeout`` seconds, and
     TypeError or ValueError if ``proc`` can't be a process.
@@ -88,7 +88,7 @@ class _Group:
         """Note all that have exited by now."""
         core = find_core(self.loop)
         while core is not None and core.report(list(self.left)):
-            pass  # each look brings so many
+            pass  # each call reports a few
         for owner in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, owner, wait_now(owner.proc, 0))
@@ -242,9 +242,8 @@ def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "C
 class Child:
     """Returned by spawn(); do not create it yourself. wait() reaps the child.
 
-    ``pid`` is its pid, and ``args`` is the argument of spawn(). The end of an ``async with``
-    block waits for the child. If the block is cancelled, the child keeps running, and is reaped
-    later.
+    ``pid`` is its pid, and ``args`` is the argument of spawn(). The end of an ``async with`` block
+    waits for it. If the block is cancelled, the child keeps running, and is reaped later.
     """
 
     def __init__(self, child: "BlockingChild") -> None:

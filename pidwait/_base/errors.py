@@ -130,8 +130,7 @@ class TimeoutExpired(TimeoutError):
     0 True
     """
 
-    # OSError takes two arguments for errno and strerror. With an __init__ of our own it sees
-    # only the one that we pass on, and ``errno`` stays None.
+    # OSError takes two arguments for errno and strerror; it sees only the one that we pass on.
     def __init__(self, pid: "int | None", timeout: "float | None") -> None:
         super().__init__("process %s was still running after %s seconds" % (pid, timeout))
         self.pid = pid

@@ -66,7 +66,7 @@ _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
 
 class Registration:
-    """A process in a kqueue, and the number in its event, by which it is told from another one."""
+    """A process in a kqueue, and the number in its event, which no other process has."""
 
     __slots__ = ("events", "fflags", "later", "number", "pid")  # as a set has many of them
 
@@ -110,7 +110,7 @@ class Kqueue:
     __del__ = close
 
     def register(self, pid: int) -> Registration:
-        """Have the exit told; Failed (EAGAIN) if there may be no process to watch."""
+        """Have the exit reported; Failed (EAGAIN) if there may be no process to watch."""
         new = Registration(pid, next(self._numbers))
         one: "Any" = None
         for _ in range(100):
@@ -257,7 +257,7 @@ class KqueueHandle(PsHandle):
         return True
 
     def _tells_exit(self, deadline: Deadline) -> bool:
-        """Whether the kqueue tells by the deadline that it has exited."""
+        """Whether the kqueue reports the exit by the deadline."""
         if self.backend == "kqueue" and not self._exited:
             try:
                 if self._has_event(deadline):

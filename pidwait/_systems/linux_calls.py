@@ -73,7 +73,7 @@ SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 
 
 def get_info(ioctl: "Any", fd: int) -> "tuple[int, int, int, int, int]":
-    """What ioctl(fd, PIDFD_GET_INFO) tells: mask, pid, tgid, ppid, wait status."""
+    """What ioctl(fd, PIDFD_GET_INFO) reports: mask, pid, tgid, ppid, wait status."""
     if fd < 0:  # a signal handler has closed it
         raise failed(EBADF)
     info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))

@@ -57,7 +57,7 @@ class PidfdHandle(Handle):
         self.fd: int = self._file.fileno()
 
     def look(self, reap: bool = False) -> "Outcome":
-        if self.fd < 0:  # closed: an exception keeps the exit that it has told from the caller
+        if self.fd < 0:  # closed: it saw the exit, but an exception kept it from the caller
             return RUNNING
         if not (reap or PidfdHandle._was_ours):
             is_reaped, code = self._ask()
@@ -88,7 +88,7 @@ class PidfdHandle(Handle):
         if reap and is_ours and self.pid is not None:
             try:
                 reaped = reap_child(self.pid)
-                # Its tracer has not been told yet, and is the first to reap it: ptrace(2).
+                # Its tracer has not been notified yet, and is the first to reap it: ptrace(2).
                 return PENDING if reaped is RUNNING else reaped
             except Failed as why:
                 log("pid %d is not reaped: %s", self.pid, why)
@@ -98,7 +98,7 @@ class PidfdHandle(Handle):
         return code if shown is None or is_reaped is not False else shown
 
     def _ask(self) -> "tuple[bool | None, Outcome]":
-        """Whether it has been reaped, None if that can't be told; and its code once it has been.
+        """Whether it has been reaped, None if that is unknown; and its code once it has been.
 
         The code is PENDING if it may still come. As long as the process has not been reaped, its
         pid belongs to no other one.
@@ -187,7 +187,7 @@ class PidfdHandle(Handle):
         close(self._file)
 
     def reap(self, deadline: Deadline) -> "Outcome":
-        # One call of waitid(2) sleeps until our child exits, tells the code, and reaps.
+        # One call of waitid(2) sleeps until our child exits, reports the code, and reaps.
         if deadline.timeout is None and may_block():
             try:
                 return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))

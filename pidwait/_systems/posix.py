@@ -106,7 +106,7 @@ def look_at_child(pid: int) -> "Outcome":
     if info is None:
         return RUNNING
     if info.si_code == CLD_EXITED:
-        # It has all 32 bits of the argument of _exit(2); wait(2) tells the last 8 of them.
+        # It has all 32 bits of the argument of _exit(2); wait(2) reports the last 8 of them.
         status: int = info.si_status & 0xFF
         return status
     # macOS says 0 here for every signal: xnu, bsd/kern/kern_exit.c, waitidcontinue().
@@ -120,7 +120,7 @@ def reap_child(pid: int) -> "Outcome":
 
 
 def is_our_child(pid: int) -> "bool | None":
-    """Whether a child of ours, running or a zombie, has the pid; None if that can't be told."""
+    """Whether a child of ours, running or a zombie, has the pid; None if that is unknown."""
     try:
         look_at_child(pid)
     except Failed as why:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux: what /proc tells about a process, see proc_pid_stat(5); and the polled handle.
+"""Linux: what /proc shows of a process, see proc_pid_stat(5); and the polled handle.
 
 A process is identified by its pid and start time. If /proc can't be read because no file
 descriptor is left, its links still show a zombie. If it is hidden, waitid(2) tells about our
@@ -25,7 +25,7 @@ _THREADS = 17  # the field's place
 
 
 class ProcStat:
-    """What /proc/<pid>/stat tells."""
+    """What /proc/<pid>/stat shows."""
 
     __slots__ = ("exited", "name", "parent", "started", "status")
 
@@ -139,7 +139,7 @@ def _pairs(text: bytes) -> "dict[str, str]":
 
 
 def fd_info(fd: int) -> "dict[str, str]":
-    """What /proc/self/fdinfo tells about a file descriptor: see proc_pid_fdinfo(5)."""
+    """What /proc/self/fdinfo shows of a file descriptor: see proc_pid_fdinfo(5)."""
     return _pairs(read_file("/proc/self/fdinfo/%d" % fd))
 
 
@@ -190,7 +190,7 @@ def _is_success(pid: int) -> bool:
 
 
 def check_status() -> None:
-    """Whether /proc tells the wait status: gVisor always says 0."""
+    """Whether /proc shows the wait status: gVisor always says 0."""
     # arg_start stands before it and needs the same right. For our own process it is never 0
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
@@ -209,7 +209,7 @@ class ProcfsHandle(Handle):
     """A pid, and the start time of the process that had it when the handle was opened."""
 
     _started: "int | None" = None
-    # The time namespace of this process, by which /proc tells start times; "" if it has none.
+    # The time namespace of this process, by which /proc counts start times; "" if it has none.
     _clock: "str | None" = None
 
     def __init__(self, pid: int) -> None:

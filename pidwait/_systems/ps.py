@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""macOS and the BSDs: what ps(1) tells about a process; and the polled handle.
+"""macOS and the BSDs: what ps(1) shows of a process; and the polled handle.
 
 The structures of their kernels differ from version to version; what ps prints does not. Each ps
 is a process, so waitid(2) and kill(2) are asked first, and ps gets 5 % of the time.
@@ -73,7 +73,7 @@ def seconds_of_date(words: "list[str]") -> "int | None":
 
 
 def read_ps(pid: int) -> "PsStat | None":
-    """What ps tells; None if it can't be run, or tells nothing."""
+    """What ps prints; None if it can't be run, or prints nothing."""
     try:
         text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
         return PsStat(text.partition("\n")[0]) if text.strip() else None
@@ -181,7 +181,7 @@ class PsHandle(Handle):
         return code
 
     def _code_of_child(self, reap: bool) -> "Outcome":
-        """What waitid(2), or waitpid(2), tells; None if it is not our child."""
+        """What waitid(2), or waitpid(2), reports; None if it is not our child."""
         try:
             return (reap_child if reap else look_at_child)(self.pid)
         except Failed as why:

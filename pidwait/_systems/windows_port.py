@@ -126,7 +126,7 @@ def _may_be_signalled(*handles: int) -> bool:
     """Whether one of these is to be looked at."""
     try:
         return wait_for_handle(0, *handles)
-    except Failed:  # somebody else has closed one: a look tells which
+    except Failed:  # somebody else has closed one: a look shows which
         return True
 
 

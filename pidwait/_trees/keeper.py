@@ -98,7 +98,7 @@ class Keeper:
         self.control, self.plan = control, plan
         self.me, self.caller, self.grace = posix.getpid(), plan["caller"], plan["grace"]
         self.status: "int | None" = None  # the command's, once it has exited
-        self.deadline: "float | None" = None  # when SIGKILL is due; None: nothing is being ended
+        self.deadline: "float | None" = None  # the time of SIGKILL; None: nothing is being ended
         self.refused: "float | None" = None  # since when each child refuses to be killed
         self.left: "list[int]" = []
         self.hears = True  # the caller still has its end of the socket
@@ -218,7 +218,7 @@ class Keeper:
         return found
 
     def end(self, number: int, grace: float) -> None:
-        """Send the signal to all; SIGKILL is due in ``grace`` seconds, or earlier if it was."""
+        """Send the signal to all, and SIGKILL in ``grace`` seconds, or at an earlier deadline."""
         due = monotonic() + grace
         self.deadline = due if self.deadline is None else min(due, self.deadline)
         if number and grace:

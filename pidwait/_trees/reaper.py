@@ -109,7 +109,7 @@ class ReaperTree:
     def poll(self) -> "int | None":
         if self._code is not None:
             return self._code
-        killed = self._keeper.poll()  # first: it may have told its end before
+        killed = self._keeper.poll()  # first: it may have reported its end before
         try:
             # It is not taken: of several threads each has to find it.
             told = self._control.handle.recv(65536, _LOOK)

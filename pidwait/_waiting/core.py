@@ -41,7 +41,7 @@ class Core:
         self.poller: "Poller" = open_poller(shared)
         # The waits in progress, which may be asleep; dead ones have been interrupted.
         self.visits: "dict[ref[Visit], None]" = {}
-        self._reaping: "dict[Member, ref[Visit]]" = {}  # in whose wait the owner's code runs
+        self._reaping: "dict[Member, ref[Visit]]" = {}  # whose wait runs the owner's code
         self.fd_is_exported = False  # a program has the file descriptor, and may poll it
 
     def find(self, key: object) -> "list[Member]":
@@ -129,7 +129,7 @@ class Core:
     def _arm(self, member: Member) -> None:
         """Have its next event taken."""
         if member.handle is None or member in self.seen:
-            return  # what no event tells stays in rounds
+            return  # what no event reports stays in rounds
         try:
             self.poller.arm(member, step(self.rounds.members.pop, member, None))
         except Failed as why:

@@ -78,7 +78,7 @@ class Rounds:
         self._clock = clock
         # When to look next, and the interval after that. Those looked at last are the last.
         self.members: "dict[Any, tuple[float, float]]" = {}
-        self.at = 0.0  # no look is due before; 0: there is a new one
+        self.at = 0.0  # the time of the next look; 0: there is a new one
 
     def add(self, member: "Any") -> None:
         """Look at it now, and then at growing intervals, unless it is there already."""
