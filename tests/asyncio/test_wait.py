@@ -257,6 +257,32 @@ def test_owners_reap_their_own(variant, tmp_path):
     assert run_script(tmp_path / "script.py", code) == ""
 
 
+PIPE = """if True:
+    import asyncio, os, signal
+    from {package} import aio
+
+    async def main():
+        command = "sleep 60 & echo $!; exit 3"
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec("sh", "-c", command, stdout=pipe)
+        holder = int(await process.stdout.readline())
+        assert await aio.wait(process) in (3, None)  # asyncio may have reaped it before
+        os.kill(holder, signal.SIGKILL)  # it still runs
+        assert await process.wait() == 3
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(main())
+    loop.close()
+"""
+
+
+@not_on_kqueue
+def test_a_process_of_asyncio_whose_pipe_is_still_open(variant, tmp_path):
+    """From Python 3.11 to 3.13 its own wait() lasts until the pipe is closed."""
+    run_script(tmp_path / "script.py", PIPE.format(package=pidwait.__name__))
+
+
 def test_another_thread_of_the_owner_reaps(variant, run, zombie):
     """It holds the Popen's lock, as between its waitpid() and noting the code."""
     child = zombie(3)
