@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The standard library's subprocess, started by posix_spawn and waited for by events.
+"""The standard library's subprocess, but it starts by posix_spawn and waits without polling.
 
 Popen is a subclass of the standard Popen; run, call, check_call and check_output use it. They
 take the same arguments as the standard ones of this Python, ``process_group`` on every Python,

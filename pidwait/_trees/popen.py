@@ -22,11 +22,11 @@ class TreePopen(_Base):  # type: ignore[misc]
     """As the standard Popen; with ``tree`` it stands for a command and all that it starts.
 
     ``tree`` is False, or what happens to the others when the command itself has exited: True or
-    "kill" ends them, "wait" waits for them, "leave" leaves them. For wait(), poll() and
-    communicate(), it has ended when nothing is left. A time-out of run(), an exception in a
-    ``with`` block and the death of this program end all: by SIGTERM, and SIGKILL ``grace``
-    seconds later; with 0, the default, SIGKILL comes at once. kill() and terminate() go to all,
-    too. ``pid`` and ``returncode`` are the command's.
+    "kill" ends them, "wait" waits for them, "leave" leaves them. wait(), poll() and communicate()
+    report its end when nothing is left. A time-out of run(), an exception in a ``with`` block and
+    the death of this program end all of it, by SIGTERM, and SIGKILL ``grace`` seconds later; with
+    0, the default, by SIGKILL at once. So do kill() and terminate(), with their signals. ``pid``
+    and ``returncode`` are the command's.
     """
 
     _tree: "Any" = None
