@@ -226,10 +226,10 @@ def process_iter(
     >>> os.getpid() in names
     True
     """
-    return _each([] if attrs is None else checked(attrs), ad_value)
+    return list_all([] if attrs is None else checked(attrs), ad_value)
 
 
-def _each(names: "list[str]", ad_value: object) -> "Iterator[ProcessInfo]":
+def list_all(names: "Iterable[str]", ad_value: object) -> "Iterator[ProcessInfo]":
     for facts in source.read_all():
         info = ProcessInfo.__new__(ProcessInfo)
         info._fill(facts.pid)
@@ -263,7 +263,7 @@ def _add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | No
     by_pid: "dict[int, ProcessInfo]" = {}
     known = set(family)
     children: "dict[int, list[ProcessInfo]]" = {}
-    for info in _each(["ppid"] if group is None else ["ppid", "group"], -1):
+    for info in list_all(["ppid"] if group is None else ["ppid", "group"], -1):
         children.setdefault(info.info.pop("ppid"), []).append(info)
         by_pid[info.pid] = info
         is_in_group = group is not None and info.info.pop("group") == group

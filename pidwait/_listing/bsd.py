@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .._base.errors import Failed, failed, log
 from .._systems.bindings import PLATFORM
-from .._systems.posix import user_name
+from .._systems.posix import user_name, whole_name
 from .._systems.ps import PS, is_there, run_ps, seconds_of_date
 
 TYPE_CHECKING = False
@@ -83,16 +83,12 @@ class Facts:
             raise failed(EACCES, "its start time is not shown")
         return started
 
+    def comm(self) -> str:
+        return os.fsdecode(_plain(self._name) if self._system.escapes_name else self._name)
+
     def name(self) -> str:
-        name = os.fsdecode(_plain(self._name) if self._system.escapes_name else self._name)
-        if len(self._name) >= self._system.longest:
-            # It may have been cut off. As psutil does, look for the rest in the command line.
-            words = self.cmdline()
-            longer = os.path.basename(words[0]) if words else ""
-            # As bytes: the cut may be in the middle of a character.
-            if os.fsencode(longer).startswith(os.fsencode(name)):
-                return longer
-        return name
+        is_whole = len(self._name) < self._system.longest
+        return self.comm() if is_whole else whole_name(self.comm(), self.cmdline())
 
     def ppid(self) -> int:
         return int(self._text("ppid"))

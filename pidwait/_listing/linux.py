@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 from .._base.errors import GONE, Failed, call, failed, log
 from .._base.probe import why_not
-from .._systems.posix import close, is_found, opened, user_name
+from .._systems.posix import close, is_found, opened, user_name, whole_name
 from .._systems.procfs import check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 WHERE = "/proc"
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
-_COMM_MAX = 15  # bytes of a name that the kernel keeps
 # The names of psutil.
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
@@ -65,24 +64,13 @@ class Facts:
     def started(self) -> int:
         return int(self._stat()[_STARTED])
 
-    def name(self) -> str:
+    def comm(self) -> str:
         self._stat()
-        name = os.fsdecode(self._name)
-        if len(self._name) < _COMM_MAX:
-            return name
-        # It may have been cut off. As psutil does, look for the rest in the command line.
-        try:
-            first = "".join(self.cmdline()[:1])
-        except Failed as why:
-            if why.errno == ESRCH:
-                raise
-            return name
-        # Of a title that has been written over the arguments, the first word.
-        for longer in map(os.path.basename, (first.partition(" ")[0], first)):
-            # As bytes: the cut may be in the middle of a character.
-            if os.fsencode(longer).startswith(self._name):
-                return longer
-        return name
+        return os.fsdecode(self._name)
+
+    def name(self) -> str:
+        name = self.comm()  # the kernel keeps 15 bytes of it
+        return name if len(self._name) < 15 else whole_name(name, self.cmdline())
 
     def ppid(self) -> int:
         return int(self._stat()[_PPID])

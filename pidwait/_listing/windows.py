@@ -98,6 +98,8 @@ class Facts:
     def name(self) -> str:
         return self._shown().name
 
+    comm = name
+
     def ppid(self) -> int:
         return self._shown().parent  # type: ignore[no-any-return]
 

@@ -154,6 +154,21 @@ def is_found(pid: int) -> bool:
     return True  # perhaps another user's
 
 
+def whole_name(name: str, words: "list[str]") -> str:
+    """The name of a program of which the system keeps a part, with the rest from its arguments."""
+    first = "".join(words[:1])
+    # A title may have been written over the arguments: "name: text", or "name text".
+    title = first.partition(": ")[0].rstrip(":")
+    found = [title, os.path.basename(first).partition(": ")[0]]
+    if not any(words[1:]):  # else a space belongs to the name
+        found = [title.partition(" ")[0], *found * ("/" in first)]
+    for longer in map(os.path.basename, found):
+        # As bytes: the cut may be in the middle of a character.
+        if os.fsencode(longer).startswith(os.fsencode(name)):
+            return longer
+    return name
+
+
 def user_name(uid: int) -> str:
     """The name of a user; the number if there is none."""
     import pwd

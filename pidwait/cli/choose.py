@@ -4,8 +4,9 @@
 import os
 from functools import partial
 
-from .. import ProcessInfo, process_iter, wait_procs
+from .. import ProcessInfo, wait_procs
 from .._base.errors import raise_of_handler
+from .._finding import list_all
 from .._waiting.owners import check_pid
 from .shared import Usage, digits, label, say
 
@@ -72,7 +73,7 @@ def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
     """Those that fit all options and run, but for this process and its ancestors."""
     criteria = list(_criteria(options))
     attributes = {"name", "ppid", "status", "create_time", *(one for one, _ in criteria)}
-    listed = {info.pid: info for info in process_iter(attributes)}
+    listed = {info.pid: info for info in list_all(attributes, None)}
     ours = _ancestors(listed)
     found = [info for info in listed.values() if all(fits(info) for _, fits in criteria)]
     found = [info for info in found if info.pid not in ours and _runs(info)]
@@ -109,12 +110,10 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
         match = _matcher(options)
         if "full" in options:
             # A kernel's thread has no command line.
-            yield (
-                "cmdline",
-                lambda info: match(" ".join(info.info["cmdline"] or ()) or info.info["name"]),
-            )
+            yield "cmdline", lambda info: match(_line(info) or info.info["name"])
         else:
-            yield "name", lambda info: match(info.info["name"])
+            # What the kernel keeps of the name is what pgrep looks at.
+            yield "comm", lambda info: match(info.info["name"]) or match(info.info["comm"])
     if "user" in options:
         words = options["user"].split(",")
         if "" in words:
@@ -154,6 +153,11 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
         raise Usage("--name %r is not a regular expression: %s" % (text, error)) from None
     match = pattern.fullmatch if "exact" in options else pattern.search
     return lambda name: name is not None and match(name) is not None
+
+
+def _line(info: ProcessInfo) -> str:
+    # As pgrep: without empty arguments at the end, which a title may have left there.
+    return "\0".join(info.info["cmdline"] or ()).rstrip("\0").replace("\0", " ")
 
 
 def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo) -> bool:

@@ -115,6 +115,52 @@ def test_by_a_name_that_is_longer_than_the_kernel_keeps(token, named, chosen, ma
             assert json.loads(main("--json", *how + which).stdout)["name"] == name
 
 
+# It changes its name and writes its title over its arguments, as chromium, nginx and postgres do.
+TITLED = """if True:
+    import sys
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    first, end = int(fields[45]), int(fields[46])
+    with open("/proc/self/comm", "wb", 0) as file:
+        file.write(sys.argv[1].encode())
+    with open("/proc/self/mem", "r+b", 0) as memory:
+        memory.seek(first)
+        memory.write(sys.argv[2].encode().ljust(end - first, b"\\0"))
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def ask_pgrep(*args):
+    done = subprocess.run(("pgrep",) + args, stdout=subprocess.PIPE, check=False)
+    return list(map(int, done.stdout.split()))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the child writes to /proc")
+@pytest.mark.parametrize(
+    "rest, title",
+    [
+        (": writer process", "{name}: writer process"),
+        ("-eight-8", "{name}: worker 3"),  # just as much as the kernel keeps
+        ("-browser-of-mine", "{name}: zygote"),
+        ("-browser-of-mine", "{name} --type=zygote --no-sandbox"),
+        ("-browser-of-mine", "/usr/lib/{name} --type=renderer"),
+        (" browser of mine", "/usr/lib/{name}: /a/b: c"),
+    ],
+)
+def test_by_the_name_and_the_title_that_pgrep_finds(token, start, chosen, rest, title):
+    name = token + rest.partition(":")[0]
+    title = title.format(name=name)
+    child = start(*PYTHON + ("-c", TITLED, name, title), stdin=-1, stdout=-1)
+    assert child.stdout.readline() == b"ready\n"
+    assert pidwait.ProcessInfo(child.pid).name() == name
+    kept = name[:15]
+    for options in ["-x", kept], ["-x", name], [kept + "$"], ["-fx", title], ["-f", title + "$"]:
+        assert chosen(*options[:-1] + ["--name", options[-1]]) == [child.pid], options
+        if options[-1] != name and shutil.which("pgrep"):
+            assert ask_pgrep(*options) == [child.pid], options
+
+
 # By what else a process is
 
 

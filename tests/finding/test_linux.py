@@ -190,10 +190,21 @@ def each_field_of_a_line_of_proc_is_told(folder):
         (b"a-quite-long-na", b"a-quite-long-na\0", "a-quite-long-na"),
         (b"a-quite-long-na", b"/bin/python\0a-quite-long-name\0", "a-quite-long-na"),
         (b"a-quite-long-n", b"/bin/a-quite-long-name\0", "a-quite-long-n"),
-        # A title over the arguments, filled up by spaces, or with a folder in it.
-        (b"a-quite-long-na", b"a-quite-long-name: 3 of /x/y      ", "a-quite-long-name:"),
+        # A title over the arguments, filled up by spaces or NULs, or with a folder in it.
+        (b"a-quite-long-na", b"a-quite-long-name: 3 of /x/y      ", "a-quite-long-name"),
+        (b"a-quite-long-na", b"a-quite-long-name: 3 of /x/y\0\0\0", "a-quite-long-name"),
         (b"a-quite-long-na", b"a-quite-long-name 3 of /x/y    \0", "a-quite-long-name"),
+        (b"a-quite-long-na", b"a-quite-long-na: 3\0", "a-quite-long-na"),
+        # Titles whose first 15 bytes have become the name, as by the package setproctitle.
+        (b"quite: a title ", b"quite: a title of mine\0\0", "quite: a title "),
+        (b"quite a title o", b"quite a title of mine /x/y\0", "quite a title o"),
+        (b"quite a title o", b"quite a title of mine\0\0\0", "quite a title o"),
+        (b"a-quite-long-na", b"/bin/a-quite-long-name: x\0-x\0", "a-quite-long-name"),
+        (b"a quite long na", b"/bin/a quite long name: 3\0\0", "a quite long name"),
+        # A program whose name has spaces, and which has arguments.
         (b"a quite long na", b"/bin/a quite long name\0-x\0", "a quite long name"),
+        (b"a-quite-long-na", b"/bin/a-quite-long-name 1.2\0-x\0", "a-quite-long-name 1.2"),
+        (b"a-quite-long-na", b"/bin/a: b/a-quite-long-name\0-x\0", "a-quite-long-name"),
     ):
         shown.show("stat", b"77 (%s) S " % name + FIELDS)
         shown.show("cmdline", text)

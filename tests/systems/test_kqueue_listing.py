@@ -121,6 +121,14 @@ def test_the_rest_of_a_long_name_is_in_the_arguments(on, shell, system):
 
 
 @every
+def test_a_title_is_no_part_of_the_name(on, shell, system):
+    name = "a-name-that-is-longer-than-any"
+    pid, _ = shell(name.encode(), first=name + ": worker 3")
+    on(system)
+    assert told(pid)["name"] == name
+
+
+@every
 def test_arguments_are_told_as_they_were_where_the_escapes_can_be_undone(on, shell, system):
     words = ["a\tb", "\\", "c\nd", "\udcff", "\xe9", "x\x1b[0m"]
     pid, _ = shell(b"sh", *words)
