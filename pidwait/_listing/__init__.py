@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What may be asked of a process, by name, and this system's source of it.
 
-A source is a module. read(pid) and read_all(), which goes by the order of pids, return Facts (see
-_types) of one process, even if its pid is given to another one meanwhile. now() is a time to
-compare with Facts.started(), and WHERE is what tells the facts, for messages. Facts raise Failed:
-ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system does not tell it. A
-file or table is read when the first fact of it is asked for, and then kept: facts are for one
-moment.
+A source is a module. read(pid) and read_all(), which goes by the order of pids, return Facts of one
+process, even if its pid is given to another one meanwhile: a method for each name that the system
+tells, and started(), which is the same for one process, and more for one that started later. now()
+is such a time, and WHERE is what tells the facts, for messages.
+
+Facts raise Failed: ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system
+does not tell it. A file or table is read when the first fact of it is asked for, and then kept
+until close(): facts are for one moment.
 """
 
 import os
+from errno import ENOSYS
 
-from .._base.errors import REFUSED, Failed
+from .._base.errors import REFUSED, Failed, failed
 from .._systems.bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple  # novm
 
-    from .._types import Any, Facts, Iterable
+    from .._types import Any, Iterable
 
     Uids = NamedTuple("Uids", [("real", int), ("effective", int), ("saved", int)])
     CpuTimes = NamedTuple(
@@ -60,7 +63,7 @@ def checked(attrs: "Iterable[str] | None") -> "list[str]":
     return names or ATTRIBUTES
 
 
-def gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[str, Any]":
+def gather(facts: "Any", names: "Iterable[str]", ad_value: object) -> "dict[str, Any]":
     found: "dict[str, Any]" = {}
     for name in names:
         try:
@@ -72,9 +75,11 @@ def gather(facts: "Facts", names: "Iterable[str]", ad_value: object) -> "dict[st
     return found
 
 
-def fact(facts: "Facts", name: str) -> "Any":
+def fact(facts: "Any", name: str) -> "Any":
     if name == "pid":
         return facts.pid
+    if not hasattr(facts, name):
+        raise failed(ENOSYS, "the system does not show the " + name)
     value = getattr(facts, name)()
     return with_names(name, value) if name in _named else value
 

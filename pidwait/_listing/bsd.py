@@ -8,9 +8,7 @@ line may have been parted where it contains a space, and an empty one is missing
 import os
 import re
 import time
-from collections import namedtuple
 from errno import EACCES, ENOSYS, ESRCH
-from functools import lru_cache
 
 from .._base.errors import Failed, failed, log
 from .._systems.bindings import PLATFORM
@@ -21,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Match
 
-    from .._types import Callable, Iterator
+    from .._types import Iterator
 
 WHERE = PS
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
@@ -49,30 +47,18 @@ _COLUMNS = dict.fromkeys(("ppid", "pgid", "uid", "ruid", "svuid"), r"-?\d+")
 _COLUMNS.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
 _COLUMNS.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
 
-# What is peculiar to the ps of a system, from its bin/ps/keyword.c, print.c and fmt.c:
-#   times             keywords of the user's and the system's time, or of their sum
-#   longest           bytes of a name
-#   escapes_command,  by vis(3) with VIS_CSTYLE, which can be undone. The others escape by
-#   escapes_name      VIS_NOSLASH: what they show as "^J" may also have been just that.
-#   adds_name         " (name)" to a command line that begins with another one
-#   letter_u          the status for U
-_System = namedtuple("_System", "times longest escapes_command escapes_name adds_name letter_u")
-_SYSTEMS = {
-    "darwin": _System(("utime", "stime"), 16, False, False, False, "disk-sleep"),
-    "freebsd": _System(("usertime", "systime"), 19, True, False, True, "suspended"),
-    "netbsd": _System(("utime", "stime"), 16, True, False, True, "suspended"),
-    "openbsd": _System(("time",), 16, True, True, True, "suspended"),
-    "dragonfly": _System(("time",), 16, True, False, True, "suspended"),
-}
+# What is peculiar to a system is from its bin/ps/keyword.c, print.c and fmt.c. What ps escapes by
+# vis(3) with VIS_CSTYLE can be undone. Where it has VIS_NOSLASH, what it shows as "^J" may also
+# have been just that: on macOS in all, and in names everywhere but on OpenBSD.
+# The keywords of the user's and the system's time; the others show their sum.
+_TIMES = {"freebsd": ("usertime", "systime")}
+_TIMES["darwin"] = _TIMES["netbsd"] = ("utime", "stime")
 
 
 class Facts:
-    def __init__(
-        self, system: _System, name: bytes, row: "Match[bytes]", usernames: "Callable[[int], str]"
-    ) -> None:
+    def __init__(self, name: bytes, row: "Match[bytes]") -> None:
         self.pid = int(row.group("pid"))
-        self._system, self._name, self._row = system, name, row
-        self._usernames = usernames
+        self._name, self._row = name, row
 
     def _text(self, keyword: str) -> str:
         return str(self._row.group(keyword), "ascii", "replace")
@@ -84,10 +70,10 @@ class Facts:
         return started
 
     def comm(self) -> str:
-        return os.fsdecode(_plain(self._name) if self._system.escapes_name else self._name)
+        return os.fsdecode(_plain(self._name) if PLATFORM == "openbsd" else self._name)
 
     def name(self) -> str:
-        is_whole = len(self._name) < self._system.longest
+        is_whole = len(self._name) < (19 if PLATFORM == "freebsd" else 16)
         return self.comm() if is_whole else whole_name(self.comm(), self.cmdline())
 
     def ppid(self) -> int:
@@ -98,15 +84,16 @@ class Facts:
 
     def status(self) -> str:
         state = self._text("state")
-        letters: "dict[str, str]" = dict(_STATUS_LETTERS, U=self._system.letter_u)
-        return letters.get(state[0], state)
+        if state[0] == "U":
+            return "disk-sleep" if PLATFORM == "darwin" else "suspended"
+        return _STATUS_LETTERS.get(state[0], state)
 
     def create_time(self) -> float:
         return float(self.started())
 
     def cpu_times(self) -> "tuple[float, float, float, float]":
         """Those of the children are not shown; nor is which part of a sum is the user's."""
-        texts = [self._text(keyword) for keyword in self._system.times]
+        texts = [self._text(keyword) for keyword in _TIMES.get(PLATFORM, ("time",))]
         if "-" in texts:  # NetBSD's zombies
             raise failed(ENOSYS, "its CPU time is not shown")
         user, system = [_duration(text) for text in [*texts, "0"][:2]]
@@ -125,9 +112,9 @@ class Facts:
         if re.match(rb"[\[(]%s(/.*)?[\])]\Z" % name, command):
             return []
         words = command.split()
-        if self._system.adds_name and not re.match(rb"(.*/)?%s\Z" % name, b"".join(words[:1])):
-            words = re.sub(rb" +\(%s(/.*)?\)\Z" % name, b"", command).split()
-        if self._system.escapes_command:
+        if PLATFORM != "darwin":
+            if not re.match(rb"(.*/)?%s\Z" % name, b"".join(words[:1])):  # " (name)" is added
+                words = re.sub(rb" +\(%s(/.*)?\)\Z" % name, b"", command).split()
             words = [_plain(word) for word in words]
         return [os.fsdecode(word) for word in words]
 
@@ -137,7 +124,7 @@ class Facts:
         return tuple(uids)  # type: ignore[return-value]
 
     def username(self) -> str:
-        return self._usernames(self.uids()[0])
+        return user_name(self.uids()[0])
 
     def close(self) -> None:
         """Nothing is open."""
@@ -200,8 +187,8 @@ def read_all() -> "Iterator[Facts]":
 
 
 def _list(*which: str) -> "list[Facts]":
-    system = _SYSTEMS[PLATFORM]
-    columns = dict(_COLUMNS, **dict.fromkeys(system.times, r"[\d:.d]+|-"))
+    user_name.cache_clear()
+    columns = dict(_COLUMNS, **dict.fromkeys(_TIMES.get(PLATFORM, ("time",)), r"[\d:.d]+|-"))
     arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
     for keyword in [*columns, "command"]:
         arguments += ["-o", keyword + "="]
@@ -213,7 +200,7 @@ def _list(*which: str) -> "list[Facts]":
         if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
             text = errors.decode("utf-8", "replace").partition("\n")[0]
             raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
-        found = list(_parse(system, columns, rows))
+        found = list(_parse(columns, rows))
         if rows and not found:
             raise failed(ENOSYS, "%s prints an unknown format" % PS)
     except Failed as why:
@@ -223,10 +210,9 @@ def _list(*which: str) -> "list[Facts]":
     return [facts for facts in found if facts.pid > 0 and facts.pid != ps]
 
 
-def _parse(system: _System, columns: "dict[str, str]", rows: bytes) -> "Iterator[Facts]":
+def _parse(columns: "dict[str, str]", rows: bytes) -> "Iterator[Facts]":
     named = "".join(" +(?P<%s>%s)" % column for column in columns.items())
     match = re.compile((r" +(?P<pid>-?\d+)%s *(?P<command>.*)\n" % named).encode()).match
-    usernames = lru_cache(maxsize=None)(user_name)
     at = 0
     while at < len(rows):
         end = rows.find(b"\n", at) + 1 or len(rows)
@@ -237,7 +223,7 @@ def _parse(system: _System, columns: "dict[str, str]", rows: bytes) -> "Iterator
         for start in range(first, first + extra + 1):
             row = match(rows, start)
             if row is not None and row.end("pid") == start + 1 + _PID_WIDTH:
-                yield Facts(system, rows[at:start].rstrip(b" "), row, usernames)
+                yield Facts(rows[at:start].rstrip(b" "), row)
                 end = row.end()
                 break
         else:

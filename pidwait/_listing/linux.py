@@ -4,7 +4,7 @@
 import os
 import time
 from errno import EACCES, ENOENT, ESRCH
-from functools import lru_cache, partial
+from functools import partial
 
 from .._base.errors import GONE, Failed, call, failed, log
 from .._base.probe import why_not
@@ -13,7 +13,7 @@ from .._systems.procfs import check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Iterator
+    from .._types import Any, Iterator
 
 WHERE = "/proc"
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
@@ -22,27 +22,25 @@ _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
 _STATE, _PPID, _GROUP, _TTY, _TIMES, _STARTED = 0, 1, 2, 4, 11, 19
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _boot = [0.0]
 
 
 class Facts:
-    __slots__ = tuple("_cmdline _directory _fields _name _uids _usernames pid".split())
+    _fields: "list[bytes] | None" = None
+    _cmdline: "list[str] | None" = None
+    _uids: "tuple[int, int, int] | None" = None
+    # What is opened below a directory of a process that has been reaped is ESRCH, whoever has
+    # the pid then.
+    _directory: "Any" = None
 
-    def __init__(self, pid: int, usernames: "Callable[[int], str]") -> None:
+    def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._usernames = usernames
-        self._fields: "list[bytes] | None" = None
-        self._cmdline: "list[str] | None" = None
-        self._uids: "tuple[int, int, int] | None" = None
-        # What is opened below a directory of a process that has been reaped is ESRCH, whoever
-        # has the pid then.
-        self._directory: "Any" = None
 
     def _read(self, name: str) -> bytes:
         try:
             if self._directory is None:
-                self._directory = opened(os.open, "/proc/%d" % self.pid, _FLAGS)
+                flags = os.O_RDONLY | os.O_CLOEXEC
+                self._directory = opened(os.open, "/proc/%d" % self.pid, flags)
             open_ = partial(os.open, dir_fd=self._directory.fileno())
             return read_file(name, open_, name == "cmdline")
         except Failed as why:
@@ -123,7 +121,7 @@ class Facts:
         return self._uids
 
     def username(self) -> str:
-        return self._usernames(self.uids()[0])
+        return user_name(self.uids()[0])
 
     def close(self) -> None:
         directory, self._directory = self._directory, None
@@ -133,16 +131,11 @@ class Facts:
 
 def _boot_time() -> float:
     """Seconds from the epoch to the boot: the same at each call, unless the clock is set."""
-    if abs(_look_at_clocks() - _boot[0]) > 0.02:
-        # Where another process has run between the two looks, the result is too early.
-        found = max(_look_at_clocks() for _ in range(3))
-        if abs(found - _boot[0]) > 0.02:
-            _boot[0] = found
+    # Where another process has run between the two looks, the result is too early.
+    found = max(time.time() - time.clock_gettime(_BOOTTIME) for _ in range(3))
+    if abs(found - _boot[0]) > 0.02:
+        _boot[0] = found
     return _boot[0]
-
-
-def _look_at_clocks() -> float:
-    return time.time() - time.clock_gettime(_BOOTTIME)
 
 
 def now() -> int:
@@ -151,17 +144,20 @@ def now() -> int:
 
 def read(pid: int) -> Facts:
     _check()
-    return Facts(pid, user_name)
+    return Facts(pid)
 
 
 def read_all() -> "Iterator[Facts]":
+    return map(Facts, _pids())
+
+
+def _pids() -> "Iterator[int]":
     _check()
-    usernames = lru_cache(maxsize=None)(user_name)
-    for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
-        yield Facts(pid, usernames)
+    yield from sorted(map(int, filter(str.isdigit, os.listdir("/proc"))))
 
 
 def _check() -> None:
+    user_name.cache_clear()
     why = why_not(check_procfs)
     if why is not None:
         raise OSError(ENOENT, "processes can't be listed: %s" % why.error.strerror)

@@ -49,15 +49,14 @@ _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a dom
 
 
 class Facts:
-    __slots__ = ("_entry", "_latest", "_owned", "_times", "pid")
+    _times: "list[int] | None" = None
+    _owned: "Owned | None" = None
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
         """``latest``: when the entry was read, or later."""
         self.pid = pid
         self._entry = entry
         self._latest = latest
-        self._times: "list[int] | None" = None
-        self._owned: "Owned | None" = None
 
     def _handle(self) -> int:
         if self._owned is None:
@@ -158,12 +157,6 @@ class Facts:
             arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
             self._ask("GetTokenInformation", *arguments)
         return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
-
-    def uids(self) -> None:
-        raise failed(ENOSYS, "Windows does not show the uids")
-
-    def terminal(self) -> None:
-        raise failed(ENOSYS, "Windows does not show the terminal")
 
     def close(self) -> None:
         if self._owned is not None:

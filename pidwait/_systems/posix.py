@@ -5,6 +5,7 @@ import io
 import os
 import select
 from errno import EBADF, ECHILD, ENOSYS, ESRCH
+from functools import lru_cache
 from itertools import chain, starmap
 from types import BuiltinFunctionType
 
@@ -169,6 +170,7 @@ def whole_name(name: str, words: "list[str]") -> str:
     return name
 
 
+@lru_cache(maxsize=None)  # for one listing
 def user_name(uid: int) -> str:
     """The name of a user; the number if there is none."""
     import pwd

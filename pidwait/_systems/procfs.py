@@ -9,6 +9,7 @@ own children, and kill(2) about other processes; but kill(2) takes a zombie for 
 import os
 import sys
 from errno import ECHILD, ENOENT, ENOSYS, ESRCH
+from functools import partial
 
 from .._base.deadline import Deadline
 from .._base.errors import GONE, Failed, call, failed, log
@@ -26,8 +27,6 @@ _THREADS = 17  # the field's place
 
 class ProcStat:
     """What /proc/<pid>/stat shows."""
-
-    __slots__ = ("exited", "name", "parent", "started", "status")
 
     def __init__(self, name: bytes, fields: "list[bytes]") -> None:
         self.name = name.decode("utf-8", "replace")
@@ -54,13 +53,8 @@ def read_file(path: str, open_: "Callable[..., int] | None" = None, is_long: boo
     # One read() returns the whole file; open() would add an fstat, an ioctl and an lseek.
     file = opened(open_ or os.open, path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text: bytes = call(os.read, file.fileno(), 8192)
-        while is_long:
-            more = call(os.read, file.fileno(), 65536)
-            if not more:
-                break
-            text += more
-        return text
+        read = partial(call, os.read, file.fileno(), 8192)
+        return b"".join(iter(read, b"")) if is_long else read()
     finally:
         file.close()
 
@@ -182,7 +176,7 @@ def _is_success(pid: int) -> bool:
     # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
     # whatever code they gave the process afterwards. Without others it is the process's, too: a
     # thread that starts has page faults, and what it had is the process's when it has ended.
-    if works(check_status_of_process):
+    if os.path.exists("/proc/sys/kernel/arch"):  # Linux 6.1
         return True
     texts = [_read_entry(pid, name) or b"" for name in ("stat", "task/%d/stat" % pid)]
     process, main = (split_stat(text)[1][7:10:2] for text in texts)
@@ -195,11 +189,6 @@ def check_status() -> None:
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
         raise failed(ENOSYS, "/proc does not show the exit status")
-
-
-def check_status_of_process() -> None:
-    """Whether the kernel is surely newer than Linux 5.17."""
-    call(os.stat, "/proc/sys/kernel/arch")  # Linux 6.1
 
 
 # The polled handle
