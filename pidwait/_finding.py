@@ -6,13 +6,13 @@ from errno import ESRCH
 
 from ._base.errors import DENIED, Failed, failed
 from ._listing import checked, fact, gather, source
-from ._process import Process, pid_exists, wait
+from ._process import KILL, TERMINATE, Process, pid_exists, wait
 from ._waiting.owners import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._listing import CpuTimes, Uids
-    from ._types import Any, Facts, Iterable, Iterator
+    from ._types import Any, Iterable, Iterator
 
 
 class ProcessInfo:
@@ -34,25 +34,22 @@ class ProcessInfo:
     """
 
     def __init__(self, pid: int) -> None:
-        number = check_pid(pid)
-        if not pid_exists(number):
-            raise failed(ESRCH).as_error("open", number)
-        self._fill(number)
+        self.pid = check_pid(pid)
+        self.info: "dict[str, Any]" = {}
+        self._started: "int | None" = None  # while we have not looked, or may not see it
+        # When it was listed, if nobody has looked at it then. If the process that has its pid now
+        # started later, it is another one.
+        self._listed: "int | None" = None
+        if not pid_exists(self.pid):
+            raise failed(ESRCH).as_error("open", self.pid)
         with Oneshot(self):
             return
 
-    def _fill(self, pid: int) -> None:
-        self.pid = pid
-        self.info: "dict[str, Any]" = {}
-        self._started: "int | None" = None  # while we may not see it
-        # By the thread that has entered a oneshot().
-        self._held: "dict[int, Facts]" = {}
-
-    def _checked(self, facts: "Facts") -> "Facts":
+    def _checked(self, facts: "Any") -> "Any":
         """The facts; Failed (ESRCH) if they are another process's."""
         try:
             started = facts.started()
-            if self._started is None:
+            if self._started is None and (self._listed is None or started <= self._listed):
                 self._started = started
             if started != self._started:
                 raise failed(ESRCH)
@@ -115,7 +112,7 @@ class ProcessInfo:
             self._checked(source.read(self.pid)).close()
         except Failed as why:
             if why.errno not in (ESRCH, *DENIED):
-                raise as_error(why, self.pid) from None
+                raise why.as_error(source.WHERE, self.pid) from None
             return why.errno != ESRCH
         return True
 
@@ -137,8 +134,8 @@ class ProcessInfo:
     def children(self, recursive: bool = False) -> "list[ProcessInfo]":
         """The children; with ``recursive``, all descendants.
 
-        Repeats the listing until no new descendant appears. If the parent of a descendant
-        exits, the system gives it another parent; then this may not find it.
+        For descendants, repeats the listing until no new one appears. If the parent of a
+        descendant exits, the system gives it another parent; then this may not find it.
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
@@ -157,20 +154,21 @@ class ProcessInfo:
 
     def terminate(self) -> None:
         """Send SIGTERM; on Windows, end the process."""
-        with Process(self) as process:
-            process.terminate()
+        self.send_signal(TERMINATE)
 
     def kill(self) -> None:
         """Send SIGKILL; on Windows, end the process."""
-        with Process(self) as process:
-            process.kill()
+        self.send_signal(KILL)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcessInfo):
             return NotImplemented
-        if self is other or self._started is None:
+        if self is other or self.pid != other.pid:
             return self is other
-        return (self.pid, self._started) == (other.pid, other._started)
+        for one in self, other:
+            if one._started is None and one._listed is not None:
+                one.is_running()  # look at it
+        return self._started is not None and self._started == other._started
 
     def __hash__(self) -> int:
         return hash(self.pid)
@@ -186,29 +184,24 @@ class Oneshot:
 
     def __init__(self, info: ProcessInfo) -> None:
         self._info = info
-        self._facts: "Facts | None" = None
+        self._facts: "Any" = None
 
     def __enter__(self) -> "Any":
-        held = self._info._held
-        facts = held.get(get_ident())
-        if facts is None:
+        held = vars(self._info).setdefault("_held", {})  # by the thread
+        if get_ident() not in held:
             try:
-                facts = self._facts = self._info._checked(source.read(self._info.pid))
+                self._facts = self._info._checked(source.read(self._info.pid))
             except Failed as why:
-                raise as_error(why, self._info.pid) from None
-            held[get_ident()] = facts
-        return facts
+                raise why.as_error(source.WHERE, self._info.pid) from None
+            held[get_ident()] = self._facts
+        return held[get_ident()]
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._facts is not None:
-            self._info._held.pop(get_ident(), None)
+            vars(self._info)["_held"].pop(get_ident(), None)
             self._facts.close()
         if isinstance(error, Failed):
-            raise as_error(error, self._info.pid) from None
-
-
-def as_error(why: Failed, pid: int) -> OSError:
-    return why.as_error(source.WHERE, pid)
+            raise error.as_error(source.WHERE, self._info.pid) from None
 
 
 def process_iter(
@@ -221,6 +214,9 @@ def process_iter(
     does not offer, is ``ad_value``. Processes that exit meanwhile are left out. Raises OSError
     if processes can't be listed: on Linux without a /proc of our own PID namespace.
 
+    Without ``attrs``, or for "pid" alone, a process is looked at when its ProcessInfo is first
+    used (on Linux); if it has exited by then, methods raise ProcessLookupError.
+
     >>> import os
     >>> names = {info.pid: info.info["name"] for info in process_iter(["pid", "name"])}
     >>> os.getpid() in names
@@ -230,56 +226,76 @@ def process_iter(
 
 
 def list_all(names: "Iterable[str]", ad_value: object) -> "Iterator[ProcessInfo]":
+    """``names``: as attrs. Where the time of the listing will do, nobody looks for a pid alone."""
+    is_brief = source.CLOCK_IS_STEADY and {"pid"}.issuperset(names)
+    listed: "int | None" = None
     for facts in source.read_all():
-        info = ProcessInfo.__new__(ProcessInfo)
-        info._fill(facts.pid)
+        info = _new(facts.pid)
         try:
-            info._checked(facts)
+            if is_brief:
+                info._listed = listed = listed or source.now()
+            else:
+                info._checked(facts)
             info.info = gather(facts, names, ad_value)
         except Failed as why:
             if why.errno == ESRCH:
                 continue
-            raise as_error(why, info.pid) from None
+            raise why.as_error(source.WHERE, info.pid) from None
         finally:
             facts.close()  # nothing is left open while the caller does its work
         yield info
 
 
+def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
+    info = ProcessInfo.__new__(ProcessInfo)
+    info.pid, info.info, info._started, info._listed = pid, {}, started, None
+    return info
+
+
+def _families() -> "Iterator[tuple[int, int, int, int | None]]":
+    """Of each process that we may see: the pid, the start time, the parent's pid, the group."""
+    for facts in source.read_all():
+        try:
+            group = facts.group() if hasattr(facts, "group") else None
+            yield facts.pid, facts.started(), facts.ppid(), group
+        except Failed as why:
+            if why.errno not in (ESRCH, *DENIED):
+                raise why.as_error(source.WHERE, facts.pid) from None
+        finally:
+            facts.close()
+
+
 def add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | None" = None) -> None:
-    """Add the children of the first one, until no new one appears; ``recursive``: of each.
+    """Add the children of the first one; ``recursive``: of each, until no new one appears.
 
     With ``group``, add the members of that process group, too.
     """
-    for _ in range(100):  # some never stop starting processes
-        before = len(family)
-        _add_children(family, recursive, group)
+    known = {(info.pid, info._started) for info in family}
+
+    def add(pid: int, born: int) -> None:
+        if (pid, born) not in known:
+            known.add((pid, born))
+            family.append(_new(pid, born))
+
+    for _ in range(100 if recursive else 1):  # some never stop starting processes
+        before, began = len(family), source.now()
+        started: "dict[int, int]" = {}
+        children: "dict[int, list[int]]" = {}
+        for pid, born, parent_pid, its_group in getattr(source, "families", _families)():
+            started[pid] = born
+            children.setdefault(parent_pid, []).append(pid)
+            if group is not None and its_group == group:
+                add(pid, born)
+        # In the order of their pids a child may come before its parent, so look from the top.
+        for parent in family if recursive else family[:1]:
+            since = started.get(parent.pid)
+            if since is None or since != parent._started:
+                continue  # it is gone, and another process may have its pid
+            for pid in children.get(parent.pid, ()):
+                # Another process may have had the parent's pid before, or have got it since we
+                # looked at the parent; then the child is younger than our look.
+                born = started[pid]
+                if since <= born and (born < began or parent.is_running()):
+                    add(pid, born)
         if len(family) == before:
             break
-
-
-def _add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | None") -> None:
-    """Look at all processes once."""
-    began = source.now()
-    by_pid: "dict[int, ProcessInfo]" = {}
-    known = set(family)
-    children: "dict[int, list[ProcessInfo]]" = {}
-    for info in list_all(["ppid"] if group is None else ["ppid", "group"], -1):
-        children.setdefault(info.info.pop("ppid"), []).append(info)
-        by_pid[info.pid] = info
-        is_in_group = group is not None and info.info.pop("group") == group
-        if is_in_group and info not in known and info._started is not None:
-            family.append(info)
-            known.add(info)
-    # In the order of their pids a child may come before its parent, so look from the top.
-    for parent in family if recursive else family[:1]:
-        if by_pid.get(parent.pid) != parent:
-            continue  # it is gone, and another process may have its pid
-        for child in children.get(parent.pid, ()):
-            since, born = parent._started, child._started
-            # Another process may have had the parent's pid before, or have got it since we looked
-            # at the parent; then the child is younger than our look.
-            if since is None or born is None or born < since or child in known:
-                continue
-            if born < began or parent.is_running():
-                family.append(child)
-                known.add(child)

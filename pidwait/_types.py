@@ -92,16 +92,3 @@ class Poller(Protocol):
         """Readable when there is something to look at; UnsupportedOperation if there is none."""
 
     def close(self) -> None: ...
-
-
-class Facts(Protocol):
-    """What a system shows of a process: also a method for each name of _listing.ATTRIBUTES."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def started(self) -> int:
-        """When it started: the same for one process, and more for one that started later."""
-
-    def close(self) -> None:
-        """Nothing is read after it."""

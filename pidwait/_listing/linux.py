@@ -6,7 +6,7 @@ import time
 from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
-from .._base.errors import GONE, Failed, call, failed, log
+from .._base.errors import DENIED, GONE, Failed, call, failed, log
 from .._base.probe import why_not
 from .._systems.posix import close, is_found, opened, user_name, whole_name
 from .._systems.procfs import check_procfs, read_file, whole_stat
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .._types import Any, Iterator
 
 WHERE = "/proc"
+CLOCK_IS_STEADY = True
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 # The names of psutil.
@@ -149,6 +150,18 @@ def read(pid: int) -> Facts:
 
 def read_all() -> "Iterator[Facts]":
     return map(Facts, _pids())
+
+
+def families() -> "Iterator[tuple[int, int, int, int]]":
+    for pid in _pids():
+        try:
+            fields = whole_stat(_STARTED + 1, read_file, "/proc/%d/stat" % pid)[1]
+        except Failed as why:
+            if why.errno not in (*GONE, *DENIED):
+                raise why.as_error(WHERE, pid) from None
+            continue
+        if len(fields) > _STARTED:
+            yield pid, int(fields[_STARTED]), int(fields[_PPID]), int(fields[_GROUP])
 
 
 def _pids() -> "Iterator[int]":

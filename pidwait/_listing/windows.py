@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._types import Any, Iterator
 
 WHERE = "OpenProcess"
+CLOCK_IS_STEADY = False
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that

@@ -115,6 +115,34 @@ def test_create_time_follows_the_clock_that_is_set_and_no_busy_machine(sleeper, 
     assert info == pidwait.ProcessInfo(sleeper.pid)
 
 
+@pytest.fixture
+def opened(monkeypatch):
+    """The paths that are opened."""
+    paths, real = [], os.open
+    list(pidwait.process_iter([]))  # what is looked at first
+
+    def noted(path, *args, **kwargs):
+        paths.append(path)
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", noted)
+    return paths
+
+
+@pytest.mark.parametrize("attrs", [None, ["pid"]])
+def test_a_listing_of_pids_reads_nothing_before_somebody_asks(sleeper, opened, attrs):
+    found = {info.pid: info for info in pidwait.process_iter(attrs)}
+    assert opened == []
+    assert found[sleeper.pid].ppid() == os.getpid() and opened != []
+
+
+def test_for_children_alone_each_process_is_read_once(sleeper, opened):
+    me = pidwait.ProcessInfo(os.getpid())
+    del opened[:]
+    assert sleeper.pid in [child.pid for child in me.children()]
+    assert opened.count("/proc/%d/stat" % sleeper.pid) == 1
+
+
 def test_oneshot_keeps_what_has_been_read_for_its_thread(start):
     code = "read line; printf renamed > /proc/$$/comm; echo; read line"
     child = start("sh", "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

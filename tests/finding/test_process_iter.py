@@ -103,6 +103,20 @@ def test_a_process_is_equal_to_itself_however_it_was_found(sleeper):
     assert repr(pidwait.ProcessInfo(info.pid)) == "<ProcessInfo pid=%d>" % info.pid
 
 
+def test_listings_without_attrs_tell_what_has_come_and_gone(start_told):
+    first = start_told(3)
+    before = set(pidwait.process_iter())
+    second = start_told(3)
+    after = set(pidwait.process_iter())
+    come = {info.pid for info in after - before}
+    assert second.pid in come and first.pid not in come
+    if not WINDOWS:  # there a Popen keeps its pid
+        first.kill()
+        first.wait()
+        gone = {info.pid for info in before - set(pidwait.process_iter())}
+        assert first.pid in gone and os.getpid() not in gone
+
+
 LOADS = "import pickle, sys; print(pickle.load(sys.stdin.buffer).info['cpu_times'].user)"
 
 

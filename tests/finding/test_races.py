@@ -151,13 +151,14 @@ def what_is_told_of_a_reused_pid_is_of_one_process(folder):
 def waits_and_signals_are_for_the_process_that_was_listed(folder):
     twice = Twice(folder)
     info, *others = [
-        one for _ in range(4) for one in pidwait.process_iter() if one.pid == twice.pid
+        one for _ in range(5) for one in pidwait.process_iter() if one.pid == twice.pid
     ]
     twice.pass_on()
     # Nobody has looked at these yet.
     for function in others[0].kill, others[1].name, lambda: pidwait.Process(others[2]):
         raises(ProcessLookupError, function)
     new = pidwait.ProcessInfo(twice.pid)
+    assert new not in others and others[3] not in list(pidwait.process_iter())
     assert not info.is_running() and info != new and new.is_running()
     for function in (info.name, info.as_dict, info.children, info.oneshot().__enter__):
         raises(ProcessLookupError, function)
