@@ -227,7 +227,7 @@ def process_iter(
 
 def list_all(names: "Iterable[str]", ad_value: object) -> "Iterator[ProcessInfo]":
     """``names``: as attrs. Where the time of the listing will do, nobody looks for a pid alone."""
-    is_brief = source.CLOCK_IS_STEADY and {"pid"}.issuperset(names)
+    is_brief = hasattr(source, "CLOCK_IS_STEADY") and {"pid"}.issuperset(names)
     listed: "int | None" = None
     for facts in source.read_all():
         info = _new(facts.pid)

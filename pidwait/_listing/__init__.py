@@ -4,8 +4,8 @@
 A source is a module. read(pid) and read_all(), which goes by the order of pids, return Facts of one
 process, even if its pid is given to another one meanwhile: a method for each name that the system
 tells, and started(), which is the same for one process, and more for one that started later. now()
-is such a time, by a clock that nobody sets if CLOCK_IS_STEADY. WHERE is what tells the facts, for
-messages.
+is such a time; with a CLOCK_IS_STEADY, nobody sets the clock. families() may tell in a quicker way
+what _finding asks of all Facts. WHERE is what tells the facts, for messages.
 
 Facts raise Failed: ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system
 does not tell it. A file or table is read when the first fact of it is asked for, and then kept

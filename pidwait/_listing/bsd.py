@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .._types import Iterator
 
 WHERE = PS
-CLOCK_IS_STEADY = False
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
 # Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the

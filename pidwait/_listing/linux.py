@@ -40,8 +40,7 @@ class Facts:
     def _read(self, name: str) -> bytes:
         try:
             if self._directory is None:
-                flags = os.O_RDONLY | os.O_CLOEXEC
-                self._directory = opened(os.open, "/proc/%d" % self.pid, flags)
+                self._directory = opened(os.open, "/proc/%d" % self.pid, os.O_CLOEXEC)
             open_ = partial(os.open, dir_fd=self._directory.fileno())
             return read_file(name, open_, name == "cmdline")
         except Failed as why:

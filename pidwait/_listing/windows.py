@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .._types import Any, Iterator
 
 WHERE = "OpenProcess"
-CLOCK_IS_STEADY = False
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
@@ -97,8 +96,6 @@ class Facts:
 
     def name(self) -> str:
         return self._shown().name
-
-    comm = name
 
     def ppid(self) -> int:
         return self._shown().parent  # type: ignore[no-any-return]
