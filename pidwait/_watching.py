@@ -83,8 +83,7 @@ class Watch(Generic[P_co]):
         except SystemExit:
             pass  # as in any thread: threading ignores it
         except BaseException:  # reported as threading does if a thread does not catch one
-            import threading
-
+            threading: "Any" = sys.modules["threading"]  # serve() has loaded it
             error = sys.exc_info()
             try:
                 if hasattr(threading, "excepthook"):  # Python 3.8

@@ -5,6 +5,7 @@ A call is resolved when it is first needed. Two threads may resolve one at the s
 answer is right, and the last one stays.
 """
 
+import sys
 from errno import ENOSYS
 
 from .._base.errors import call, failed
@@ -50,7 +51,7 @@ class Calls(dict):  # type: ignore[type-arg]
 
 def _resolve(name: str, module: "str | None", make: "Any") -> "tuple[Callable[..., Any], str]":
     if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
-        own = __import__(module)
+        own = sys.modules.get(module) or __import__(module)
         function = getattr(own, name, None) or removed_type(module, name)
         if function is not None and hasattr(own, _WHOLE.get(name, "__name__")):
             return function, module.lstrip("_")

@@ -9,6 +9,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 
 from .._base.deadline import Deadline, check_grace
 from .._process import KILL
+from .._systems import backend
 from . import open_tree
 
 TYPE_CHECKING = False
@@ -52,6 +53,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             self._tree = open_tree(self._rest, self._grace or 0.0)
         elif grace is not None:
             raise ValueError("grace needs tree")
+        backend()  # what waits need is loaded now: later there may be no file descriptor left
         super().__init__(*args, **more)
         if tree:
             self._sigint_wait_secs = 0  # it is ended, in its time

@@ -187,9 +187,9 @@ class PopenOwner(ReapingOwner):
         # Popen reaps and sets returncode under this lock. If the child is gone, the lock is free,
         # and there is no returncode, then it was not the Popen that reaped. If another thread
         # holds the lock, it is about to set returncode. gevent's Popen has no such lock, and
-        # never makes up a code.
+        # never makes up a code. Windows can always tell.
         lock = getattr(self.proc, "_waitpid_lock", None)
-        if lock is None or os.name == "nt":  # Windows can always tell
+        if lock is None or os.name == "nt":
             return False
         # One call: an exception of a handler would leave the lock held.
         reads = {True: chain(step(getattr, self.proc, "returncode"), step(lock.release))}
@@ -237,7 +237,8 @@ class MultiprocessingOwner(ReapingOwner):
         return None if seen is PENDING else seen  # somebody else has reaped it
 
     def reap(self, code: "Any") -> "Outcome":
-        self._join()
+        if self.proc.exitcode is None:  # else multiprocessing need not import what join(0) uses
+            self._join()
         known = _checked(self.proc.exitcode)
         if known is RUNNING:
             # Another thread may have reaped it, and be about to store the code.

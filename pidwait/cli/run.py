@@ -12,6 +12,9 @@ from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
 from .shared import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
 
+if os.name != "nt":
+    import resource
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Sequence
@@ -271,8 +274,6 @@ def _drop(number: int, frame: object) -> None:
 
 def _die_of(number: int) -> None:
     """End this process by a signal, so that a shell sees which one ended the command."""
-    import resource
-
     # One core dump is enough.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with contextlib.suppress(OSError):  # SIGKILL, and those that the C library keeps for itself

@@ -303,9 +303,8 @@ def _ending(exitcode: "int | None") -> str:
     if exitcode is None:
         return "exited"
     if exitcode < 0:
-        from signal import Signals
-
-        names = {int(one): one.name for one in Signals}
+        # No file descriptor may be left to load signal's enums. SIG_* come first, and are replaced.
+        names = {getattr(_signal, one): one for one in dir(_signal)[::-1] if one[:3] == "SIG"}
         return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
     # From there on it is an NTSTATUS of Windows, known by its hexadecimal form.
     return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
