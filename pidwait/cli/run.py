@@ -10,6 +10,7 @@ from errno import ENOENT, ENOEXEC
 
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
+from .._systems.calls import WAITID, ask
 from .shared import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
 
 if os.name != "nt":
@@ -60,6 +61,7 @@ RUN = Command(
     " tree rest: with-parent",
 )
 RUN.intermixed = False
+_P_ALL = 0  # of Linux, for waitid(2)
 RUN.wrong = RUN.failed = 125
 
 
@@ -183,6 +185,8 @@ class Job:
             for number in (signal.SIGTTIN, signal.SIGTTOU):
                 signal.signal(number, signal.SIG_IGN)
             while not self.reap():
+                if os.getpid() == 1:  # of a container, where nobody else does
+                    self._reap_orphans()
                 while self._came:
                     self._pass_on(self._came.pop(0))
                 if not self._sleep():
@@ -221,6 +225,13 @@ class Job:
                 return True
             if self._deadline.expired():
                 return False
+
+    def _reap_orphans(self) -> None:
+        ours = getattr(getattr(self.child, "_tree", None), "_keeper", self.child)
+        for found in iter(lambda: ask("waitid", _P_ALL, 0, WAITID["LOOK"]), None):
+            if found.si_pid == ours.pid:
+                break
+            os.waitpid(found.si_pid, 0)
 
     def reap(self) -> bool:
         """Whether the command has exited."""

@@ -427,6 +427,23 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
         assert 0 < told.read().count(b"sending signal") < 10
 
 
+ORPHAN = """
+(sh -c 'echo $$ > "$0"' "$0" &)
+until pid=$(cat "$0") && [ "$pid" ]; do sleep 0.01; done
+while [ -e /proc/$pid ]; do sleep 0.01; done
+exit 7
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", ["", "--tree", "--foreground", "--tree --rest leave"])
+def test_as_pid_1_it_reaps_those_whose_parents_have_exited(start_job, tmp_path, options):
+    """As in a container, where nobody else does; and never the command before its time."""
+    own = [need_program("unshare"), "--pid", "--fork", "--mount-proc"]
+    command = [*RUN, "-t", "60", *options.split(), "sh", "-c", ORPHAN, str(tmp_path / "pid")]
+    assert start_job(*own, *command).wait() == 7
+
+
 # --tree
 
 
