@@ -13,9 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Sequence
 
-_PATCH_USAGE = """\
-{prog} patch SCRIPT [ARGUMENT...]
-       {prog} patch -m MODULE [ARGUMENT...]"""
+_PATCH_USAGE = "{prog} patch SCRIPT [ARGUMENT...]\n       {prog} patch -m MODULE [ARGUMENT...]"
 _PATCH_TEXT = """\
 Run a script or module as python does, with faster subprocesses: posix_spawn
 starts them where Python would fork, and a wait does not poll.
@@ -24,7 +22,7 @@ starts them where Python would fork, and a wait does not poll.
   -V, --version           show the version
   -h, --help              show this
 
-SCRIPT can also be a .pyc file, or a folder or zip file with a __main__.py.
+SCRIPT can also be a folder or zip file with a __main__.py.
 
 exit status: that of the script; 2 if it can't be read
 """
@@ -41,14 +39,11 @@ def patch_command(argv: "Sequence[str]") -> int:
             run(*arguments)
         return status
     except BaseException as error:
-        traceback, show = error.__traceback__, sys.excepthook
-        ours = __name__, Command.__module__, "runpy"
-        while traceback and traceback.tb_frame.f_globals.get("__name__") in ours:
-            traceback = traceback.tb_next
+        begin, show = error.__traceback__, sys.excepthook
+        while begin and begin.tb_frame.f_globals.get("__name__") in (__name__, Command.__module__):
+            begin = begin.tb_next
         # It begins in the file of the program, as it does under python.
-        sys.excepthook = lambda kind, value, _: show(
-            kind, value.with_traceback(traceback), traceback
-        )
+        sys.excepthook = lambda kind, value, _: show(kind, value.with_traceback(begin), begin)
         raise
 
 
@@ -57,18 +52,18 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
     if not operands:
         raise Usage("give a " + ("MODULE" if "module" in options else "SCRIPT"))
     import runpy
-    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
-    from pkgutil import get_importer, read_code
+    from importlib.machinery import SourceFileLoader
+    from pkgutil import get_importer
 
     from .. import subprocess
 
     path, main = operands[0], ModuleType("__main__")
-    # What python itself calls. What runpy documents would take the globals from what the program
-    # leaves running.
-    run_main = runpy._run_module_as_main  # type: ignore[attr-defined]
     if "module" not in options and hasattr(sys, "platlibdir"):
         # From Python 3.9 on, which has that name, too. Only Windows takes dots out of it.
         path = os.path.abspath(path) if os.name == "nt" else os.path.join(os.getcwd(), path)
+    # What python itself calls. What runpy documents would take the globals from what the program
+    # leaves running.
+    run_main = runpy._run_module_as_main  # type: ignore[attr-defined]
     # python -m has put a folder first, but not with -I or, from Python 3.11 on, -P.
     has_folder = not getattr(sys.flags, "safe_path", sys.flags.isolated)
     if "module" in options:
@@ -81,13 +76,11 @@ def _prepare(program: "list[Any]", options: "dict[str, str]", operands: "list[st
         folders = [os.path.dirname(os.path.realpath(path))] if has_folder else []
         try:
             with open(path, "rb") as file:
-                code = read_code(file)  # None if it is not compiled
-                file.seek(0)
-                loader: "Any" = SourcelessFileLoader if code else SourceFileLoader
-                code = code or compile(file.read(), path, "exec", dont_inherit=True)
+                code = compile(file.read(), path, "exec", dont_inherit=True)
         except OSError as error:
             raise CommandError("%s: %s" % (operands[0], error.strerror), _PATCH.wrong) from None
-        vars(main).update(__file__=path, __builtins__=builtins, __loader__=loader("__main__", path))
+        loader = SourceFileLoader("__main__", path)
+        vars(main).update(__file__=path, __builtins__=builtins, __loader__=loader)
         program[:] = exec, code, vars(main)
     sys.path[:has_folder] = folders
     subprocess.patch()
