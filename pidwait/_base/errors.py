@@ -29,8 +29,8 @@ REFUSED = (*DENIED, errno.ENOSYS)
 GONE = (errno.ESRCH, errno.ENOENT)
 
 # The package; in a single file, the module.
-_PACKAGE = __name__.rpartition("._base")[0] or __name__
-IS_WHOLE = __name__ != _PACKAGE
+PACKAGE = __name__.rpartition("._base")[0] or __name__
+IS_WHOLE = __name__ != PACKAGE
 
 
 class Failed(Exception):
@@ -155,7 +155,7 @@ def log(message: str, *args: object, level: str = "info") -> None:
             error.__traceback__ = error.__context__ = None
     if get_logger is not None:
         try:
-            getattr(get_logger(_PACKAGE), level)(message, *args)
+            getattr(get_logger(PACKAGE), level)(message, *args)
         except Exception:  # of a filter; logging itself treats a handler's error like this
             sys.excepthook(*sys.exc_info())
 

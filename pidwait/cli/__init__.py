@@ -21,6 +21,9 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     Without ``argv`` it is the program: it takes the arguments of the command line, and exits
     with the status, as zipapp's -m drops what is returned.
     """
+    from .shared import Command, called_by
+
+    Command.prog = called_by(argv is None)
     if argv is not None:
         return _run_command(list(argv))
     arguments = sys.argv[1:]

@@ -11,7 +11,7 @@ import sys
 from errno import EBADF, EINVAL, EPIPE
 
 from .. import __version__
-from .._base.errors import IS_WHOLE, raise_of_handler
+from .._base.errors import PACKAGE, raise_of_handler
 from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 TIMED_OUT = 124  # as GNU timeout says it
 READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
-
-# What is run is the package above this one, in a vendored copy, too. __name__ tells it, as
-# __package__ is not set yet where zipimport loads this, before Python 3.10.
-PROG = "python -m " + __name__.rsplit(".", 2)[0]
-if not IS_WHOLE:
-    PROG = "python %s" % (sys.argv[0] if __name__ == "__main__" else __name__)
 
 # Options that take a list, and so may be given again.
 _LISTS = "user parent group session parts systems".split()
@@ -49,24 +43,28 @@ class CommandError(Exception):
 class Command:
     """What is the same in all commands: options, help, version, errors."""
 
+    prog = ""  # main() tells it
     wrong: int = 2  # exit statuses
     failed: int = 1
     intermixed = True  # options may come after operands
 
     def __init__(self, name: str, usage: str, text: str, options: str) -> None:
         """``options`` is like "t|timeout: any", with a colon after those that take a value."""
-        self.name: str = PROG + name
-        self._help = ("usage: %s\n\n%s" % (usage, text)).replace("{prog}", PROG)
+        self._name, self._help = name, "usage: %s\n\n%s" % (usage, text)
         self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
+
+    @property
+    def name(self) -> str:
+        return self.prog + self._name
 
     def run(self, work: "Callable[[dict[str, str], list[str]], int]", argv: "Sequence[str]") -> int:
         try:
             chosen, operands = self._parse(argv)
             if "help" in chosen:
-                say(self._help)
+                say(self._help.replace("{prog}", self.prog))
                 return 0
             if "version" in chosen:
-                say("%s %s\n" % (PROG, __version__))
+                say("%s %s\n" % (self.prog, __version__))
                 return 0
             try:  # a variable may force what there is not
                 choice(FFI, *NAMES)
@@ -112,6 +110,18 @@ class Command:
             several = name in chosen and name in _LISTS
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
+
+
+def called_by(is_program: bool) -> str:
+    """How to start this from a shell: as the program was started, if this is the program."""
+    path, python = sys.argv[0], "python" if os.name == "nt" else "python3"
+    folder, name = os.path.split(path)
+    if not is_program or name in ("__main__.py", "-c"):
+        return "%s -m %s" % (python, PACKAGE)
+    # On Windows, pip's programs have no .exe here.
+    if ".py" in name if os.name == "nt" else os.path.isdir(path) or not os.access(path, os.X_OK):
+        return "%s %s" % (python, path)
+    return name if folder in os.get_exec_path() else os.path.join(folder or os.curdir, name)
 
 
 def digits(text: str) -> "int | None":

@@ -8,10 +8,10 @@ import sys
 import time
 
 from .. import pidwait, seam
-from ..processes import state
+from ..processes import WINDOWS, state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
-PROG = "python -m " + pidwait.__name__
+PROG = ("python -m " if WINDOWS else "python3 -m ") + pidwait.__name__
 
 
 def run(*args, **kwargs):

@@ -58,7 +58,7 @@ def test_a_copy_is_the_package_with_its_licence_and_a_record(tmp_path):
     }
     assert run("-m", RENAMED, "-V", path=tmp_path) == (
         0,
-        "python -m %s %s\n" % (RENAMED, VERSION),
+        "python3 -m %s %s\n" % (RENAMED, VERSION),
         "",
     )
 
