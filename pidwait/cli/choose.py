@@ -7,8 +7,7 @@ from functools import partial
 from .. import ProcessInfo, wait_procs
 from .._base.errors import raise_of_handler
 from .._finding import list_all
-from .._waiting.owners import check_pid
-from .shared import Usage, digits, label, say
+from .shared import Usage, digits, label, process_id, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ CHOICE = (
        {prog} vendor [OPTION...] DEST""",
     """
 Instead of giving PIDs, choose the processes that match all of these options:
-      --name PATTERN      search this regular expression in the whole name
+      --name PATTERN      search the name, not cut to 15 characters, for this
+                          Python regular expression
   -f, --full              search PATTERN in the command line, not in the name
   -x, --exact             PATTERN must match the whole name or command line
   -i, --ignore-case       ignore upper and lower case
@@ -141,16 +141,21 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
 
 def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     import re
+    import warnings
 
     text = options["name"]
     if not text:
         raise Usage("--name '' would match every process")
+    if re.search(r"\[:\w+:\]", text):
+        raise Usage("--name %r: Python has no classes such as [:alpha:]" % text)
     # As with POSIX expressions, the dot takes a newline, too, which a name can have.
     flags = re.DOTALL | (re.IGNORECASE if "ignore-case" in options else 0)
     try:
-        pattern = re.compile(text, flags)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise Usage("--name %r is not a regular expression: %s" % (text, error)) from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it would match something else, if not now
+            pattern = re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        raise Usage("--name %r is not a Python regular expression: %s" % (text, error)) from None
     match = pattern.fullmatch if "exact" in options else pattern.search
     return lambda name: name is not None and match(name) is not None
 
@@ -169,16 +174,8 @@ def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo)
 
 
 def _numbers_in(option: str, text: str) -> "set[int]":
-    found = set()
-    for word in text.split(","):
-        number = digits(word)
-        if number is None:
-            raise Usage("--%s: %r is not a number" % (option, word))
-        try:
-            found.add(number and check_pid(number, "--" + option))
-        except ValueError as error:
-            raise Usage(str(error)) from None
-    return found
+    words = text.split(",")
+    return {0 if digits(word) == 0 else process_id(word, "--" + option) for word in words}
 
 
 def _uid(word: str) -> int:

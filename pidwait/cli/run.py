@@ -90,7 +90,7 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
         text = "can't start %r: %s" % (name, why)
         if error.errno == ENOENT:
             with contextlib.suppress(Usage):
-                duration(name)
+                duration({"timeout": name}, "timeout")
                 text += " (to set a time-out, use -t %s)" % name
             raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
@@ -111,23 +111,20 @@ def _signals() -> "dict[str, int]":
 
 
 def _number_of(text: str) -> int:
-    """From a name, with or without SIG, a number, or a shell's status for it."""
+    """From a name, with or without SIG, or a number."""
     name, known = text.upper(), _signals()
     number = digits(text)
-    if number is not None and 128 < number < 256:
-        number -= 128
     if number not in known.values():
         number = known.get(name[3:] if name.startswith("SIG") else name)
     if number is None:
-        raise Usage("%r is not a signal" % text)
+        raise Usage("--signal: %r is not a signal" % text)
     return number
 
 
 class Job:
-    """A command in our process group, which is one of our own, as GNU timeout has it: POSIX.
+    """A command in our process group, one of our own, as GNU timeout has it: POSIX.
 
-    So a terminal takes both for one job: Ctrl-Z stops both, and both are in the
-    foreground or neither.
+    So a terminal takes both for one job: Ctrl-Z stops both.
     """
 
     child: "Any"
@@ -135,16 +132,19 @@ class Job:
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
         # 0 is for ever, as in GNU timeout.
-        self._timeout = duration(options.get("timeout", "0")) or None
-        self._kill_after = duration(options.get("kill-after", "0")) or None
+        self._timeout = duration(options, "timeout") or None
+        self._kill_after = duration(options, "kill-after") or None
         # Windows lacks most of them: there -s does nothing.
         self._signal = 0 if os.name == "nt" else _number_of(options.get("signal", "TERM"))
         self._options = options
         self._foreground = "foreground" in options
         if not command:
             raise Usage("give a COMMAND")
+        self._rest = options.get("rest", "wait")
         if "rest" in options and "tree" not in options:
             raise Usage("--rest needs --tree")
+        if self._rest not in ("kill", "wait", "leave"):
+            raise Usage("--rest: %r is not kill, wait or leave" % self._rest)
         self._command = command
         self._timed_out = False
         # Signals that came, each once: a storm is passed on as quickly as we can.
@@ -295,12 +295,6 @@ def _die_of(number: int) -> None:
 
 class Tree(Job):
     """A command with all that it starts: its Popen stands for all of it."""
-
-    def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
-        super().__init__(options, command)
-        self._rest = options.get("rest", "wait")
-        if self._rest not in ("kill", "wait", "leave"):
-            raise Usage("--rest must be kill, wait or leave, not %r" % self._rest)
 
     def start(self, command: "Sequence[str]") -> "Any":
         from .. import subprocess  # few need it

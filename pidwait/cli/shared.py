@@ -8,13 +8,14 @@ import _signal  # type: ignore[import-not-found]
 import contextlib
 import os
 import sys
-from errno import EBADF, EINVAL, EPIPE
+from errno import EBADF, EPIPE
 
 from .. import __version__
 from .._base.errors import PACKAGE, raise_of_handler
 from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
+from .._waiting.owners import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Usage(Exception):
 class CommandError(Exception):
     """The command can't do its work; ``status`` is the exit status, if not the usual one."""
 
-    def __init__(self, text: str, status: "int | None" = None) -> None:
+    def __init__(self, text: object, status: "int | None" = None) -> None:
         super().__init__(text)
         self.status = status
 
@@ -70,8 +71,7 @@ class Command:
                 choice(FFI, *NAMES)
                 backend()
             except (OSError, ValueError) as error:
-                text = getattr(error, "strerror", None) or str(error)
-                raise CommandError(text, self.wrong) from None
+                raise CommandError(getattr(error, "strerror", 0) or error, self.wrong) from None
             return work(chosen, operands)
         except Usage as error:
             self.complain("%s (see %s -h)" % (error, self.name))
@@ -129,22 +129,33 @@ def digits(text: str) -> "int | None":
     return int(text) if set(text) <= set("0123456789") and 0 < len(text) < 100 else None
 
 
-def duration(text: str) -> float:
+def process_id(text: str, name: str) -> int:
+    number = digits(text)
+    if number is None:
+        raise Usage("%s: %r is not a number" % (name, text))
+    try:
+        return check_pid(number, name)
+    except ValueError as error:
+        raise Usage(str(error)) from None
+
+
+def duration(options: "dict[str, str]", name: str) -> float:
     """The seconds in a number, as 0.5, or in numbers with units, as 1h30m or 100ms; inf, too."""
     import re
 
+    text = options.get(name, "0")
     number = r"(?:([\d.]+(?:[eE][+-]?\d+)?)%s)?"
     parts = re.fullmatch("".join(number % unit for unit in _UNITS), text.strip(), re.ASCII)
     try:
         if parts and any(parts.groups()):
             pairs = zip(parts.groups("0"), _UNITS.values())
             seconds = sum(float(found) * unit for found, unit in pairs)
-        else:
-            seconds = float(text)
+        else:  # float() takes underscores, and any script's digits
+            seconds = float(text if re.fullmatch(r"[-+.\sa-zA-Z\d]*", text, re.ASCII) else "")
     except ValueError:
         seconds = -1.0
     if not seconds >= 0:  # NaN, too
-        raise Usage("%r is not a duration: give seconds, or a number with d, h, m, s, ms" % text)
+        raise Usage("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, text))
     return seconds
 
 
@@ -171,10 +182,8 @@ def say(text: str) -> None:
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     error = write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
     if error is not None:
-        # The C library of Windows has no number for ERROR_NO_DATA, bpo-35754.
-        is_unread = error.errno in ((EPIPE, EINVAL) if os.name == "nt" else (EPIPE,))
-        text = "can't write to stdout: %s" % error.strerror
-        raise CommandError(text, READER_GONE if is_unread else None)
+        status = READER_GONE if error.errno == EPIPE else None
+        raise CommandError("can't write to stdout: %s" % error.strerror, status)
 
 
 def write(stream: "Any", text: str) -> "OSError | None":

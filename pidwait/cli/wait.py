@@ -14,7 +14,6 @@ from .._process import Process
 from .._sets import WaitSet
 from .._systems.bindings import PLATFORM
 from .._systems.probing import probe
-from .._waiting.owners import check_pid
 from .shared import (
     READER_GONE,
     TIMED_OUT,
@@ -26,6 +25,7 @@ from .shared import (
     duration,
     ignores,
     label,
+    process_id,
     say,
 )
 
@@ -89,22 +89,19 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     chooses = IS_WHOLE and check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
-    if words and not any(char.isdecimal() for char in words[0]):
-        if words[0] in _COMMANDS:
-            text = "put the options of {0} after it: see {1} {0} -h"
-            raise Usage(text.format(words[0], WAIT.name))
-        raise Usage('no command "%s", and a PID is a number' % words[0])
-    pids = list(dict.fromkeys(map(_process_id, words)))
+    if words and words[0] in _COMMANDS:
+        raise Usage("put the options of {0} after it: see {1} {0} -h".format(words[0], WAIT.name))
+    pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
     if not pids and not chooses and "exited" not in options:
         raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
     count = int("any" in options)
     if "count" in options:
         count = digits(options["count"]) or 0
         if not count:
-            raise Usage("%r is not a count: give a number greater than 0" % options["count"])
+            raise Usage("--count: %r is not a number greater than 0" % options["count"])
         if count > len(pids) and not chooses:
             raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
-    deadline = Deadline(duration(options["timeout"]) if "timeout" in options else None)
+    deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
     targets: "Sequence[int | ProcessInfo]" = choose(options) if chooses else pids
     if chooses and not targets and "exited" not in options:
         status = NOT_KNOWN if "exit-code" in options else NOT_THERE
@@ -133,15 +130,6 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
             lines.append("  %-18s %s" % (name, text))
     say("\n".join(lines) + "\n")
     return 0
-
-
-def _process_id(text: str) -> int:
-    if digits(text[1:] if text[0] in "+-" else text) is None:
-        raise Usage("%r is not a process ID: give a number" % text)
-    try:
-        return check_pid(int(text), "PID")
-    except ValueError as error:
-        raise Usage(str(error)) from None
 
 
 def _not_there(pid: int, options: "dict[str, str]") -> int:

@@ -145,7 +145,10 @@ def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
     assert (status, err) == (7, "") and "exited with 7" in out
     status, out, _ = run("-m", "waits", "-h", path=folder)
     assert status == 0 and "--name" not in out and " run " not in out
-    for args, message in (["run", "true"], 'no command "run"'), (["--name", "x"], "--name"):
+    for args, message in (
+        (["run", "true"], "PID: 'run' is not a number"),
+        (["--name", "x"], "--name"),
+    ):
         status, _, err = run(path, *args)
         assert status == 2 and message in err and "Traceback" not in err
 
