@@ -11,7 +11,7 @@ from .shared import Usage, digits, label, process_id, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Iterator, Sequence
+    from .._types import Callable, Iterator
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
@@ -37,19 +37,13 @@ Instead of giving PIDs, choose the processes that match all of these options:
   -n, --newest            of the matching processes, the one that started last
   -o, --oldest            of the matching processes, the one that started first
   -l, --list              show the processes, and do not wait
-Zombies, this process and its ancestors are never chosen. If no process matches,
-the exit status is 1, or 0 with -e.
+With -F, only the process of that PID, if it matches; without, never zombies,
+this process and its ancestors. If no process matches, the exit status is 1, or
+0 with -e.
 
 run works like GNU timeout, patch makes a script's subprocesses faster, vendor
 copies this package into a project: see run -h, patch -h, vendor -h.
-
-examples:                               the same with other tools:
-  {prog} -t 600 4711 4712    waitpid -t 600 4711 4712
-  {prog} --name make -u ann  {procps} -u ann make
-  {prog} run -t 1h make      timeout 1h make
-  tail -f log & {prog} 4711; kill $!     tail -f --pid=4711 log
-  ({prog} $$; cleanup) &     clean up once this shell has exited
-""".replace("{procps}", "pid" + "wait"),  # a copy has no string with the package's old name
+""",
     " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
     " n|newest o|oldest",
 )
@@ -69,39 +63,34 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
     return bool(chosen)
 
 
-def choose(options: "dict[str, str]") -> "list[ProcessInfo]":
-    """Those that fit all options and run, but for this process and its ancestors."""
+def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
+    """Those of the pids that match all options; without pids, those of others that run."""
     criteria = list(_criteria(options))
     attributes = {"name", "ppid", "status", "create_time", *(one for one, _ in criteria)}
     listed = {info.pid: info for info in list_all(attributes, None)}
-    ours = _ancestors(listed)
-    found = [info for info in listed.values() if all(fits(info) for _, fits in criteria)]
-    found = [info for info in found if info.pid not in ours and _runs(info)]
+    among = set(pids) or set(listed) - _ancestors(listed)
+    found = [info for info in listed.values() if info.pid in among and (pids or _runs(info))]
+    found = [info for info in found if all(fits(info) for _, fits in criteria)]
     if "newest" not in options and "oldest" not in options:
         return found
-    # Windows does not tell when a process of the system was started.
+    # The system may not tell when another user's process was started.
     found = [info for info in found if info.info["create_time"] is not None]
     found.sort(key=lambda info: (info.info["create_time"], info.pid))
     return found[-1:] if "newest" in options else found[:1]
 
 
-def show_list(targets: "Sequence[int | ProcessInfo]", as_json: bool) -> "list[int]":
-    """--list: show these processes; return the pids that no process has."""
+def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
+    """--list: show these processes."""
     import json
 
     shown = "pid name ppid username cmdline create_time status".split() if as_json else ["name"]
-    missing = []
-    for one in targets:
+    for info in found:
         try:
-            info = ProcessInfo(one) if isinstance(one, int) else one
             facts = info.as_dict(shown)
         except ProcessLookupError as error:
             raise_of_handler(error)
-            if isinstance(one, int):
-                missing.append(one)
             continue
         say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
-    return missing
 
 
 def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
@@ -121,10 +110,7 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
         if os.name == "nt":
             # A user may be named with a domain or without.
             ends = tuple("\\" + word.lower() for word in words)
-            yield (
-                "username",
-                lambda info: ("\\" + (info.info["username"] or "").lower()).endswith(ends),
-            )
+            yield "username", lambda info: ("\\%(username)s" % info.info).lower().endswith(ends)
         else:
             uids = set(map(_uid, words))
             yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids

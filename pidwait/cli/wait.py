@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from .. import ProcessInfo
     from .._types import Any, Sequence
 
-NOT_THERE, NOT_WRITTEN = 1, 1
-# With --exit-code, as a shell's wait says it of a process that it does not know, and as GNU
-# timeout says that it has failed.
-NOT_KNOWN, NOT_TOLD = 127, 125
+NOT_THERE = NOT_WRITTEN = 1
+NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as a shell's wait, and GNU timeout, say it
 
 _COMMANDS = ["run", "patch", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
@@ -51,9 +49,12 @@ Wait until processes have exited. They need not be children of the caller.
   -t, --timeout DURATION  stop waiting after this time; 0 only checks
   -c, --count COUNT       wait until COUNT of the processes have exited
       --any               wait until one has exited
-  -e, --exited            ignore PIDs that do not exist, and allow no PID at all
+  -F, --pidfile FILE      read a PID from the beginning of FILE
+  -e, --exited            ignore PIDs that do not exist;
+                          an empty list of PIDs is no error
       --exit-code         exit as the process did: see below
-  -v, --verbose           print how each process ended
+  -v, --verbose           print how each process ended; at a time-out, print
+                          which are still running
       --json              print a line with a JSON object for each PID
       --probe             show what this system offers for waiting
   -V, --version           show the version
@@ -75,7 +76,7 @@ WAIT = Command(
     "",
     "{prog} [OPTION...] PID...\n       {prog} --probe [--json]" + CHOICE[0],
     _WAIT_TEXT % CHOICE[1],
-    "t|timeout: c|count: any e|exited exit-code v|verbose json probe" + CHOICE[2],
+    "t|timeout: c|count: any F|pidfile: e|exited exit-code v|verbose json probe" + CHOICE[2],
 )
 
 
@@ -91,6 +92,8 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     words = [word for operand in operands for word in operand.split()]
     if words and words[0] in _COMMANDS:
         raise Usage("put the options of {0} after it: see {1} {0} -h".format(words[0], WAIT.name))
+    if "pidfile" in options:
+        words.append(_read_pid(options["pidfile"]))
     pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
     if not pids and not chooses and "exited" not in options:
         raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
@@ -102,13 +105,14 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         if count > len(pids) and not chooses:
             raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
     deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
-    targets: "Sequence[int | ProcessInfo]" = choose(options) if chooses else pids
+    chooses = chooses or (bool(pids) and "list" in options)
+    targets: "Any" = choose(options, pids) if chooses else pids
     if chooses and not targets and "exited" not in options:
         status = NOT_KNOWN if "exit-code" in options else NOT_THERE
         raise CommandError("no process matches (use -e to ignore)", status)
     if "list" in options:
-        missing = show_list(targets, "json" in options)
-        return max((_not_there(pid, options) for pid in missing), default=0)
+        show_list(targets, "json" in options)
+        return 0
     if os.getpid() in pids:
         raise Usage("%d is this process, which can't wait for itself" % os.getpid())
     return _CommandWait(options, deadline).run(targets, count or len(targets))
@@ -132,11 +136,13 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
     return 0
 
 
-def _not_there(pid: int, options: "dict[str, str]") -> int:
-    if "exited" in options:
-        return 0
-    WAIT.complain("no such process: %d (use -e to ignore)" % pid)
-    return NOT_KNOWN if "exit-code" in options else NOT_THERE
+def _read_pid(path: str) -> str:
+    """The file's first word, as pgrep takes it: some programs write more."""
+    with open(path, "rb") as file:
+        word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
+    if not digits(word):
+        raise CommandError("--pidfile: %s does not begin with a PID" % path)
+    return word
 
 
 class _CommandWait:
@@ -179,9 +185,10 @@ class _CommandWait:
             if row["found"]:  # it was there when it was chosen
                 self._tell_exit(row, None)
                 return
-            status = _not_there(target, self._options)
-            self._status = self._status or status
-            if "json" in self._options or not status:
+            if "exited" not in self._options:
+                WAIT.complain("no such process: %d (use -e to ignore)" % target)
+                self._status = NOT_KNOWN if self._exits_as_they_do else NOT_THERE
+            if "json" in self._options or "exited" in self._options:
                 self._report(row)
             return
         self._running[process] = row
@@ -208,7 +215,9 @@ class _CommandWait:
                 if not exits and self._deadline.expired():
                     names = [label(row["pid"], row["name"]) for row in self._running.values()]
                     more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
-                    WAIT.complain("the time was up; still running: " + ", ".join(names[:3]) + more)
+                    text = "; still running: " + ", ".join(names[:3]) + more
+                    # With -v, stdout has them all.
+                    WAIT.complain("timed out" + ("" if self._form is _as_text else text))
                     status = TIMED_OUT
                     break
         if "json" in self._options or status:
@@ -267,8 +276,7 @@ def _next_exits(
 
 
 def _name_of(pid: int) -> "str | None":
-    """The whole name, which --name looks at; in a single file, as much as the kernel keeps."""
-    found: "Any" = None
+    """The whole name, which --name looks at; in a single file, as much as Linux keeps of it."""
     if IS_WHOLE:
         from .. import ProcessInfo
 
@@ -276,15 +284,12 @@ def _name_of(pid: int) -> "str | None":
             return ProcessInfo(pid).name()
         except OSError as error:
             raise_of_handler(error)
-    elif os.name == "nt":
-        from .._systems.windows_handles import find_entry
-
-        found = find_entry(pid)
     elif PLATFORM in ("linux", "android"):
         from .._systems.procfs import read_stat
 
         found = read_stat(pid)
-    return found.name if found else None
+        return found.name if found else None
+    return None
 
 
 def _ending(exitcode: "int | None") -> str:

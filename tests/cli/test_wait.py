@@ -108,7 +108,7 @@ def test_a_time_out_is_never_cut_short(sleeper, main, timeout, seconds):
     begin = time.monotonic()
     done = main("-t", timeout, sleeper.pid)
     assert time.monotonic() - begin >= seconds
-    message = "%s: the time was up; still running: %d (%s)\n" % (PROG, sleeper.pid, SLEEP)
+    message = "%s: timed out; still running: %d (%s)\n" % (PROG, sleeper.pid, SLEEP)
     assert done == (124, "", message)
 
 
@@ -118,14 +118,17 @@ def test_a_long_time_out_is_not_over_at_once(herd, main, timeout):
     assert main("-t", timeout, herd.fork(0, after=0.05)) == (0, "", "")
 
 
-def test_a_time_out_names_three_that_still_run(herd, main):
+def test_a_time_out_names_three_that_still_run_or_with_v_all(herd, main):
+    """Each once."""
     pids = [herd.fork(0) for _ in range(4)]
     name = pidwait.ProcessInfo(os.getpid()).name()
     names = ["%d (%s)" % (pid, name) for pid in pids]
     for count, more in (3, ""), (4, ", and 1 more"):
+        done = main("-t", "0", *pids[:count])
+        assert done.stderr.endswith(": %s%s\n" % (", ".join(names[:3]), more))
         done = main("-v", "-t", "0", *pids[:count])
         assert done.stdout.splitlines() == [one + ": still running" for one in names[:count]]
-        assert done.stderr.endswith(": %s%s\n" % (", ".join(names[:3]), more))
+        assert done.stderr == PROG + ": timed out\n"
 
 
 @pytest.mark.windows
@@ -166,12 +169,37 @@ def test_a_thread_is_no_process(main):
     thread.start()
     try:
         (number,) = set(os.listdir("/proc/self/task")) - threads
-        for args in [], ["-l"]:
-            done = main(*args + [number])
-            assert done[:2] == (1, "") and "no such process: " + number in done.stderr
+        done = main(number)
+        assert done[:2] == (1, "") and "no such process: " + number in done.stderr
+        assert main("-l", number)[:2] == (1, "")
     finally:
         end.set()
         thread.join()
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize(
+    "text", ["%d", " %d\n", "%d\n/var/lib/data\n1700000000\n", "%d" + " x" * 999]
+)
+def test_a_pid_can_come_from_a_file(zombie, sleeper, main, tmp_path, text):
+    """Some programs write more than it."""
+    path = tmp_path / "file"
+    path.write_text(text % zombie(3))
+    for option in ["-F", path], ["--pidfile=%s" % path]:
+        assert main("--exit-code", *option) == (3, "", "")
+    assert main("-t", "0", "-F", path, sleeper.pid).returncode == 124
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("text", [b"", b"\n \n", b"x", b"1x", b"-1", b"0", b"\xff", b"\0" * 99])
+def test_a_file_without_a_pid_is_refused(main, tmp_path, text):
+    path = tmp_path / "file"
+    path.write_bytes(text)
+    done = main("-e", "-F", path)
+    assert done == (1, "", "%s: --pidfile: %s does not begin with a PID\n" % (PROG, path))
+    path.unlink()
+    done = main("-e", "-F", path)
+    assert done == (1, "", "%s: %s: No such file or directory\n" % (PROG, path))
 
 
 @pytest.mark.windows
