@@ -6,6 +6,7 @@ from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
+from ._base import is_standard
 from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, TimeoutExpired, log
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
@@ -14,7 +15,7 @@ from ._systems import backend, open_handle
 from ._waiting.owners import check_pid
 
 if os.name != "nt":
-    from ._systems.posix_spawn import SpawnRequest, start_by_posix_spawn
+    from ._systems.posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ def spawn(
             raise
     try:
         import subprocess
-    except ImportError as error:  # after a chroot, say
-        raise OSError(ENOSYS, "subprocess can't be imported: %s" % error) from error
+    except ImportError as why:  # after a chroot, say
+        raise error_of_start(request.error or ENOSYS, argv[0]) from why
     options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
     if group >= 0:
@@ -126,7 +127,13 @@ def spawn(
             options["process_group"] = group
         else:
             options["preexec_fn"] = lambda: os.setpgid(0, group)
-    popen: "Any" = subprocess.Popen(argv, pass_fds=passed, **options)
+    start: "Any" = subprocess.Popen
+    beneath = getattr(start, "_execute_child", None)
+    if os.name != "nt" and request.error is not None and is_standard(beneath):
+        # os.posix_spawn has that event, too.
+        untold_start = untold(beneath, _USE_POSIX_SPAWN=False)
+        start = type("Popen", (start,), {"_execute_child": untold_start})
+    popen = start(argv, pass_fds=passed, **options)
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child

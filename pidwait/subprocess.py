@@ -20,12 +20,13 @@ from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
-from types import FunctionType, MethodType, SimpleNamespace
+from types import FunctionType, MethodType
 
 from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
+from ._base import is_standard
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
@@ -102,12 +103,14 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
         _close_ends(self, plan)
         return
     # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
-    if (not _HAS_PROCESS_GROUP or _would_fork()) and _is_standard(beneath):
+    if (not _HAS_PROCESS_GROUP or _would_fork()) and is_standard(beneath):
         plan, group, preexec_fn = _plan(beneath, values, named)
         is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
         if is_ours and preexec_fn is None and _start(self, plan, group):
             return
         values, named = (), plan
+    if hasattr(self, "_is_told") and is_standard(beneath):
+        beneath = MethodType(_posix_spawn.untold(beneath.__func__), self)
     beneath(*values, **named)
 
 
@@ -153,9 +156,11 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     except Exception:  # anything: an object with __fspath__ may raise what it likes
         return False
     event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
-    event = () if hasattr(self, "_is_alone") else event  # audit hooks have seen that of its tree
+    event = () if hasattr(self, "_is_told") else event  # audit hooks have seen that of its tree
     try:
         if _posix_spawn.start_by_posix_spawn(request, *event) is None:
+            if request.error is not None:
+                self._is_told = True
             return False
     finally:
         if request.started[0]:
@@ -194,7 +199,7 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
 
 def _poll(beneath: "Any", self: "Any") -> "Any":
     code = beneath()
-    if code is not None or _is_tree(self) or not _is_standard(beneath):
+    if code is not None or _is_tree(self) or not is_standard(beneath):
         return code
     # It runs, or the lock is held: by another thread, or by what a signal handler has interrupted.
     try:
@@ -220,7 +225,7 @@ def _wait(
     if _is_tree(self):
         return self._wait_for_tree(timeout)
     # Before Python 3.7 there is an endtime.
-    if endtime or named or not _is_standard(beneath):
+    if endtime or named or not is_standard(beneath):
         return beneath(timeout, *endtime, **named)
     # One call costs less. It goes by the pid, so no other thread may reap just before it.
     blocks = timeout is None and hasattr(os, "waitid") and not _thread._count()
@@ -253,14 +258,6 @@ if not _HAS_PROCESS_GROUP:
 _METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait  # Python 3.6
 
 
-def _is_standard(function: "Any") -> bool:
-    """Whether it is subprocess' own function: nobody has replaced it."""
-    if type(function) is MethodType:
-        function = function.__func__
-    # Look at the type: a proxy made by wrapt has all attributes of what it wraps.
-    return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
-
-
 def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
     """Our method, for a subclass of Popen or in place of the standard one."""
 
@@ -291,14 +288,7 @@ if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard o
     class _Alone(_Started):
         """A tree's keeper, or its command: audit hooks have seen the start of the tree."""
 
-        _is_alone = True
-
-        def _execute_child(self, *values: "Any", **named: "Any") -> None:
-            beneath = super(_Started, self)._execute_child
-            if _is_standard(beneath):
-                quiet = SimpleNamespace(**dict(vars(sys), audit=lambda *event: None))
-                beneath = _popens.with_names(beneath, sys=quiet)
-            _execute_child(beneath, self, *values, **named)
+        _is_told = True
 
     def _start_alone(plan: "dict[str, Any]") -> "Any":
         names = "args executable preexec_fn close_fds pass_fds cwd env restore_signals"
@@ -314,7 +304,7 @@ if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard o
     _bound = dict(vars(_standard), Popen=type("Popen", (_popens.RunPopen, Popen), {}))
     for _name in "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput":
         _theirs = _bound[_name]
-        if _is_standard(_theirs):
+        if is_standard(_theirs):
             _ours = FunctionType(_theirs.__code__, _bound, _name, _theirs.__defaults__)
             _ours.__kwdefaults__ = _theirs.__kwdefaults__
             _bound[_name] = globals()[_name] = functools.update_wrapper(_ours, _theirs)
@@ -354,7 +344,7 @@ def patch() -> _ExitStack:
         if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
-        if _is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
+        if is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
             _replaced[name] = found, _method(name, found, True)
             setattr(_popen, name, _replaced[name][1])
         elif name not in _replaced:

@@ -36,9 +36,7 @@ def forget():
     for table in _tables():
         table.clear()
     if os.name == "posix":  # these go with the binding that made them
-        spawning = _module("_systems.posix_spawn")
-        spawning._own_environment.clear()
-        spawning._kept_structures.clear()
+        _module("_systems.posix_spawn")._kept_structures.clear()
 
 
 def _tables():

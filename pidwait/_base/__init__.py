@@ -8,8 +8,9 @@ without a GIL, too; their order makes each moment in between a good one. On PyPy
 and attrgetter are Python: no step is made of them.
 """
 
-from functools import partial
+from functools import partial, update_wrapper
 from itertools import chain, starmap
+from types import FunctionType, MethodType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,3 +31,19 @@ def at_once(*steps: "Iterable[Any]") -> "list[Any]":
 
 # run_through(iterator) has an iterator in C do all that it does.
 run_through: "Callable[[Iterable[object]], object]" = partial(deque, maxlen=0)
+
+
+def is_standard(function: "Any") -> bool:
+    """Whether it is subprocess' own function: nobody has replaced it."""
+    if type(function) is MethodType:
+        function = function.__func__
+    # Look at the type: a proxy made by wrapt has all attributes of what it wraps.
+    return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
+
+
+def with_globals(function: "Any", **names: "Any") -> "Any":
+    """A copy of the function, with other values for these names of its module."""
+    code, found = function.__code__, dict(function.__globals__, **names)
+    copy = FunctionType(code, found, code.co_name, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return update_wrapper(copy, function)

@@ -9,6 +9,8 @@ before a call is needed that the interpreter lacks.
 import os
 import sys
 from errno import ENOSYS
+from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 from .._base.errors import PASSING, Failed, call, failed
@@ -87,6 +89,22 @@ class _Adapter:
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
 
+    def environ(self: "Any") -> "Callable[[bool], Any]":
+        """A function that returns C's environ, as it is at a call, or a copy of it by strings()."""
+        # It is no function, but has an address like one. On macOS, libraries can't see it.
+        is_macos = PLATFORM == "darwin"
+        found = self.function("_NSGetEnviron" if is_macos else "environ", ("void *",), None)
+        variable = self.variable(found() if is_macos else found)
+
+        def environ(copies: bool) -> "Any":
+            pointer = variable[0]  # ctypes reads that itself when the call is made
+            if not pointer or not (copies or self.name == "cffi"):
+                return pointer
+            items = iter(map(pointer.__getitem__, count()).__next__, self.null)
+            return self.strings(list(map(self.string, items)))
+
+        return environ
+
     def convert(self: "Any", argument: "Any") -> "Any":
         if argument is None:
             return self.null
@@ -109,6 +127,7 @@ class _Checked:
 class CtypesAdapter(_Adapter):
     name = "ctypes"
     null = None
+    string = bytes
 
     def __init__(self) -> None:
         import ctypes
@@ -127,6 +146,8 @@ class CtypesAdapter(_Adapter):
             "char *": ctypes.c_char_p,
             "int *": ctypes.POINTER(ctypes.c_int),
         }
+        variable = ctypes.POINTER(ctypes.POINTER(ctypes.c_char_p))
+        self.variable: "Callable[[Any], Any]" = lambda found: ctypes.cast(found, variable)
         self._libraries = {None: self._load(None)}
 
     def _load(self, name: "str | None") -> "Any":
@@ -167,7 +188,8 @@ class CffiAdapter(_Adapter):
     def __init__(self) -> None:
         self._backend = __import__("_cffi_backend")  # type checkers may lack its types
         self._ffi: "Any" = self._backend.FFI()
-        self.null = self._ffi.NULL
+        self.null, self.string = self._ffi.NULL, self._ffi.string
+        self.variable = partial(self._ffi.cast, "char ***")
         self._libraries = {None: self._load("kernel32" if _WINDOWS else None)}
 
     def _load(self, name: "str | None") -> "Any":

@@ -64,10 +64,11 @@ SPAWN_ROWS: "Rows" = dict(
         (None, lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None)),
     ),
     # Functions that make an int * where posix_spawn puts the pid; a zeroed structure, as a void *
-    # that keeps it alive; and of a list of bytes a char *const [] that ends with NULL.
+    # that keeps it alive; of a list of bytes a char *const [] that ends with NULL; and C's environ.
     spawn_cell=(None, lambda binding, name: binding.cell),
     spawn_memory=(None, lambda binding, name: lambda: binding.pointer(bytearray(SIZE))),
     spawn_strings=(None, lambda binding, name: binding.strings),
+    spawn_environ=(None, lambda binding, name: binding.environ()),
 )
 SPAWN_CALLS = Calls(SPAWN_ROWS)
 spawn_native = SPAWN_CALLS.__getitem__

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A start by posix_spawn(3), as the standard library's subprocess would do it.
 
-What posix_spawn can't do here is Failed inside. Then the standard library's own code has to start
-the process, or to raise the error.
+What posix_spawn can't do here is Failed inside. Then the standard library's own code starts the
+process, or raises the error.
 """
 
 # signal without its enums, which take longer to load than this whole module.
@@ -10,8 +10,10 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import sys
-from types import BuiltinFunctionType
+from _thread import _count
+from types import BuiltinFunctionType, SimpleNamespace
 
+from .._base import with_globals
 from .._base.errors import Failed, call, failed, log
 from .._base.probe import works
 from .bindings import PLATFORM
@@ -33,11 +35,6 @@ INHERIT, DEVNULL = -1, -3  # the second as in subprocess
 _LONGEST_LIST = 4096
 # Whether a file action may close an fd that is not open: glibc, below the limit, and musl.
 _CLOSES_ANYTHING = PLATFORM == "linux"
-# Errors of execve(2) that are about the program; nothing else in the child raises them.
-_OF_THE_PROGRAM = [
-    getattr(errno, name)
-    for name in "E2BIG EACCES EISDIR ELOOP ENAMETOOLONG ENOENT ENOEXEC ENOTDIR ETXTBSY".split()
-]
 # What the standard library starts processes by.
 _OWN_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
 
@@ -62,46 +59,30 @@ class SpawnRequest:
         self.argv = list(map(os.fsencode, args))
         self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
         self.cwd = None if cwd is None else os.fsencode(cwd)
-        if 0 in b"".join(self.argv) + self.executable + (self.cwd or b""):
+        self.environment: "list[bytes] | None" = None
+        if env is not None:
+            items = [(os.fsencode(name), os.fsencode(value)) for name, value in env.items()]
+            if b"=" in b"".join(name for name, _ in items):
+                raise ValueError("illegal environment variable name")
+            self.environment = list(map(b"=".join, items))
+        words = [*self.argv, self.executable, self.cwd or b"", *(self.environment or ())]
+        if 0 in b"".join(words):
             raise ValueError("embedded null byte")
-        self.named = executable, cwd  # as they were given, for errors
-        # The bytes behind os.environ: comparing them takes 1 us, reading os.environ takes 30.
-        own: "Any" = getattr(os.environ, "_data", None)
-        if env is not None or own is None:
-            self.environment = Environment(os.environ if env is None else env)
-        else:
-            if not _own_environment or _own_environment[0].mapping != own:
-                _own_environment[:] = [Environment(own)]
-            self.environment = _own_environment[0]
+        self.given = executable, cwd, env
         stdio, close_fds, passed = files
         passed = tuple(sorted(set(passed))) if passed else ()
         self.actions = self.cwd, stdio, bool(close_fds), passed
         self.attributes = attributes
+        # None until audit hooks have seen this start; then what posix_spawn has answered.
+        self.error: "int | None" = None
         # posix_spawn puts the pid there before any Python code runs.
         self.started: "Sequence[int]" = (0,)
 
 
-class Environment:
-    """The environment for execve(2), of a mapping."""
-
-    def __init__(self, env: "Mapping[Any, Any]") -> None:
-        self.mapping = dict(env.items())
-        self.block: "Any" = None  # the items, for C
-        self.items = []
-        for key, value in self.mapping.items():
-            key = os.fsencode(key)
-            if b"=" in key:
-                raise ValueError("illegal environment variable name")
-            self.items.append(key + b"=" + os.fsencode(value))
-        if 0 in b"".join(self.items):
-            raise ValueError("embedded null byte")
-
-
 def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
-    """Start a process; return its pid, or None where posix_spawn can't do it here.
+    """Start a process; return its pid, or None if the standard library's code has to do it.
 
-    Audit hooks get ``event``. Raises the OSError that subprocess would; its filename is the
-    program or the working directory, as it was given.
+    Audit hooks get ``event``. PermissionError if the process group can't be set.
     """
     try:
         for module, name in _OWN_STARTS:  # which debuggers replace, to see each child
@@ -109,23 +90,30 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
             if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
                 raise failed(errno.ENOTSUP, "%s has been replaced" % name)
         posix_spawn, strings = spawn_native("posix_spawn"), spawn_native("spawn_strings")
-        argv, environment = strings(request.argv), request.environment
-        block = environment.block = environment.block or strings(environment.items)
+        argv, items = strings(request.argv), request.environment
         actions, attributes = _structures(request.actions, request.attributes)
+        request.error = 0
         if event and hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
         request.started = cell = spawn_native("spawn_cell")()
+        # Another thread may change C's environ meanwhile.
+        block = spawn_native("spawn_environ")(_count()) if items is None else strings(items)
         rest = actions.pointer, attributes.pointer, argv, block
         if b"/" in request.executable:
-            error = posix_spawn(cell, request.executable, *rest)
+            request.error = error = posix_spawn(cell, request.executable, *rest)
         else:
-            error = _search(request, posix_spawn, cell, rest)
+            request.error = error = _search(request, posix_spawn, cell, rest)
         if not error:
             return cell[0]  # type: ignore[no-any-return]
         request.started = (0,)
-        raise _spawn_error(error, request)
+        group, session, _ = request.attributes
+        if error == errno.EPERM and (group > 0 or (group == 0 and session)):
+            # setpgid(2) failed: the group is in another session, or the child leads one.
+            # subprocess names the last thing before it, which is the cwd or nothing.
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.given[1])
+        raise failed(error, "posix_spawn: " + os.strerror(error))
     except Failed as why:
-        log("subprocess starts %r, not posix_spawn: %s", request.named[0], why.error.strerror)
+        log("subprocess starts %r, not posix_spawn: %s", request.given[0], why.error.strerror)
         return None
 
 
@@ -136,51 +124,23 @@ def is_start_taken_away() -> bool:
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
+def untold(function: "Any", **names: "Any") -> "Any":
+    """The standard _execute_child(), for a start that audit hooks have seen."""
+    quiet = SimpleNamespace(**dict(vars(sys), audit=lambda *event: None))
+    names["sys"] = quiet
+    if is_start_taken_away():
+        names["_posixsubprocess"] = module = __import__("_posixsubprocess")
+        names["_fork_exec"] = module.fork_exec
+    return with_globals(function, **names)
+
+
 def _search(request: SpawnRequest, start: "Any", cell: "Any", rest: "Any") -> int:
-    """Start the program in the PATH of the child; return 0, or the errno."""
-    first = errno.ENOENT
-    for folder in os.get_exec_path(request.environment.mapping):
+    """Start the program in the PATH of the child; return 0, or an errno."""
+    for folder in os.get_exec_path(request.given[2]):
         path = os.path.join(os.fsencode(folder), request.executable)
-        error = _why_missing(os.path.join(request.cwd or b"", path)) or start(cell, path, *rest)
-        if error not in _OF_THE_PROGRAM:
-            return error
-        # As in subprocess: the first error that is not just "not found" counts.
-        if first in (errno.ENOENT, errno.ENOTDIR):
-            first = error
-    return first
-
-
-def _why_missing(path: bytes) -> int:
-    """The errno if there is no file at the path, else 0: quicker than starting a process."""
-    try:
-        call(os.stat, path)
-    except Failed as why:
-        return why.errno
-    return 0
-
-
-def _spawn_error(error: int, request: SpawnRequest) -> OSError:
-    """The error for the caller; Failed if it is not about the program, cwd or the group."""
-    group, session, _ = request.attributes
-    if error == errno.EPERM and (group > 0 or (group == 0 and session)):
-        # setpgid(2) failed: the group is in another session, or the child leads one.
-        # subprocess names the last thing before it, which is the cwd or nothing.
-        return PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.named[1])
-    if error not in _OF_THE_PROGRAM:
-        raise failed(error, "posix_spawn: " + os.strerror(error))
-    # posix_spawn does not tell which step has failed.
-    _, stdio, _, passed = request.actions
-    if DEVNULL in stdio:
-        os.close(call(os.open, os.devnull, os.O_RDWR))
-    for fd in stdio + passed:
-        if fd >= 0:
-            call(os.fstat, fd)
-    name, folder = request.named
-    # This needs the same rights on the directory as chdir(2).
-    of_cwd = 0 if request.cwd is None else _why_missing(request.cwd and request.cwd + b"/.")
-    if of_cwd:
-        error, name = of_cwd, folder
-    return error_of_start(error, name)
+        if os.access(os.path.join(request.cwd or b"", path), os.X_OK):
+            return start(cell, path, *rest)  # type: ignore[no-any-return]
+    return errno.ENOENT
 
 
 def error_of_start(error: int, name: "Any") -> OSError:
@@ -191,8 +151,7 @@ def error_of_start(error: int, name: "Any") -> OSError:
     return OSError(error, text, name)
 
 
-# For later starts that are alike: the environment, if it is our own, and structures.
-_own_environment: "list[Environment]" = []
+# For later starts that are alike.
 _kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
 
 
@@ -202,9 +161,6 @@ def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structur
     key = limit, actions, attributes
     found = _kept_structures.get(key)
     if found is None:
-        if not has_whole_posix_spawn():
-            # Another start may need it, when the program has changed its root.
-            __import__("subprocess")
         found = _file_actions(limit, actions), _attributes(limit is None, *attributes)
         if len(_kept_structures) >= 16:
             _kept_structures.clear()

@@ -54,15 +54,13 @@ class ReaperTree:
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
         paths = [request.executable]
         if b"/" not in request.executable:
-            folders = map(os.fsencode, os.get_exec_path(request.environment.mapping))
+            folders = map(os.fsencode, os.get_exec_path(env))
             paths = [os.path.join(folder, request.executable) for folder in folders]
         values = {name: plan.get(name) for name in ("gid", "gids", "uid", "restore_signals")}
         for name, number in ("umask", plan.get("umask", -1)), ("group", plan["process_group"]):
             values[name] = None if number < 0 else number
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
-        values.update(argv=request.argv, paths=paths)
-        # Python code may not know of all that is in the environment: C code may have changed it.
-        values["env"] = None if env is None else request.environment.items
+        values.update(argv=request.argv, paths=paths, env=request.environment)
         values["session"] = 1 if plan["start_new_session"] else None
         text = marshal.dumps(values)
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))

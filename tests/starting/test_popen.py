@@ -55,6 +55,7 @@ exit 3
 SHELL = "sh", "-c", SCRIPT
 PASSED = 150  # a file descriptor that is not in use
 CLOSED = 987
+LONG = "x" * 3000000  # E2BIG
 
 
 class Failing(os.PathLike):
@@ -108,6 +109,11 @@ ODD = [{name: value} for name, values in ODD_VALUES.items() for value in values]
     {"args": ["nonesuch", "/bin/sh"], "executable": "/bin/sh"},
     {"args": ["nonesuch"], "stdin": CLOSED},
     {"cwd": "/nonesuch", "stdin": CLOSED},
+    {"args": [Path("/bin/true"), LONG]},
+    {"args": [Path("/bin/true"), LONG], "close_fds": False},
+    {"args": [Path("/nonesuch")], "close_fds": False},
+    {"args": ["true"], "executable": Path("/etc/passwd"), "close_fds": False},
+    {"args": [Path("true")], "env": {"PATH": "/bin", "A": LONG}},
     {"args": ["nonesuch"], "pass_fds": (CLOSED,)},
     {"args": bytearray(b"true"), "pass_fds": ([],)},
     dict(dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.PIPE), pass_fds=(-1,)),
@@ -125,7 +131,6 @@ def outcome(Popen, options):
             child = Popen(**options)
         except Exception as error:
             filename = getattr(error, "filename", None)
-            filename = os.fspath(filename) if hasattr(filename, "__fspath__") else filename
             return type(error), str(error), getattr(error, "errno", None), filename
         with child:
             told = child.communicate(timeout=60)
@@ -230,6 +235,49 @@ def test_audit_hooks_see_what_they_see_of_the_original(forks, forked):
 
     ours.call(["true"])
     forked(check)  # where the hook ends
+
+
+@pytest.mark.parametrize("how", ["forbidden", "missing program", "missing cwd", "bad fd"])
+def test_audit_hooks_see_a_start_once_though_posix_spawn_fails(how, forks, forked, seam):
+    """Then the standard code starts the process, or finds out why it can't."""
+
+    def check():
+        seen, hook = [], getattr(sys, "addaudithook", None)
+        if hook is not None:  # Python 3.8
+            names = "subprocess.Popen", "os.posix_spawn", "os.fork"
+            hook(lambda name, args: seen.append((name, args[1])) if name in names else None)
+        starts = [Standard, ours.Popen, pidwait.spawn]
+        for start in starts:
+            before = len(seen)
+            try:
+                with start(**options):
+                    pass
+                assert how == "forbidden"
+            except OSError:
+                assert how != "forbidden"
+            assert [args for _, args in seen[before:]] == [options["args"]] * (hook is not None)
+
+    def Standard(**options):
+        with ours.patch():
+            return subprocess.Popen(**options)
+
+    ours.call(["true"])
+    options = {
+        "forbidden": {"args": ["true"]},
+        "missing program": {"args": ["/nonesuch"]},
+        "missing cwd": {"args": ["true"], "cwd": "/nonesuch"},
+        "bad fd": {"args": ["true"], "stdin": CLOSED},
+    }[how]
+    if how == "forbidden":
+        seam.put("posix_spawn", lambda *arguments: errno.EPERM)
+    forked(check)  # where the hook ends
+
+
+def test_errors_are_those_of_the_original_though_gevent_took_its_start_away(monkeypatch):
+    expected = outcome(subprocess.Popen, {"args": ["nonesuch"]})
+    name = "_fork_exec" if hasattr(subprocess, "_fork_exec") else "_posixsubprocess"
+    monkeypatch.setattr(subprocess, name, None)
+    assert outcome(ours.Popen, {"args": ["nonesuch"]}) == expected
 
 
 @pytest.mark.parametrize("options", [{}, {"preexec_fn": set_umask}, {"cwd": "/"}])

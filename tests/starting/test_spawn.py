@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from .. import pidwait
-from ..processes import WINDOWS, eventually, exiting, interrupted_by, sleeping, state
+from ..processes import WINDOWS, eventually, exiting, interrupted_by, run_python, sleeping, state
 from .conftest import closing_library, every_library, note_starts, ours, output
 
 CLOSED = 987  # a file descriptor that nobody has open
@@ -82,6 +82,72 @@ def test_env_is_the_environment_of_the_child(library, monkeypatch):
     assert output("env", env={}) == ""
     monkeypatch.delenv("SPAWN_A")
     assert environment() == []
+
+
+@every_library
+def test_child_gets_what_c_code_has_put_into_the_environment(library, monkeypatch):
+    """As by subprocess: os.environ does not show it."""
+    monkeypatch.setenv("SPAWN_B", "2")
+    monkeypatch.setenv("SPAWN_C", "3")
+    os.putenv("SPAWN_A", "1")
+    os.unsetenv("SPAWN_B")
+    try:
+        assert environment() == ["SPAWN_A=1", "SPAWN_C=3"]
+        assert environment(env=os.environ) == ["SPAWN_B=2", "SPAWN_C=3"]
+        assert environment(env={}) == []
+    finally:
+        os.unsetenv("SPAWN_A")
+
+
+PUT = """if True:
+    import asyncio, os, subprocess, sys, threading
+    import {package} as pidwait
+    from {package} import aio, subprocess as ours
+    subprocess._USE_VFORK = False
+    command = ["/bin/sh", "-c", "exit $SPAWN"]
+    starts = [pidwait.spawn, ours.Popen, lambda command: ours.Popen(command, tree=True)]
+    done = threading.Event()
+    if sys.argv[1] == "beside a thread":
+        threading.Thread(target=done.wait, daemon=True).start()
+    async def main():
+        async with aio.spawn(command) as child:
+            return await child.wait()
+    loop = asyncio.new_event_loop()
+    for code in 3, 4, 5:
+        os.putenv("SPAWN", str(code))
+        assert [start(command).wait() for start in starts] == [code] * 3
+        assert loop.run_until_complete(main()) == code
+    loop.close()
+    done.set()
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "beside a thread"])
+def test_each_start_gives_the_child_what_c_code_has_put_into_the_environment(how, binding):
+    done = run_python(PUT.replace("{package}", pidwait.__name__), how)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_environment_may_change_while_the_child_starts(binding, seam, monkeypatch):
+    own, more = seam.get("posix_spawn"), ["SPAWN_%d" % number for number in range(200)]
+
+    def posix_spawn(*arguments):  # as another thread would
+        for name in more:
+            monkeypatch.setenv(name, name)
+        return own(*arguments)
+
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        for name in more:
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("SPAWN", "1")
+        seam.put("posix_spawn", posix_spawn)
+        assert environment() == ["SPAWN=1"]
+    finally:
+        done.set()
+        thread.join()
 
 
 class Changing(os.PathLike):
