@@ -14,7 +14,6 @@ import functools
 import os
 import subprocess as _standard
 import sys
-import sysconfig as _sysconfig
 from contextlib import ExitStack as _ExitStack
 from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
@@ -51,11 +50,9 @@ _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
-# CPython 3.10 and later, on Linux. PyPy 3.11 has the same subprocess and forks.
+# PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-# A frozen program may lack the interpreter's configuration, or have no right to read it.
-with _suppress(ImportError, OSError):
-    _HAS_VFORK = _HAS_VFORK and bool(_sysconfig.get_config_var("HAVE_VFORK"))
+_HAS_VFORK = _HAS_VFORK and sys.version_info >= (3, 10)
 
 
 # What the child gets for 0, 1 and 2, and our ends of the pipes.
