@@ -315,17 +315,20 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     def tell(popen: "Any") -> None:
         started.append(popen)
         if cancelled:  # before that
-            popen.give_up(len(cancelled) > 1)
+            popen._cancel(len(cancelled) > 1)
 
-    function = partial(beneath, *args, _started=tell, **options)
-    done = asyncio.ensure_future(in_thread(function, daemon=True))
+    def start() -> "Any":
+        subprocess._started.tell = tell
+        return beneath(*args, **options)
+
+    done = asyncio.ensure_future(in_thread(start, daemon=True))
     while not done.done():
         try:
             await asyncio.wait([done])
         except asyncio.CancelledError as error:
             cancelled.append(error)
             for popen in started:
-                popen.give_up(len(cancelled) > 1)
+                popen._cancel(len(cancelled) > 1)
     if cancelled:
         log("a cancelled run() ended: %r", done.exception())
         raise cancelled[0]

@@ -19,13 +19,13 @@ from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
-from types import FunctionType, MethodType
+from types import MethodType
 
 from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
-from ._base import is_standard
+from ._base import is_standard, with_globals
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
@@ -269,15 +269,14 @@ def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
     return method
 
 
-# None if it has been replaced, by gevent's, say, which starts and waits in a way of its own.
-_popen: "Any" = _standard.Popen
-_Started: "Any"
+# None if Popen has been replaced, by gevent's, say, which starts and waits in a way of its own.
+_Started: "Any" = None
 _start_alone: "Any"
-if getattr(_popen, "__module__", "") != "subprocess" or not isinstance(_popen, type):
-    _popen = None
-if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard one
-    _own = {name: _method(name, getattr(_popen, name), False) for name in _METHODS}
-    _Started = type("_Started", (_popen,), dict(_own, __module__=__name__))
+_started = _thread._local()
+if type(_standard.Popen) is type and _standard.Popen.__module__ == "subprocess":
+    _own = {name: _method(name, getattr(_standard.Popen, name), False) for name in _METHODS}
+    _Started = type("_Started", (_standard.Popen,), dict(_own, __module__=__name__))
+if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard one
 
     class Popen(_popens.TreePopen, _Started):
         __doc__ = _popens.TreePopen.__doc__
@@ -297,14 +296,25 @@ if _popen is not None and not TYPE_CHECKING:  # type checkers see the standard o
                 options[name] = plan[ours]
         return _Alone(**options)
 
-    # The standard functions, with our Popen in place of theirs. A hook stays as it is.
-    _bound = dict(vars(_standard), Popen=type("Popen", (_popens.RunPopen, Popen), {}))
-    for _name in "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput":
-        _theirs = _bound[_name]
-        if is_standard(_theirs):
-            _ours = FunctionType(_theirs.__code__, _bound, _name, _theirs.__defaults__)
-            _ours.__kwdefaults__ = _theirs.__kwdefaults__
-            _bound[_name] = globals()[_name] = functools.update_wrapper(_ours, _theirs)
+    def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
+        popen = Popen(*args, **options)
+        if issubclass(type(popen), _popens.TreePopen):  # a mock may say that it is an instance
+            getattr(_started, "tell", id)(popen)
+            if popen._tree is not None:
+                popen.__class__ = type("Popen", (_popens.RunPopen, type(popen)), {})
+        return popen
+
+    def _call(name: str, *args: "Any", **options: "Any") -> "Any":
+        return globals()[name](*args, **options)
+
+    # The standard functions, which find Popen and each other in this module, even if a program
+    # has replaced them here. A hook stays as it is.
+    _names = {"Popen": _popen_of_run}
+    _functions = "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"
+    _names.update((_name, functools.partial(_call, _name)) for _name in _functions)
+    for _name in _functions:
+        if is_standard(getattr(_standard, _name)):
+            globals()[_name] = with_globals(getattr(_standard, _name), **_names)
 
 
 _users: "list[_ExitStack]" = []
@@ -334,16 +344,18 @@ def patch() -> _ExitStack:
     _systems.backend()
     if not _WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
-    if _popen is None:
+    popen = getattr(_Started, "__base__", None)
+    is_there = popen in getattr(_standard.Popen, "__mro__", ())
+    if not is_there:
         _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
-    for name in _METHODS if _popen is not None else ():
-        found = vars(_popen)[name]
+    for name in _METHODS if is_there else ():
+        found = vars(popen)[name]
         if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
         if is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
             _replaced[name] = found, _method(name, found, True)
-            setattr(_popen, name, _replaced[name][1])
+            setattr(popen, name, _replaced[name][1])
         elif name not in _replaced:
             _errors.log("patch() leaves Popen.%s: other code has replaced it by %r", name, found)
     _users.append(_ExitStack())
@@ -360,6 +372,6 @@ def unpatch() -> None:
     del _users[-1:]
     if not _users:
         for name, (found, ours) in list(_replaced.items()):
-            if vars(_popen)[name] is ours:  # else there is a hook over it
-                setattr(_popen, name, found)
+            if vars(_Started.__base__)[name] is ours:  # else there is a hook over it
+                setattr(_Started.__base__, name, found)
                 del _replaced[name]

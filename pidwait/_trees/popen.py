@@ -5,8 +5,9 @@ import _signal  # type: ignore[import-not-found]
 import os
 import subprocess
 import sys
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType
 
+from .._base import with_globals
 from .._base.deadline import Deadline, check_grace
 from .._process import KILL
 from .._systems import backend
@@ -54,7 +55,12 @@ class TreePopen(_Base):  # type: ignore[misc]
         elif grace is not None:
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
-        super().__init__(*args, **more)
+        try:
+            super().__init__(*args, **more)
+        except BaseException:
+            if getattr(self._tree, "pid", 0):  # nobody gets it
+                self._give_up(None)
+            raise
         if tree:
             self._sigint_wait_secs = 0  # it is ended, in its time
 
@@ -137,7 +143,9 @@ class TreePopen(_Base):  # type: ignore[misc]
             if self._tree is None:
                 beneath(*values, **named)
             else:
-                self._tree.start(lambda api: with_names(beneath, _winapi=api)(*values, **named))
+                self._tree.start(
+                    lambda api: with_globals(beneath.__func__, _winapi=api)(self, *values, **named)
+                )
 
         def terminate(self) -> None:
             if self._tree is None:
@@ -172,6 +180,13 @@ class TreePopen(_Base):  # type: ignore[misc]
             self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))
             self._is_given_up = True  # last: after an exception, the next call tries again
 
+    def _cancel(self, at_once: bool) -> None:
+        """End it as a time-out does, or at once; run() waits for that in another thread."""
+        if at_once or self._tree is None:
+            self.send_signal(KILL)
+        else:
+            self._give_up(None)
+
     def __exit__(self, kind: "Any", error: "Any", traceback: "Any") -> None:
         if self._tree is not None and kind is not None:
             self._give_up(kind)
@@ -180,21 +195,9 @@ class TreePopen(_Base):  # type: ignore[misc]
 
 
 class RunPopen(TreePopen):
-    """That of run() and its like. They kill after an exception, but a tree has its grace then."""
+    """A tree of run() and its like. They kill after an exception, but it has its grace then."""
 
     _output: "Any" = None
-
-    def __init__(self, *args: "Any", _started: "Any" = None, **more: "Any") -> None:
-        super().__init__(*args, **more)
-        if _started is not None:
-            _started(self)
-
-    def give_up(self, at_once: bool) -> None:
-        """End it as a time-out does, or at once; run() waits for that in another thread."""
-        if at_once or self._tree is None:
-            super().kill()
-        else:
-            self._give_up(None)
 
     def communicate(self, input: "Any" = None, timeout: "float | None" = None) -> "Any":
         if self._output is not None:
@@ -202,30 +205,19 @@ class RunPopen(TreePopen):
         try:
             return super().communicate(input, timeout)
         except subprocess.TimeoutExpired as late:
-            if self._tree is not None:
-                self._give_up(None)
-                try:
-                    late.output, late.stderr = self._last_output(late)
-                finally:
-                    self._output = late.output, late.stderr
+            self._give_up(None)
+            try:
+                late.output, late.stderr = self._last_output(late)
+            finally:
+                self._output = late.output, late.stderr
             raise
 
     def kill(self) -> None:
-        if self._tree is None:
-            super().kill()
-        else:
-            self._give_up(sys.exc_info()[0])
+        self._give_up(sys.exc_info()[0])
 
     def __del__(self, *args: "Any", **more: "Any") -> None:
-        if getattr(self._tree, "pid", 0):  # run() was interrupted before it had it in its block
-            self._give_up(None)
+        self._give_up(None)  # run() was interrupted before it had it in its block
         super().__del__(*args, **more)
-
-
-def with_names(method: "Any", **names: "Any") -> MethodType:
-    """The standard method, with other values for these names of its module."""
-    copy = FunctionType(method.__func__.__code__, dict(vars(subprocess), **names))
-    return MethodType(copy, method.__self__)
 
 
 def _as_text(pipe: "Any", output: "Any") -> "Any":
