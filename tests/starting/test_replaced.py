@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from .. import pidwait
-from ..processes import WINDOWS, exiting, sleeping
+from ..processes import WINDOWS, eventually, exiting, sleeping
 from .conftest import ours
 
 CALLS = {
@@ -27,25 +27,28 @@ CALLS = {
 pytestmark = pytest.mark.windows
 
 
-def subclass(Popen, seen):
+def subclass(Popen, seen, then=bool):
     class Mine(Popen):
         def __init__(self, *args, **options):
             seen.append(options)
             super().__init__(*args, **options)
+            then()
 
     return Mine
 
 
-def function(Popen, seen):
+def function(Popen, seen, then=bool):
     def start(*args, **options):
         seen.append(options)
-        return Popen(*args, **options)
+        popen = Popen(*args, **options)
+        then()
+        return popen
 
     return start
 
 
-def partial(Popen, seen):
-    return functools.partial(function(Popen, seen), close_fds=True)
+def partial(Popen, seen, then=bool):
+    return functools.partial(function(Popen, seen, then), close_fds=True)
 
 
 def outcome(module, name):
@@ -96,21 +99,21 @@ def test_functions_call_each_other_by_their_names_in_the_module(name):
 
 
 @pytest.mark.parametrize("replace", [subclass, function, partial])
-def test_tree_of_what_has_replaced_popen_is_ended_as_ever(replace, monkeypatch):
-    seen = []
-    monkeypatch.setattr(ours, "Popen", replace(ours.Popen, seen))
-    if WINDOWS:
-        command, options = sleeping(60), {}
-    else:
-        script = "trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
-        command, options = ["sh", "-c", script], {"grace": 60}
+def test_tree_of_what_has_replaced_popen_is_ended_as_ever(replace, monkeypatch, tmp_path):
+    ready, seen = tmp_path / "ready", []
+    command, options = sleeping(60), {}
+    if not WINDOWS:
+        script = "trap 'echo term; exit 5' TERM; : > \"$0\"; while :; do sleep 0.01; done"
+        command, options = ["sh", "-c", script, str(ready)], {"grace": 60}
+    then = bool if WINDOWS else lambda: eventually(ready.exists)
+    monkeypatch.setattr(ours, "Popen", replace(ours.Popen, seen, then))
     with pytest.raises(subprocess.TimeoutExpired) as caught:
-        ours.run(command, timeout=1, tree=True, stdout=subprocess.PIPE, **options)
-    assert WINDOWS or caught.value.output.split() == [b"ready", b"term"]
+        ours.run(command, timeout=0.1, tree=True, stdout=subprocess.PIPE, **options)
+    assert WINDOWS or caught.value.output == b"term\n"
     assert len(seen) == 1
-    with ours.Popen(sleeping(60), tree=True, **options) as child:
+    with ours.Popen(command, tree=True, **options) as child:
         child.kill()  # outside of run() it has no grace
-        assert child.wait(30) == (1 if WINDOWS else -9)
+        assert child.wait(60) == (1 if WINDOWS else -9)
 
 
 def test_asyncio_run_calls_the_run_and_the_popen_that_are_there(monkeypatch):
