@@ -12,7 +12,6 @@ import os
 import pkgutil
 import re
 import sys
-from errno import ENOENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ _HEAD = '''\
 # SPDX-License-Identifier: BSD-3-Clause
 # mypy: ignore-errors
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
-# pyright: reportGeneralTypeIssues=false, reportIncompatibleMethodOverride=false
-# pyright: reportIncompatibleVariableOverride=false, reportInvalidTypeArguments=false
-# pyright: reportMissingImports=false, reportPossiblyUnbound=false, reportReturnType=false
+# pyright: reportGeneralTypeIssues=false, reportIncompatibleVariableOverride=false
+# pyright: reportInvalidTypeArguments=false, reportMissingImports=false
+# pyright: reportPossiblyUnboundVariable=false, reportRedeclaration=false
 # pyright: reportUndefinedVariable=false
 """%s %s in one file: waits for processes to exit, without polling.
 
@@ -79,7 +78,8 @@ def join(
         for module, names in PARTS[part].items():
             _add(module, kept, modules)
             public += names.split()
-    body = 'import sys\n\nTYPE_CHECKING = False\n__version__ = "%s"\n' % version
+    body = 'REQUIRES = f"Python {3.6} or newer"  # an older one stops here\nimport sys\n\n'
+    body += 'TYPE_CHECKING = False\n__version__ = "%s"\n' % version
     body += "__all__ = %r\n" % sorted(public)
     if len(chosen) < len(SYSTEMS):
         platforms = " ".join(SYSTEMS[one][1] for one in chosen)
@@ -94,7 +94,7 @@ def join(
     lines = files["LICENSE"].decode().splitlines()
     licence = "".join(("# " + line).rstrip() + "\n" for line in lines)
     head = _HEAD % (NAME, version, ",".join(wanted), ",".join(chosen), digest, licence)
-    return head + body
+    return "#!/usr/bin/env python3\n" * ("cli" in wanted) + head + body
 
 
 def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> None:
@@ -127,10 +127,7 @@ def own_files() -> "dict[str, bytes]":
     for module in pkgutil.walk_packages([top], _PACKAGE_NAME + "."):
         path = module.name[len(_PACKAGE_NAME) + 1 :].replace(".", "/")
         paths.append(path + ("/__init__.py" if module.ispkg else ".py"))
-    try:
-        read = loader.get_data  # type: ignore[union-attr]
-        found = {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
-    except OSError:  # only compiled files were installed
-        raise FileNotFoundError(ENOENT, os.strerror(ENOENT) + ": its source", top) from None
+    read = loader.get_data  # type: ignore[union-attr]
+    found = {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
     # Git on Windows may have made each end of line CRLF.
     return {path: data.replace(b"\r\n", b"\n") for path, data in found.items()}

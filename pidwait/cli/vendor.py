@@ -11,7 +11,6 @@ import hashlib
 import keyword
 import os
 import re
-from errno import ENOENT, ENOTDIR
 from pathlib import Path
 
 from .. import __version__
@@ -20,11 +19,11 @@ from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Iterable, Iterator
+    from .._types import Iterable
 
-_OTHER, _BY_HAND = 3, 4  # exit statuses of --check
+    Hashes = dict[str, str]
+
 _RECORD = "VENDORED"
-_PART = _RECORD + "."  # how the name of a file begins that is being written
 
 _VENDOR_USAGE = """\
 {prog} vendor [--force] DEST
@@ -39,15 +38,15 @@ the copy: acme/_vendor/NAME, say. If DEST is a copy already, it is updated.
       --check             do not copy; show whether the copy is current
       --single-file       make one module; print it, or write it to FILE
       --parts PART,...    include only these: wait, many, spawn, probe, cli
-                          (default many,cli); for aio and subprocess, copy the
-                          folder
+                          (default: those in FILE, else many,cli); for aio and
+                          subprocess, copy the folder
       --systems SYSTEM,...  only for these systems: linux, bsd, windows
   -V, --version           show the version
   -h, --help              show this
 
 exit status: 0 success, or the copy is current; 1 failure; 2 wrong arguments;
 with --check 3 the copy has another version, or a part of one; 4 files were
-changed, removed or added by hand
+changed or removed by hand
 """
 VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
 
@@ -65,162 +64,161 @@ def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
 
 
 def _make_file(options: "dict[str, str]", dest: str = "") -> int:
-    parts = _words(options, "parts", PARTS) or ["many", "cli"]
-    text = join(own_files(), __version__, parts, _words(options, "systems", SYSTEMS) or SYSTEMS)
-    if dest:
-        path = Path(os.path.abspath(dest))
-        if path.exists() and not path.is_file():  # root would replace /dev/null
-            raise CommandError("%s is not a regular file" % dest)
-        if path.exists() and path.stat().st_size and _single(path)[-1] and "force" not in options:
+    parts, systems = _words(options, "parts", PARTS), _words(options, "systems", SYSTEMS)
+    path, is_there = Path(os.path.realpath(dest)), os.path.lexists(dest)
+    if is_there and not path.is_file():  # root would replace /dev/null
+        raise CommandError("%s is not a regular file" % dest)
+    if is_there and path.stat().st_size:
+        _, _, old_parts, old_systems, is_changed = _single(dest)
+        if is_changed and "force" not in options:
             raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
-        if not path.parent.is_dir():  # _put() would make it
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), dest)
-        _put(path.parent, path.name, text.encode())
+        parts, systems = parts or old_parts, systems or old_systems
+    text = join(own_files(), __version__, parts or ["many", "cli"], systems or SYSTEMS)
+    if dest:
+        _check_place(dest, os.path.dirname(os.path.abspath(dest)))
+        _put(path, text.encode(), path, *_left(path), name=dest)
     else:
         say(text)
     return 0
 
 
-def _single(path: Path) -> "tuple[str, str, str, str, bool]":
+def _single(dest: str) -> "tuple[str, str, list[str], list[str], bool]":
     """Of a single file: its text, version, parts, systems, and whether it was changed by hand."""
-    text = path.read_text("utf-8", "replace")
+    text = Path(dest).read_text("utf-8", "replace")
     found = FORM.search(text)
     if found is None:
-        raise CommandError("%s is not a copy of this package" % path)
+        raise CommandError("%s is not a copy of %s" % (dest, NAME))
     version, parts, systems, digest = found.groups()
     body = text.partition("OF SUCH DAMAGE.\n")[2]
-    return text, version, parts, systems, hashlib.sha256(body.encode()).hexdigest() != digest
+    is_changed = hashlib.sha256(body.encode()).hexdigest() != digest
+    return text, version, parts.split(","), systems.split(","), is_changed
 
 
 def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "list[str]":
     words = [word for word in options.get(name, "").split(",") if word]
-    for word in words:
-        if word not in known:
-            raise Usage("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
+    for word in set(words).difference(known):
+        raise Usage("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
     return words
 
 
-def _by_hand(
-    old: "dict[str, str]", new: "dict[str, str]", found: "dict[str, str]"
-) -> "Iterator[tuple[str, str]]":
-    """What was done to files, by their hashes; one that is as in the new version is updated."""
-    for path in sorted({*old, *found}):
-        if found.get(path) not in (old.get(path), new.get(path)):
-            yield "added" if path not in old else "changed" if path in found else "removed", path
-
-
 def _check(options: "dict[str, str]", dest: str) -> int:
+    path, by_hand = Path(os.path.realpath(dest)), ""
     if os.path.isfile(dest):
-        text, version, parts, systems, is_changed = _single(Path(dest))
+        text, version, parts, systems, is_changed = _single(dest)
         by_hand = "\n" if is_changed else ""
-        is_current = text == join(own_files(), __version__, parts.split(","), systems.split(","))
+        is_current = text == join(own_files(), __version__, parts, systems)
     else:
-        version, old = _read_record(Path(dest))
+        path, new, (version, old) = path / _RECORD, _hashes(own_files()), _read_record(dest)
         if not version:
-            raise CommandError("%s: no copy of this package is there" % dest)
-        new = _hashes(own_files())
-        found = _found(Path(dest), {*old, *new})
-        by_hand = "".join("%s: %s\n" % one for one in _by_hand(old, new, found))
-        by_hand = by_hand and ":\n" + by_hand
+            raise CommandError("%s: no copy of %s is there" % (dest, NAME))
+        lines = ["%s: %s\n" % one for one in _compare(dest, old, new)[1]]
+        by_hand = "".join([":\n"] * bool(lines) + lines)
         is_current = (version, old) == (__version__, new)
     if by_hand:
         how = ", changed by hand" + by_hand
-    elif is_current:
-        how = ", current\n"
-    elif version == __version__:
-        how = ", but not as it is here\n"
-    else:
+    elif _left(path):
+        is_current, how = False, ", but an update was interrupted\n"
+    elif version != __version__:
         how = "; this is %s\n" % __version__
+    else:
+        how = ", current\n" if is_current else ", but not as it is here\n"
     say("%s: %s%s" % (dest, version, how))
-    return _BY_HAND if by_hand else 0 if is_current else _OTHER
+    return 4 if by_hand else 0 if is_current else 3
 
 
 def _copy(options: "dict[str, str]", name: str) -> int:
-    dest = Path(os.path.abspath(name))
-    if not _can_be_imported(dest.name):
-        raise Usage("Python can't import a module with the name %r" % dest.name)
-    if os.path.realpath(str(dest)) == os.path.realpath(own_folder()):
-        raise CommandError("%s: a copy can't update itself" % name)
-    files = own_files()
-    new, (version, old) = _hashes(files), _read_record(dest)
-    found = _found(dest, {*old, *new})
-    if not version and any(new.get(path) != one for path, one in found.items()):
-        raise CommandError("%s exists, and is no copy: name a new folder" % dest)
-    touched = [
-        "%s was %s" % (path, what)
-        for what, path in _by_hand(old, new, found)
-        if path in old or path in new
-    ]
-    if touched and "force" not in options:
-        text = "changed by hand (--force overwrites the changes): %s"
-        raise CommandError("%s: %s" % (name, text % ", ".join(touched)))
+    force, folder, record = "force" in options, os.path.abspath(name), Path(name, _RECORD)
+    module = os.path.basename(folder)
+    if not module.isidentifier() or keyword.iskeyword(module):
+        raise Usage("Python can't import a module with the name %r" % module)
+    files, left, (version, old) = own_files(), _left(record), _read_record(name, force)
+    new = _hashes(files)
+    _check_place(name, folder, {path.split("/")[0] for path in (*old, *new) if "/" in path})
+    found, by_hand = _compare(name, old, new)
+    is_copy = version or found.get("LICENSE") == new["LICENSE"]
+    if not is_copy and {*Path(name).glob("*")} - {*left}:
+        raise CommandError("%s exists, and is not a copy of %s; name a new folder" % (name, NAME))
+    if by_hand and not force:
+        text = ", ".join("%s was %s" % one[::-1] for one in by_hand)
+        raise CommandError("%s: changed by hand (--force overwrites that): %s" % (name, text))
     written = [path for path in files if found.get(path) != new[path]]
     gone = [path for path in old if path in found and path not in files]
-    if written or gone or (version, old) != (__version__, new):
+    if written or gone or left or (version, old) != (__version__, new):
         for path in written:
-            _put(dest, path, files[path])
+            _put(Path(name, path), files[path], record)
         for path in gone:
-            dest.joinpath(path).unlink()
-            with contextlib.suppress(OSError):  # there is more in the folder
-                os.removedirs(str(dest.joinpath(path).parent))
+            os.unlink(os.path.join(name, path))
         # As sha256sum(1) writes and reads them.
         lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
-        _put(dest, _RECORD, ("# %s %s\n%s" % (NAME, __version__, "".join(lines))).encode())
+        text = "# %s %s\n%s" % (NAME, __version__, "".join(lines))
+        _put(record, text.encode(), record, *left)
     versions = __version__ if version in ("", __version__) else version + " to " + __version__
     say("%s: %s: %d written, %d removed\n" % (name, versions, len(written), len(gone)))
     return 0
 
 
-def _put(dest: Path, path: str, data: bytes) -> None:
-    """Write a file; through no symbolic link, as somebody else may have made the folder."""
-    whole, part = dest / path, dest / (_PART + os.urandom(8).hex())
-    if whole.parent.resolve() != dest.resolve().joinpath(path).parent:
-        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(whole.parent))
-    whole.parent.mkdir(parents=True, exist_ok=True)
+def _check_place(name: str, folder: str, inner: "Iterable[str]" = ()) -> None:
+    """Refuse what is no folder, a folder of this package or around it, and links as inner ones."""
+    own, real = (os.path.join(os.path.realpath(one), "") for one in (own_folder(), folder))
+    if real.startswith(own) or (inner and own.startswith(real)):
+        raise CommandError("%s: a copy can't update itself, nor hold another one" % name)
+    links = [os.path.join(folder, one) for one in inner]
+    for one in (folder, *links, *map(str, Path(folder).parents)):
+        if os.path.lexists(one) and not os.path.isdir(one) or one in links and os.path.islink(one):
+            raise CommandError("%s: %s is not a folder" % (name, one))
+
+
+def _put(whole: Path, data: bytes, record: Path, *left: Path, name: str = "") -> None:
+    """Write a file under another name, then rename it; a script, as os.open() does: executable."""
+    part = record.with_name("%s.%s" % (record.name, os.urandom(8).hex()))
     try:
-        with open(str(part), "xb") as file:
+        if not name:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+        with open(str(part), "xb", opener=os.open if data[:2] == b"#!" else None) as file:
             file.write(data)
+        if whole.is_file():
+            os.chmod(str(part), whole.stat().st_mode & 0o7777)
         os.replace(str(part), str(whole))
+    except OSError as error:
+        error.filename, error.filename2 = name or str(whole), None  # not the part
+        raise
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+        for one in (part, *left):
+            with contextlib.suppress(OSError):
+                one.unlink()
 
 
-def _hashes(files: "dict[str, bytes]") -> "dict[str, str]":
-    # Git on Windows may have made each end of line CRLF.
-    return {
-        path: hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
-        for path, data in files.items()
-    }
+def _left(record: Path) -> "list[Path]":
+    """What interrupted runs have left of files that they were writing."""
+    pattern = re.escape(record.name) + r"\.[0-9a-f]{16}"
+    names = os.listdir(str(record.parent)) if os.path.isdir(str(record.parent)) else []
+    return [record.with_name(one) for one in names if re.fullmatch(pattern, one)]
 
 
-def _read_record(dest: Path) -> "tuple[str, dict[str, str]]":
+def _hashes(files: "dict[str, bytes]") -> "Hashes":
+    texts = {path: data.replace(b"\r\n", b"\n") for path, data in files.items()}
+    return {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
+
+
+def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
     """The version of a copy, and the hashes of what was written; empty if there is no record."""
-    try:
-        text = dest.joinpath(_RECORD).read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return "", {}
+    record = Path(dest, _RECORD)
+    text = record.read_text("utf-8", "replace") if os.path.isfile(str(record)) else ""
     head = re.match(r"# %s (\S+)\n" % NAME, text)
     hashes = {path: one for one, path in re.findall(r"^(\w{64})  (.+)$", text, re.M)}
-    is_inside = all(not Path(path).anchor and ".." not in Path(path).parts for path in hashes)
-    if head is None or not is_inside:
+    if head and all(not Path(path).anchor and ".." not in Path(path).parts for path in hashes):
+        return head.group(1), hashes
+    if os.path.lexists(str(record)) and not force:
         raise CommandError("%s: its file %s is damaged" % (dest, _RECORD))
-    return head.group(1), hashes
+    return "", {}
 
 
-def _found(dest: Path, known: "set[str]") -> "dict[str, str]":
-    """The hashes of the files that are there, but for the record, and what Python compiled."""
-    found = {}
-    for whole in dest.rglob("*"):
-        path = whole.relative_to(dest).as_posix()
-        if path == _RECORD or path.startswith(_PART) or whole.suffix == ".pyc":
-            continue
-        # A folder that is a symbolic link is not ours, nor what is in it.
-        if "__pycache__" not in path.split("/") and (whole.is_symlink() or not whole.is_dir()):
-            # Others may be large, or unreadable.
-            found[path] = whole.read_bytes() if path in known and whole.is_file() else b""
-    return _hashes(found)
-
-
-def _can_be_imported(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+def _compare(dest: str, old: "Hashes", new: "Hashes") -> "tuple[Hashes, list[tuple[str, str]]]":
+    """The hashes of the files that are there, and what was done by hand: neither old nor new."""
+    paths = {path: Path(dest, path) for path in {*old, *new}}
+    found = _hashes({path: one.read_bytes() for path, one in paths.items() if one.is_file()})
+    return found, [
+        ("changed" if path in found else "removed", path)
+        for path in sorted({*old, *found})
+        if found.get(path) not in (old.get(path), new.get(path))
+    ]

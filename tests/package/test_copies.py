@@ -7,6 +7,8 @@ import importlib.util
 import marshal
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -86,7 +88,7 @@ def test_compiled_files_alone_are_no_source(tmp_path, copy):
         path.unlink()
     status, _, err = run("-m", RENAMED, "vendor", tmp_path / "dest", path=tmp_path)
     assert status == 1
-    assert "its source" in err and not tmp_path.joinpath("dest").exists()
+    assert "__init__.py" in err and not tmp_path.joinpath("dest").exists()
 
 
 @pytest.mark.parametrize("name", ["with-dash", "class", "1st"])
@@ -103,7 +105,7 @@ def test_a_copy_of_another_version_is_updated_both_ways(tmp_path, old):
     status, out, err = vendor(dest)
     assert (status, err) == (0, "")
     assert out.startswith("%s: %s to %s: 1 written, 2 removed\n" % (dest, OTHER, VERSION))
-    assert not dest.joinpath("_more").exists()
+    assert read(dest / "_more") == {}
     assert vendor("--check", dest) == (0, "%s: %s, current\n" % (dest, VERSION), "")
     put({"own.txt": b"ours", "_more/own.txt": b"ours"}, dest)
     assert run("-m", "other", "vendor", dest, path=old)[0] == 0
@@ -139,15 +141,15 @@ def test_what_was_changed_by_hand_is_kept_until_forced(copy, name, data):
     assert vendor("--force", copy)[0] == vendor("--check", copy)[0] == 0
 
 
-def test_what_was_added_by_hand_stays(copy, old):
+def test_what_was_added_by_hand_stays_and_is_no_change(copy, old):
     put({"cli/more.py": b"# ours\n", "_more/module.py": b"# ours\n"}, copy)
-    status, out, _ = vendor("--check", copy)
-    assert status == CHANGED_BY_HAND and "\nadded: cli/more.py\n" in out
-    assert vendor(copy)[0] == vendor("--force", copy)[0] == 0
+    assert vendor("--check", copy)[0] == vendor(copy)[0] == 0
+    assert vendor("--force", copy)[0] == vendor("--check", copy)[0] == 0
     # Nor does a version that has a file of that name write over it.
     status, _, err = run("-m", "other", "vendor", copy, path=old)
     assert status == 1 and "_more/module.py" in err
     assert copy.joinpath("_more", "module.py").read_bytes() == b"# ours\n"
+    assert copy.joinpath("cli", "more.py").read_bytes() == b"# ours\n"
 
 
 def test_compiled_files_ends_of_lines_and_remarks_are_no_change(copy):
@@ -190,6 +192,63 @@ def test_what_a_full_disk_ends_is_done_again(tmp_path, old, monkeypatch, step, u
     assert vendor(dest)[0] == vendor("--check", dest)[0] == 0
 
 
+def interrupted(folder, name):
+    """Leave in the folder what a run leaves that is killed while it writes; its path."""
+    part = folder / (name + ".0123456789abcdef")
+    part.write_bytes(b"# half of a mod")
+    return part
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
+@pytest.mark.parametrize("args", [["copy"], ["--single-file", "copy.py"]], ids=" ".join)
+def test_what_a_signal_ends_is_done_again_and_leaves_nothing(tmp_path, start, number, args):
+    code = "import os, %s.cli as cli; cli.main()" % pidwait.__name__
+    # It stands still between the writing of its third file, or its only one, and the renaming.
+    stands = "import os, sys, time; real = os.replace; left = [%d]\n" % (
+        2 if args[0] == "copy" else 0
+    )
+    stands += """def replace(*args):
+    if not left[0]:
+        print(flush=True)
+        time.sleep(60)
+    left[0] -= 1
+    real(*args)
+os.replace = replace
+"""
+    program = start(
+        *(sys.executable, "-c", stands + code, "vendor", *args),
+        cwd=str(tmp_path),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        stdout=subprocess.PIPE,
+    )
+    assert program.stdout.readline()
+    program.send_signal(number)
+    assert program.wait() == -number
+    dest = tmp_path / args[-1]
+    folder = dest if args[0] == "copy" else tmp_path
+    assert any(".py." in one.name or "VENDORED." in one.name for one in folder.iterdir())
+    assert vendor("--check", dest)[0] == 1
+    assert vendor(*args[:-1], dest)[0] == vendor("--check", dest)[0] == 0
+    assert not [one for one in folder.iterdir() if len(one.suffix) == 17]
+
+
+@pytest.mark.parametrize("options, name", [([], "VENDORED"), (["--single-file"], "copy.py")])
+def test_what_an_interrupted_update_has_left_is_not_current(tmp_path, options, name):
+    dest = tmp_path / "copy.py" if options else tmp_path / "copy"
+    assert vendor(*options, dest)[0] == 0
+    folder = tmp_path if options else dest
+    part = interrupted(folder, name)
+    others = [folder / "VENDORED.txt", folder / "copy.py.bak", folder / (name + ".2026")]
+    for other in others:
+        other.touch()
+    status, out, _ = vendor("--check", dest)
+    text = "%s: %s, but an update was interrupted\n"
+    assert (status, out) == (3, text % (dest, VERSION))
+    assert vendor(*options, dest)[0] == vendor("--check", dest)[0] == 0
+    assert not part.exists() and all(other.exists() for other in others)
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_what_is_no_copy_is_not_touched(tmp_path, force):
     dest = put({"own.txt": b"ours"}, tmp_path / "dest")
@@ -206,12 +265,77 @@ def test_what_is_no_copy_is_not_touched(tmp_path, force):
     assert (status, out) == (1, "") and str(dest) in err and "Traceback" not in err
 
 
+def names(path):
+    return sorted(one.name for one in path.rglob("*"))
+
+
+@pytest.mark.parametrize("args", [["one"], ["cli/one"], ["--single-file", "one.py"]], ids=" ".join)
+def test_no_copy_is_put_into_the_package_itself(tmp_path, copy, args):
+    """The next copy would contain it."""
+    before = names(copy)
+    where = copy / args[-1]
+    for force in [], ["--force"]:
+        status, out, err = run("-m", RENAMED, "vendor", *force, *args[:-1], where, path=tmp_path)
+        assert (status, out) == (1, "") and "%s: a copy can't update itself" % where in err
+    assert names(copy) == before
+    # Nor does the package become a part of one.
+    status, out, err = run("-m", RENAMED, "vendor", copy.parent, path=tmp_path)
+    assert (status, out) == (1, "") and str(copy.parent) in err
+    assert names(copy.parent) == sorted(["renamed", *before])
+
+
+def broken(name, folder):
+    """Put something else in the place of a file or folder."""
+    path = folder / name
+    if path.is_dir():
+        shutil.rmtree(str(path))
+    elif path.exists():
+        path.unlink()
+    return path
+
+
+@pytest.mark.parametrize("name", ["aio.py", "VENDORED", "LICENSE", "cli/run.py"])
+def test_a_folder_in_the_place_of_a_file_is_named(copy, name):
+    broken(name, copy).mkdir()
+    for force in [], ["--force"]:
+        status, out, err = vendor(*force, copy)
+        assert (status, out) == (1, "") and str(copy) in err and name in err
+        assert "VENDORED." not in err and "Traceback" not in err
+    assert copy.joinpath(name).is_dir() and not list(copy.glob("VENDORED.*"))
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(copy):
+    broken("cli", copy).write_bytes(b"ours")
+    for force in [], ["--force"]:
+        status, out, err = vendor(*force, copy)
+        assert (status, out) == (1, "")
+        assert err.endswith("%s: %s is not a folder\n" % (copy, copy / "cli"))
+    assert copy.joinpath("cli").read_bytes() == b"ours"
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
+@pytest.mark.parametrize("target", ["nowhere", "link", "file"])
+@pytest.mark.parametrize("below", ["", "/below"], ids=["", "below"])
+def test_a_link_to_no_folder_is_named(tmp_path, target, below):
+    tmp_path.joinpath("file").touch()
+    tmp_path.joinpath("link").symlink_to(target)
+    before = os.listdir(str(tmp_path))
+    for force in [], ["--force"]:
+        name = "%s/link%s" % (tmp_path, below)
+        status, out, err = vendor(*force, name)
+        assert (status, out) == (1, "")
+        assert err.endswith("%s: %s/link is not a folder\n" % (name, tmp_path))
+        status, out, err = vendor("--check", name)
+        assert status == 1 and name in err
+    assert os.listdir(str(tmp_path)) == before
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has this file")
 def test_files_that_are_not_of_the_package_are_not_read(copy):
     copy.joinpath("own").symlink_to("/proc/self/mem")  # to read it is an error
     assert vendor(copy)[0] == 0
     status, out, err = vendor("--check", copy)
-    assert (status, err) == (CHANGED_BY_HAND, "") and out.endswith("\nadded: own\n")
+    assert (status, err) == (0, "")
 
 
 @pytest.mark.parametrize("path", ["../own.txt", "/own.txt", "cli/../../own.txt"])
@@ -225,7 +349,21 @@ def test_a_damaged_record_has_nothing_else_removed(copy, path):
     for head in "", "# pidwait\n", "# pidwait 1 2\n", "# another 1\n":
         copy.joinpath("VENDORED").write_bytes(head.encode())
         assert vendor("--check", copy)[0] == 1
+    copy.joinpath("aio.py").write_bytes(b"# changed\n")
+    assert vendor("--force", copy)[0] == vendor("--check", copy)[0] == 0
     assert own.exists()
+
+
+@pytest.mark.parametrize("record", [None, b"", b"# another 1\n"], ids=str)
+def test_a_copy_without_its_record_is_known_by_its_licence(copy, record):
+    path = copy / "VENDORED"
+    path.unlink() if record is None else path.write_bytes(record)
+    assert vendor("--check", copy)[0] == 1
+    assert vendor(copy)[0] == (0 if record is None else 1)
+    copy.joinpath("LICENSE").write_bytes(b"of others\n")
+    path.unlink()
+    status, _, err = vendor("--force", copy)
+    assert status == 1 and "%s exists, and is not a copy" % copy in err
 
 
 @pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
@@ -247,13 +385,14 @@ def test_symbolic_links_lead_nowhere(tmp_path, copy):
 
 
 @pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
-@pytest.mark.parametrize("name", ["VENDORED", "VENDORED.part", "VENDORED.tmp", "__init__.py"])
+@pytest.mark.parametrize("name", ["VENDORED", "VENDORED.0123456789abcdef", "__init__.py"])
 def test_a_link_that_somebody_else_has_prepared_is_not_followed(tmp_path, name):
     victim, dest = tmp_path / "victim", tmp_path / "dest"
     victim.write_bytes(b"precious")
     dest.mkdir()
     dest.joinpath(name).symlink_to(victim)
     assert (vendor(dest)[0] == 0) == name.startswith("VENDORED.")
+    assert (vendor("--force", dest)[0] == 0) == name.startswith("VENDORED.")
     assert victim.read_bytes() == b"precious"
     assert not dest.joinpath("VENDORED").is_symlink() or name == "VENDORED"
 
@@ -295,3 +434,12 @@ def test_two_versions_live_in_one_process(tmp_path, contents):
     other = put(contents, tmp_path / "two") / "__init__.py"
     other.write_bytes(other.read_bytes().replace(VERSION.encode(), OTHER.encode()))
     assert run("-c", TWO_COPIES, *exiting(3), path=tmp_path) == (0, "good\n", "")
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no such modes")
+def test_an_update_keeps_the_modes_of_files(copy):
+    path = copy / "aio.py"
+    path.write_bytes(b"# changed\n")
+    path.chmod(0o600)
+    assert vendor("--force", copy)[0] == 0
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -201,15 +201,82 @@ def test_it_overwrites_no_other_file_and_nothing_changed_by_hand(tmp_path):
         status, out, err = vendor("--single-file", *options, other)
         assert (status, out) == (1, "") and "is not a copy" in err
     assert other.read_text() == "mine = 1\n"
-    if not WINDOWS:  # where it takes a privilege
-        path.symlink_to(tmp_path / "elsewhere.py")
-    assert vendor("--single-file", path)[0] == 0 and not path.is_symlink()
-    assert not (tmp_path / "elsewhere.py").exists()
+    assert vendor("--single-file", path)[0] == 0
     made = path.read_bytes()
     path.write_bytes(made + b"# mine\n")
     status, out, err = vendor("--single-file", path)
     assert (status, out) == (1, "") and "--force" in err and path.read_bytes() != made
     assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
+
+
+def test_an_update_keeps_the_parts_and_systems_that_were_chosen(tmp_path):
+    path = tmp_path / "waits.py"
+    chosen = "--parts", "wait,spawn", "--systems", "linux,windows"
+    assert vendor("--single-file", *chosen, path)[0] == 0
+    made = path.read_bytes()
+    path.write_bytes(made.replace(pidwait.__version__.encode(), b"0.0.1"))
+    assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
+    path.write_bytes(made + b"# mine\n")
+    assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
+    for args, line in (
+        (["--systems", "linux"], b"parts:   wait,spawn\nsystems: linux\n"),
+        (["--parts", "many"], b"parts:   wait,many\nsystems: linux\n"),
+    ):
+        assert vendor("--single-file", *args, path)[0] == vendor("--check", path)[0] == 0
+        assert line in path.read_bytes()
+    path.write_bytes(b"")
+    assert vendor("--single-file", path)[0] == 0
+    assert b"parts:   wait,many,probe,cli\nsystems: linux,bsd,windows\n" in path.read_bytes()
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no such modes, nor links for everybody")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755], ids=oct)
+def test_an_update_keeps_the_mode_and_a_symbolic_link(tmp_path, folder, mode):
+    real, link, far = tmp_path / "there" / "real.py", tmp_path / "waits.py", tmp_path / "far.py"
+    real.parent.mkdir()
+    real.write_bytes(folder.joinpath("waits.py").read_bytes() + b"# mine\n")
+    real.chmod(mode)
+    link.symlink_to(os.path.join("there", "real.py"))
+    far.symlink_to(link)
+    assert vendor("--single-file", "--force", far)[0] == vendor("--check", link)[0] == 0
+    assert far.is_symlink() and link.is_symlink() and not real.is_symlink()
+    assert real.stat().st_mode & 0o7777 == mode and real.parent.joinpath("real.py") == real
+    assert [len(list(one.iterdir())) for one in (tmp_path, real.parent)] == [3, 1]
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
+@pytest.mark.parametrize("name", ["waits.py", "waits.py/below.py", "folder/below.py"])
+def test_a_link_to_nothing_is_named(tmp_path, name):
+    tmp_path.joinpath("waits.py").symlink_to("nowhere.py")
+    tmp_path.joinpath("folder").symlink_to("nowhere")
+    for force in [], ["--force"]:
+        status, out, err = vendor("--single-file", *force, tmp_path / name)
+        assert (status, out) == (1, "") and "%s" % (tmp_path / name) in err
+        assert "Traceback" not in err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "waits.py"]
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has other rights")
+@pytest.mark.skipif(not WINDOWS and os.getuid() == 0, reason="root may write everywhere")
+def test_what_may_not_be_written_is_named(tmp_path, folder):
+    path = tmp_path / "waits.py"
+    path.write_bytes(folder.joinpath("waits.py").read_bytes())
+    tmp_path.chmod(0o555)
+    try:
+        status, _, err = vendor("--single-file", path)
+    finally:
+        tmp_path.chmod(0o755)
+    assert status == 1 and err.endswith("%s: Permission denied\n" % path)
+
+
+@pytest.mark.parametrize("parts", ["wait", "many", "spawn", "probe", "cli"])
+def test_it_is_a_program_where_it_has_a_command_line(tmp_path, parts):
+    path = tmp_path / "waits.py"
+    assert vendor("--single-file", "--parts", parts, path)[0] == 0
+    first = path.read_bytes().split(b"\n")[0]
+    assert (first == b"#!/usr/bin/env python3") == (parts == "cli")
+    if not WINDOWS:
+        assert os.access(str(path), os.X_OK) == (parts == "cli")
 
 
 def test_parts_bring_what_they_need(tmp_path):
