@@ -7,6 +7,10 @@ subprocess, but starts processes by posix_spawn and waits for them without polli
 
 import sys
 
+# Older Pythons can read this file: it has no annotations.
+if sys.version_info < (3, 6):
+    raise ImportError("%s needs Python 3.6 or newer" % __name__)
+
 from ._base.errors import TimeoutExpired
 from ._ending import end_procs, watch_parent
 from ._finding import ProcessInfo, process_iter
@@ -39,7 +43,7 @@ __all__ = [
 ]
 
 
-def _load_all() -> None:
+def _load_all():  # type: () -> None
     """Import what CPython's -X lazy_imports=all would import in the middle of a wait."""
     known = 0
     while known < len(sys.modules):
@@ -50,12 +54,11 @@ def _load_all() -> None:
                     getattr(module, attribute)
 
 
-def _name_classes() -> None:
-    """Have classes say that they are of this module: that is where users import them from."""
+def _name_classes():  # type: () -> None
+    """Have classes say where users import them from; methods, too, as pydoc of 3.13 shows it."""
     for name in __all__:
         found = globals()[name]
-        # Methods, too: from Python 3.13 on pydoc shows their module if it is another one.
-        for value in (found, *vars(found).values()) if isinstance(found, type) else ():
+        for value in [found] + list(vars(found).values()) if isinstance(found, type) else ():
             named = getattr(value, "__func__", value)  # of a classmethod
             if named is found or hasattr(named, "__code__"):
                 named.__module__ = __name__
@@ -65,6 +68,6 @@ _load_all()
 _name_classes()
 
 
-def __dir__() -> "list[str]":
-    public = {*__all__, "aio", "subprocess", *(name for name in globals() if name[:2] == "__")}
+def __dir__():  # type: () -> list[str]
+    public = set(__all__) | {"aio", "subprocess"} | {name for name in globals() if name[:2] == "__"}
     return sorted((public & set(globals())) - {"__dir__"})

@@ -4,15 +4,18 @@
 By then a program may have changed its root or its user, or have no file descriptor left.
 """
 
+import ast
 import logging
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from .. import pidwait
 from ..processes import run_python
-from .conftest import heavy_modules
+from .conftest import heavy_modules, put, vendor
 
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
@@ -257,3 +260,61 @@ def test_classes_and_messages_are_the_packages(caplog, seam, herd):
             seam.refuse("pidfd_open")
             assert pidwait.wait(herd.fork(3, 0)) == 3
         assert {record.name for record in caplog.records} == {pidwait.__name__}
+
+
+def old_python():
+    """A Python 2.7: pyenv's, or Debian's."""
+    home = Path(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
+    found = [*map(str, home.glob("versions/2.7*/bin/python")), "/usr/bin/python2.7"]
+    return next((one for one in found if os.access(one, os.X_OK)), None)
+
+
+@pytest.fixture
+def too_old(tmp_path, contents):
+    """A folder with a copy of the package, and the single file."""
+    put(contents, tmp_path / "copied")
+    assert vendor("--single-file", tmp_path / "waits.py")[0] == 0
+    return tmp_path
+
+
+@pytest.mark.skipif(not old_python(), reason="there is no Python 2.7")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["-c", "import copied"],
+        ["-c", "import copied.aio"],
+        ["-m", "copied"],
+        ["-m", "copied.cli"],
+        ["-c", "import waits"],
+        ["-m", "waits"],
+        ["waits.py", "1"],
+    ],
+    ids=" ".join,
+)
+def test_python_2_is_told_what_it_needs(too_old, args):
+    done = subprocess.run([old_python(), "-B", *args], cwd=str(too_old), stderr=subprocess.PIPE)
+    lines = [line for line in done.stderr.decode().splitlines() if "3.6" in line]
+    assert done.returncode == 1
+    if "waits" in "".join(args):
+        assert lines[0].strip() == 'REQUIRES = f"Python {3.6} or newer"  # an older one stops here'
+    else:
+        assert [line for line in lines if line.endswith("copied needs Python 3.6 or newer")]
+
+
+OLDER = """
+import sys
+sys.version_info = (3, 5, 10, "final", 0)
+import copied
+"""
+
+
+def test_python_3_5_is_told_what_it_needs(too_old):
+    done = run_python(OLDER, cwd=str(too_old))
+    assert done.stderr.endswith("\nImportError: copied needs Python 3.6 or newer\n")
+    if sys.version_info >= (3, 8):  # which can parse as an older one
+        text = too_old.joinpath("copied", "__init__.py").read_text()
+        ast.parse(text, feature_version=(3, 5))
+        assert "->" not in text.replace("# type: () ->", "")  # Python 2
+    # The single file stops at its first statement, which has what is new in 3.6.
+    tree = ast.parse(too_old.joinpath("waits.py").read_text())
+    assert isinstance(tree.body[1].value, ast.JoinedStr)
