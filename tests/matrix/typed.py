@@ -44,7 +44,7 @@ renamed.wait_porcs([])
 MODULES = "pidwait", "acme._vendor.renamed", "acme.waits"
 CHECKERS = (
     ["mypy", "--strict", "acme"],
-    ["pyright", "--pythonpath", sys.executable, "acme/main.py"],
+    ["pyright", "--pythonpath", sys.executable, "acme/main.py", "acme/waits.py"],
 )
 
 
