@@ -39,6 +39,8 @@ IN_SHELL = {
     "On another machine",
     "On a hundred machines",
 }
+# Run by waiting/test_recipe.py.
+IN_WAITING = {"One wait in one script"}
 # Run where they are installed; the tox environment `plays` has all of them.
 NEEDS = {"From psutil.wait_procs": "psutil", "With pexpect": "pexpect"}
 # Run by plays/test_event_loops.py, and what they need.

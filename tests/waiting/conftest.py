@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import signal
+
 import pytest
 
 from ..conftest import CHOSEN, EVENT
@@ -16,3 +18,17 @@ def by_pidfd(use_variant):
 def by_polling(use_variant):
     """The test runs once, and polls."""
     use_variant(CHOSEN[-1])
+
+
+@pytest.fixture
+def alarms():
+    """alarms(function): from now on SIGALRM comes every few milliseconds, and calls it."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def alarms(function):
+        signal.signal(signal.SIGALRM, lambda *args: function())
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.005)
+
+    yield alarms
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)

@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import pickle
-import signal
 import sys
 import time
 
@@ -133,20 +132,6 @@ def test_one_deadline_runs_through_the_fast_path_and_the_fallback(
         with pytest.raises(pidwait.TimeoutExpired):
             pidwait.wait(pid, 0.04)
     assert slept == [] and pauses == []
-
-
-@pytest.fixture
-def alarms():
-    """alarms(function): from now on SIGALRM comes every few milliseconds, and calls it."""
-    before = signal.getsignal(signal.SIGALRM)
-
-    def alarms(function):
-        signal.signal(signal.SIGALRM, lambda *args: function())
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.005)
-
-    yield alarms
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.kqueue

@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""wait_pid() of RECIPES.md, on the cases of the package's own wait for one process.
+
+Each variant has the recipe find what the package would find there: os.pidfd_open, the system call
+by ctypes, a kqueue, or nothing, so that it polls.
+"""
+
+import decimal
+import errno
+import fractions
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+import types
+
+import pytest
+
+from ..conftest import STANDIN
+from ..package.recipes import RECIPES
+from ..processes import (
+    MAIN_THREAD_ENDS,
+    OnPurpose,
+    Pid,
+    become_zombie,
+    eventually,
+    gone_pid,
+    kill,
+    needs_ctypes,
+    sleeping,
+    state,
+    stop,
+)
+from ..seam import errors
+from ..trouble import forked, system
+from .test_one import another_thread
+from .test_timeouts import LONG
+from .threads import Thread
+
+pytestmark = pytest.mark.kqueue
+(TEXT,) = RECIPES["One wait in one script"]
+
+
+def load(**names):
+    """What the recipe defines; ``names`` take the place of what it defines or imports."""
+    recipe = types.ModuleType("recipe")
+    exec(compile(TEXT, "recipe", "exec"), recipe.__dict__)
+    if STANDIN:
+        recipe.select = types.SimpleNamespace(**dict(vars(select), kqueue=Kqueue))
+    recipe.__dict__.update(names)
+    return recipe
+
+
+class Kqueue:
+    """The stand-in's, whose errors are OSErrors, as select's are."""
+
+    def __init__(self):
+        self._queue = as_select_does(select.kqueue)
+        self.close = self._queue.close
+
+    def control(self, *args):
+        return as_select_does(self._queue.control, *args)
+
+
+def as_select_does(function, *args):
+    try:
+        return function(*args)
+    except errors.Failed as why:
+        raise why.error from None
+
+
+def refusing(code):
+    def refuse(*args, **kwargs):
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+@pytest.fixture
+def recipe(variant, monkeypatch):
+    """As a script has it where that variant works."""
+    if variant.startswith("polling"):
+        call = (select, "kqueue") if STANDIN else (os, "pidfd_open")
+        monkeypatch.setattr(*call, refusing(errno.EPERM), raising=False)
+    elif not variant.endswith("-own"):
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+        if variant == "pidfd-cffi":  # where ctypes is missing, it can't call the system
+            monkeypatch.setitem(sys.modules, "ctypes", None)
+    # A stand-in's Python does not know what it runs on.
+    named = types.SimpleNamespace(platform=variant.split("-")[1] if STANDIN else sys.platform)
+    found = load(sys=named)
+    polled = []
+    look = found.has_exited
+    found.has_exited = lambda pid: polled.append(pid) or look(pid)
+    yield found.wait_pid
+    if variant.startswith("kqueue") or variant in ("pidfd-own", "pidfd-ctypes"):
+        assert polled == []
+
+
+def test_it_is_short_and_all_lines_fit():
+    lines = TEXT.splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255, -signal.SIGTERM, -9, -signal.SIGSEGV])
+def test_a_child_has_exited_and_is_left_to_its_popen(recipe, start_told, code):
+    child = start_told(code)
+    assert recipe(child.pid, 0) is recipe(child.pid, 0.001) is False
+    threading.Timer(0.02, child.stdin.close).start()
+    assert recipe(child.pid, 30) is True
+    eventually(lambda: state(child.pid) == "Z")
+    assert child.wait() == code
+
+
+def test_a_zombie_child_has_exited_again_and_again(recipe, zombie):
+    child = zombie(3)
+    for timeout in None, 0, -1, 5:
+        assert recipe(child.pid, timeout) is True
+    assert recipe(pid=child.pid) is True
+    assert child.wait() == 3
+    assert recipe(child.pid) is True
+
+
+def test_a_stopped_process_has_not_exited(recipe, start):
+    child = start(*sleeping(60), start_new_session=True)
+    waiter = Thread(recipe, child.pid, 60).asleep()
+    stop(child.pid)
+    assert recipe(child.pid, 0.01) is recipe(child.pid, 0) is False
+    os.kill(child.pid, signal.SIGCONT)
+    assert waiter.is_alive()
+    child.kill()
+    assert recipe(child.pid) is waiter.result() is True
+
+
+@pytest.mark.threads
+def test_several_threads_wait_for_one_process(recipe, start_told):
+    child = start_told(8)
+    threads = [Thread(recipe, child.pid, timeout).asleep() for timeout in (None, 60, 60)]
+    child.stdin.close()
+    assert [thread.result() for thread in threads] == [True] * 3
+    assert child.wait() == 8
+
+
+def test_a_strangers_process(recipe, keeper):
+    pid = keeper.start(*sleeping(60))
+    assert recipe(pid, 0.01) is False
+    waiter = Thread(recipe, pid).asleep()
+    kill(pid)
+    assert waiter.result() is True
+    become_zombie(pid)
+    assert recipe(pid, 0) is recipe(pid) is True  # nobody has reaped it
+    assert keeper.reap(pid) == 9
+    assert recipe(pid, 0) is recipe(pid) is True
+
+
+def test_a_process_that_we_may_not_signal(recipe):
+    """The first one, at least if this is not root."""
+    assert recipe(1, 0.01) is recipe(os.getppid(), 0) is False
+
+
+def test_a_pid_that_is_gone_has_exited(recipe):
+    for pid in gone_pid(), 2**31 - 1:
+        assert recipe(pid) is recipe(pid, 0) is recipe(pid, 60) is True
+
+
+def test_a_thread_is_not_a_process(recipe):
+    if STANDIN:
+        pytest.skip("there threads have no IDs of their own")
+    with another_thread() as tid:
+        assert recipe(tid) is recipe(tid, 0) is True
+
+
+@needs_ctypes
+def test_a_process_whose_main_thread_has_ended_has_not_exited(recipe, start):
+    if STANDIN:
+        pytest.skip("its ps is Linux's, which shows a zombie")
+    child = start(sys.executable, "-S", "-c", MAIN_THREAD_ENDS, stdin=-1)
+    become_zombie(child.pid)
+    assert recipe(child.pid, 0.01) is False
+    child.stdin.close()
+    assert recipe(child.pid, 30) is True and child.wait() == 9
+
+
+def test_what_is_no_pid_is_refused(recipe):
+    for pid in 0, -1, -(2**31), 2**31, 2**32 + 1, 2**63, 2**64 + 5, 10**30:
+        with pytest.raises(ValueError, match="not the pid of a process"):
+            recipe(pid, 0)
+    for pid in 1.5, "1", b"1", None, [1], object(), Pid(1):
+        with pytest.raises(TypeError):
+            recipe(pid, 0)
+
+
+def test_windows_is_refused_before_a_signal_is_sent():
+    """Windows takes os.kill(pid, 0) for Ctrl-C."""
+    with pytest.raises(ValueError, match="POSIX"):
+        load(os=types.SimpleNamespace(name="nt")).wait_pid(os.getpid(), 0)
+
+
+TIMEOUTS = [0.05, 0.0155, 0.0001, 5e-7, decimal.Decimal("0.01"), fractions.Fraction(1, 200)]
+
+
+@pytest.mark.parametrize("timeout", TIMEOUTS)
+def test_a_time_out_is_never_cut_short(recipe, herd, timeout):
+    for pid in os.getpid(), herd.fork(0):
+        began = time.monotonic()
+        assert recipe(pid, timeout) is False
+        assert time.monotonic() - began > float(timeout) - 1e-9  # the rounding of floats
+
+
+def test_a_time_out_is_not_waited_for_twice(recipe, variant, herd):
+    """However busy the machine is, some wait ends before that."""
+    if STANDIN and variant.startswith("polling"):
+        pytest.skip("on a busy machine each ps takes as long")
+    for pid in os.getpid(), herd.fork(0):
+
+        def takes(pid=pid):
+            began = time.monotonic()
+            assert recipe(pid, 0.3) is False
+            return time.monotonic() - began
+
+        eventually(lambda takes=takes: takes() < 0.6)
+
+
+NONE = [0, -1, 0.0, -0.0, -1e300, -math.inf, False, -(10**400), decimal.Decimal("-0.5")]
+
+
+@pytest.mark.parametrize("timeout", NONE, ids=lambda value: str(value)[:8])
+def test_no_time_looks_once(recipe, herd, timeout, monkeypatch):
+    def never(seconds):
+        assert seconds == 0, "it slept"
+
+    zombie = herd.fork(3, 0)
+    become_zombie(zombie)
+    monkeypatch.setattr(time, "sleep", never)
+    assert recipe(os.getpid(), timeout) is False
+    assert recipe(zombie, timeout) is True
+
+
+@pytest.mark.parametrize("timeout", LONG, ids=lambda value: str(value)[:12])
+def test_no_time_out_is_too_long(recipe, herd, timeout):
+    pid = herd.fork(4, 0.05)
+    waiter = Thread(recipe, pid, timeout)
+    assert recipe(pid, timeout) is waiter.result() is True
+
+
+@pytest.fixture
+def polling():
+    """As a script has it where neither pidfds nor kqueues work; on a kernel like Linux's."""
+    return load(by_pidfd=refusing(errno.ENOSYS), by_kqueue=refusing(errno.EMFILE))
+
+
+def test_an_exit_in_the_last_sleep_is_seen(polling, herd, monkeypatch):
+    """There is a look after the deadline, too."""
+    pid, sleep = herd.fork(3), time.sleep
+
+    def end(seconds):
+        monkeypatch.undo()
+        kill(pid)
+        become_zombie(pid)
+        sleep(0.51)
+
+    monkeypatch.setattr(time, "sleep", end)
+    assert polling.wait_pid(pid, 0.5) is True
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_wait_goes_on_after_a_signal_handler(recipe, herd, alarms, timeout):
+    """PEP 475. The child ends once the handler has run three times."""
+    pid, left = herd.fork(0), iter([2, 1, 0])
+    alarms(lambda: next(left, None) == 0 and kill(pid))
+    assert recipe(pid, timeout) is True
+    assert list(left) == []
+
+
+def test_a_time_out_goes_on_after_a_signal_handler(recipe, herd, alarms):
+    seen, child = [], herd.fork(0)
+    alarms(lambda: seen.append(0))
+    for pid in os.getpid(), child:
+        began = time.monotonic()
+        assert recipe(pid, 0.04) is False
+        assert time.monotonic() - began >= 0.04
+    assert seen
+
+
+@pytest.mark.parametrize("error", [OnPurpose, TimeoutError, ProcessLookupError, ChildProcessError])
+def test_the_exception_of_a_handler_comes_out_of_the_sleep(recipe, herd, error):
+    pid, main, over = herd.fork(0), threading.main_thread().ident, threading.Event()
+
+    def sleeps():
+        frame = sys._current_frames()[main]
+        while frame is not None and frame.f_code.co_filename != "recipe":
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_name == "<lambda>"
+
+    def interrupt():
+        eventually(lambda: over.is_set() or sleeps())
+        time.sleep(0.01)
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def handler(number, frame):
+        raise error
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(error):
+            recipe(pid, 60)
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM])
+def test_a_refusal_has_it_poll(herd, monkeypatch, code):
+    call = (select, "kqueue") if STANDIN else (os, "pidfd_open")
+    monkeypatch.setattr(*call, refusing(code), raising=False)
+    wait_pid, pid = load().wait_pid, herd.fork(3)
+    assert wait_pid(pid, 0.03) is False
+    waiter = Thread(wait_pid, pid)
+    kill(pid)
+    assert waiter.result() is wait_pid(pid, 0) is wait_pid(gone_pid()) is True
+
+
+@pytest.mark.skipif(bool(STANDIN), reason="the stand-in needs file descriptors")
+def test_no_file_descriptor_is_left(herd):
+    wait_pid = load().wait_pid
+    running, zombie, gone = herd.fork(0), herd.fork(3, 0), gone_pid()
+    become_zombie(zombie)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        results = [wait_pid(pid, 0.01) for pid in (running, zombie, gone)]
+        waiter = Thread(wait_pid, running)
+        kill(running)
+        results.append(waiter.result())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert results == [False, True, True, True]
+
+
+def under_a_policy(code):
+    wait_pid = load().wait_pid
+    pid = os.fork()
+    if pid == 0:
+        try:
+            time.sleep(60)
+        finally:
+            os._exit(0)
+    system.forbid({"pidfd_open": code})
+    assert wait_pid(pid, 0.01) is wait_pid(os.getppid(), 0) is False
+    waiter = Thread(wait_pid, pid)
+    os.kill(pid, signal.SIGKILL)
+    assert waiter.result() is wait_pid(pid, 0) is True
+    os.waitpid(pid, 0)
+    assert wait_pid(pid) is True
+
+
+@pytest.mark.skipif(bool(STANDIN), reason="only Linux has pidfd_open")
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOMEM])
+@pytest.mark.parametrize("is_there", [True, False], ids=["own", "ctypes"])
+def test_a_seccomp_filter_refuses_the_call(monkeypatch, code, is_there):
+    if system.why_no_policy():
+        pytest.skip(system.why_no_policy())
+    if not is_there:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    forked(under_a_policy, code)
+
+
+@pytest.mark.skipif(bool(STANDIN), reason="only Linux has pidfd_open")
+@pytest.mark.parametrize("machine", ["alpha", "mips", "mips64", "ia64"])
+def test_where_the_number_is_another_one_it_is_not_called(monkeypatch, zombie, machine):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(machine=machine))
+    monkeypatch.setitem(sys.modules, "ctypes", types.SimpleNamespace())  # it has no CDLL
+    recipe = load()
+    assert recipe.wait_pid(os.getpid(), 0.01) is False
+    assert recipe.wait_pid(zombie(3).pid) is True
+
+
+def test_it_polls_by_ps_where_there_is_no_proc(polling, keeper):
+    polling.sys = types.SimpleNamespace(platform="sunos5")
+    pid = keeper.start(*sleeping(60))
+    assert polling.wait_pid(pid, 0.01) is False
+    waiter = Thread(polling.wait_pid, pid)
+    kill(pid)
+    become_zombie(pid)
+    assert waiter.result() is polling.wait_pid(pid, 0) is True
+    keeper.reap(pid)
+    assert polling.wait_pid(pid) is True
+
+
+def test_it_polls_where_proc_is_hidden(polling, start, monkeypatch):
+    """As with hidepid=2: kill(2) and waitid(2) tell the rest."""
+    polling.open = refusing(errno.ENOENT)
+    child = start(*sleeping(60))
+    assert polling.wait_pid(child.pid, 0.01) is polling.wait_pid(os.getppid(), 0) is False
+    child.kill()
+    assert polling.wait_pid(child.pid) is True and child.wait() == -9
+    assert polling.wait_pid(child.pid) is True
+
+
+def test_the_exception_of_a_handler_in_a_look_comes_out(polling, monkeypatch):
+    """An OSError that is raised there is not taken for the system's answer."""
+
+    def interrupted(*args, **kwargs):
+        raise TimeoutError
+
+    polling.open = interrupted
+    with pytest.raises(TimeoutError):
+        polling.wait_pid(os.getppid(), 0.01)
