@@ -247,6 +247,11 @@ def test_no_time_out_is_too_long(recipe, herd, timeout):
     assert recipe(pid, timeout) is waiter.result() is True
 
 
+needs_waitid = pytest.mark.skipif(
+    not hasattr(os, "waitid"), reason="PyPy has no waitid: the recipe says what it can't tell then"
+)
+
+
 @pytest.fixture
 def polling():
     """As a script has it where neither pidfds nor kqueues work; on a kernel like Linux's."""
@@ -329,6 +334,7 @@ def test_a_refusal_has_it_poll(herd, monkeypatch, code):
 
 
 @pytest.mark.skipif(bool(STANDIN), reason="the stand-in needs file descriptors")
+@needs_waitid
 def test_no_file_descriptor_is_left(herd):
     wait_pid = load().wait_pid
     running, zombie, gone = herd.fork(0), herd.fork(3, 0), gone_pid()
@@ -396,7 +402,8 @@ def test_it_polls_by_ps_where_there_is_no_proc(polling, keeper):
     assert polling.wait_pid(pid) is True
 
 
-def test_it_polls_where_proc_is_hidden(polling, start, monkeypatch):
+@needs_waitid
+def test_it_polls_where_proc_is_hidden(polling, start):
     """As with hidepid=2: kill(2) and waitid(2) tell the rest."""
     polling.open = refusing(errno.ENOENT)
     child = start(*sleeping(60))
@@ -406,7 +413,7 @@ def test_it_polls_where_proc_is_hidden(polling, start, monkeypatch):
     assert polling.wait_pid(child.pid) is True
 
 
-def test_the_exception_of_a_handler_in_a_look_comes_out(polling, monkeypatch):
+def test_the_exception_of_a_handler_in_a_look_comes_out(polling):
     """An OSError that is raised there is not taken for the system's answer."""
 
     def interrupted(*args, **kwargs):
