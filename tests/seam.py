@@ -192,6 +192,11 @@ def count_starts(note):
         _module(name).start_by_posix_spawn = noted
 
 
+def keeper():
+    """The module of the program that keeps a tree."""
+    return _module("_trees.keeper")
+
+
 def start_trees(note):
     """Have the standard subprocess start every command as a tree; ``note(pid)`` for each one."""
     ours, popens = _module("subprocess"), _module("_trees.popen")

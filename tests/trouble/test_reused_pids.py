@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from .. import pidwait, trouble
+from .. import pidwait, seam, trouble
 from ..processes import eventually, state
 from . import LONG, Child, Stranger, each_line, raises, system, times_out
 
@@ -360,3 +360,46 @@ PIDFD = [
 @pytest.mark.parametrize("scenario", PIDFD)
 def test_a_pidfd_is_never_for_the_new_process(namespaces, pidfd, scenario):
     trouble.run(scenario[0], "pidfd", *scenario[1:], within=namespaces)
+
+
+# In a tree
+
+HIT = 8
+
+
+def in_a_tree(exits_when_listed):
+    """A keeper lists who is below it; a descendant exits meanwhile, and another gets its pid."""
+    keeper, sig = seam.keeper(), signal.SIGWINCH  # ignored by default
+    top, number = Child(), Number()
+    child = Child(lambda: signal.signal(sig, lambda *args: os._exit(HIT)))
+    lists = {0: [top.pid], top.pid: [number.pid], number.pid: [child.pid]}
+    moment = {"itself": top.pid, "its children": number.pid}.get(exits_when_listed)
+
+    def children_of(pid):
+        listed = lists.get(pid, [])
+        if pid == moment and number.new is None:
+            number.end()
+            number.pass_on()
+            lists[top.pid] = []
+        return listed
+
+    keeper.children_of = children_of
+    tree = keeper.Keeper.__new__(keeper.Keeper)
+    tree.me, tree.plan, tree.owed = 0, {"words": None}, {}
+    tree.send(sig)
+    with contextlib.suppress(BrokenPipeError):  # the signal was first
+        child.end(NEW)
+    assert child.reap() == (NEW if moment else HIT)
+    # Those get it once they are children of the keeper.
+    unsure = {"itself": [number.pid, child.pid], "its children": [child.pid]}
+    assert tree.owed == dict.fromkeys(unsure.get(exits_when_listed, ()), sig)
+    top.end(OLD)
+    assert top.reap() == OLD
+    number.finish()
+
+
+@pytest.mark.parametrize("exits_when_listed", ["never", "itself", "its children"])
+def test_a_keeper_signals_no_process_that_has_a_descendants_pid(
+    namespaces, pidfd, exits_when_listed
+):
+    trouble.run(in_a_tree, exits_when_listed, within=namespaces)
