@@ -526,6 +526,27 @@ def test_child_that_is_forgotten_while_it_runs_is_reaped_by_a_later_start(forks)
         eventually(lambda pid=pid: ours.call(["true"]) == 0 and state(pid) is None)
 
 
+NO_SUCH = """if True:
+    import gc, logging
+    from {} import subprocess
+    logging.disable(logging.WARNING)  # it warns that a tree is a group
+    for name in "run", "call", "check_output":
+        try:
+            getattr(subprocess, name)(["no-such"], tree=True)
+        except FileNotFoundError:
+            print("not found")
+    gc.collect()
+"""
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("mechanism", ["auto"] if WINDOWS else ["auto", "group"])
+def test_a_tree_whose_command_is_not_found_prints_nothing_when_it_is_freed(monkeypatch, mechanism):
+    monkeypatch.setenv("PIDWAIT_TREE", mechanism)
+    done = run_python(NO_SUCH.format(pidwait.__name__), options=["-W", "default"])
+    assert (done.stdout, done.stderr, done.returncode) == ("not found\n" * 3, "", 0)
+
+
 @pytest.mark.windows
 def test_all_other_names_are_those_of_the_original():
     with ours.Popen(exiting(0)) as child:
