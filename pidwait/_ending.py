@@ -8,7 +8,7 @@ from errno import ESRCH
 from ._base.deadline import Deadline, check_grace
 from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
-from ._finding import ProcessInfo, add_children
+from ._finding import Oneshot, ProcessInfo, add_children
 from ._process import KILL, TERMINATE, check_signal
 from ._sets import WaitSet, given_again
 from ._systems import system
@@ -114,7 +114,14 @@ class Ending:
         for info in found:
             self.left.add(info)
             # Its handle is open. If another process has got its pid, that is not of the family.
-            if self.is_related(info):
+            try:
+                with Oneshot(info) as facts:
+                    is_related = self.is_related(facts)
+            except OSError as error:
+                raise_of_handler(error)
+                log("pid %d: %s", info.pid, error)
+                is_related = False
+            if is_related:
                 self.family.append(info)
                 self.given.append(info)
             else:
@@ -125,13 +132,8 @@ class Ending:
         if self.family:
             add_children(self.family, True)
 
-    def is_related(self, info: "ProcessInfo") -> bool:
-        try:
-            parent = info.ppid()
-        except ProcessLookupError as error:
-            raise_of_handler(error)
-            return False
-        return parent in [one.pid for one in self.family]
+    def is_related(self, facts: "Any") -> bool:
+        return facts.ppid() in [one.pid for one in self.family]
 
     def send(self, sig: int) -> None:
         """Send it to all, and to their descendants until no new one appears."""

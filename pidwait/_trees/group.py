@@ -8,14 +8,15 @@ has left the group, and whose parent has exited, escapes.
 import _signal  # type: ignore[import-not-found]
 import os
 from _thread import allocate_lock, start_new_thread
+from math import inf
 from time import sleep
 
 from .._base import at_once, run_through, step
 from .._base.deadline import Deadline
 from .._base.errors import log, raise_of_handler
 from .._ending import Ending
-from .._finding import Oneshot, ProcessInfo, add_children
-from .._process import Process, has_exited
+from .._finding import ProcessInfo, add_children
+from .._process import has_exited
 from .._sets import WaitSet
 from .._systems.posix import is_our_child
 from .._watching import watch
@@ -32,7 +33,7 @@ class GroupTree:
         self._rest, self._grace = rest, grace
         self.left: "list[int] | None" = []
         self._ends: "list[Any]" = []  # for each end() a lock, which is free when it is done
-        self._is_over = False
+        self._has_exited = False  # the command; and if its rest is to end, there is an end()
 
     def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
         if plan.get("process_group", -1) < 0 and not plan["start_new_session"]:
@@ -41,36 +42,36 @@ class GroupTree:
         self._command = start_alone(plan)
         self.pid = self._command.pid
         try:
-            watch(self.pid, self._begin_to_finish)
+            watch(self.pid, self._end_rest)
         except BaseException:  # no thread can be started
             self._end(_signal.SIGKILL, 0.0)
             self._command.wait()
             raise
 
     def poll(self) -> "int | None":
-        return self._command.poll() if self._is_over else None  # the command is reaped last
+        if not self._has_exited or any(done.locked() for done in self._ends):
+            return None
+        return self._command.poll()  # reaped last, so that its number stays that of its group
 
     def sleep(self, timeout: "float | None") -> None:
-        if has_exited(self.pid, timeout) and not self._is_over:
+        if has_exited(self.pid, timeout):
             sleep(Deadline(timeout).at_most(0.01))
 
     def has_exited(self) -> bool:
-        return self._is_over or has_exited(self.pid)
+        return self._has_exited or has_exited(self.pid)
 
     def send(self, number: int, everybody: bool) -> None:
         if everybody and number == _signal.SIGKILL:
             self.end(number, 0.0)
-        elif everybody:
-            with WaitSet() as left:
-                _GroupEnding(self, left, 0.0, number).send(number)
-        else:
-            try:
-                with Process(self.pid) as process:
-                    if self.is_ours():  # the handle is open: it is the command's
-                        process.send_signal(number)
-            except ProcessLookupError as why:
-                raise_of_handler(why)
-                log("pid %d: %s", self.pid, why)
+            return
+        with WaitSet() as left:
+            ending: Ending = _GroupEnding(self, left, 0.0, number)
+            if not everybody:
+                ending = Ending(left, [], 0.0, number, False)
+                left.add(self.pid)
+                if not self.is_ours():  # the handle is open: else it is the command's
+                    return
+            ending.send(number)
 
     def end(self, number: int, grace: float) -> None:
         done = allocate_lock()
@@ -88,33 +89,20 @@ class GroupTree:
             with WaitSet() as left:
                 ending = _GroupEnding(self, left, grace, number)
                 run_through(ending.run())
-                ending.grace = 0.0
+                ending.grace = 0.0 if number else inf
                 while ending.find():  # a listing takes a while: this is for whom it has missed
                     run_through(ending.run())
                 self.left = sorted(info.pid for info in ending.alive())
         finally:
             tell()
 
-    def _begin_to_finish(self, *exit: object) -> None:
-        try:
-            start_new_thread(self._finish, ())
-        except RuntimeError as why:
-            log("the thread of watch() is held up: %s", why)
-            self._finish()
-
-    def _finish(self) -> None:
-        """The command has exited. It is reaped last: its number stays that of its group."""
+    def _end_rest(self, *of_watch: object) -> None:
+        """The command has exited."""
         if self._rest == "kill" and not self._ends:
             self.end(_signal.SIGTERM, self._grace)
         elif self._rest == "wait":
-            with WaitSet() as left:
-                ending = _GroupEnding(self, left, 0.0, 0)
-                while ending.find():
-                    while left:
-                        left.wait()
-        for done in self._ends:
-            done.acquire()
-        self._is_over = True
+            self.end(0, inf)
+        self._has_exited = True
 
     def is_ours(self) -> bool:
         """Whether the command keeps its number: with SIGCHLD ignored, for example, it does not."""
@@ -125,6 +113,8 @@ class GroupTree:
 
 
 class _GroupEnding(Ending):
+    """Ends all of a tree; with 0 for a signal, it waits for them."""
+
     def __init__(self, tree: GroupTree, left: "Any", grace: float, sig: int) -> None:
         super().__init__(left, [], grace, sig, False)
         self._tree, self._sees = tree, True  # whether processes can be listed
@@ -141,29 +131,29 @@ class _GroupEnding(Ending):
             if self._tree.is_ours():
                 self.left.add(self._tree.pid)
 
-    def is_related(self, info: ProcessInfo) -> bool:
-        try:
-            with Oneshot(info) as facts:
-                if facts.group() == self._tree.group():
-                    return True
-        except OSError as why:
-            raise_of_handler(why)
-            log("pid %d: %s", info.pid, why)
-            return False
-        is_command = info.pid == self._tree.pid and self._tree.is_ours()
-        return is_command or super().is_related(info)
+    def is_related(self, facts: "Any") -> bool:
+        is_command = facts.pid == self._tree.pid and self._tree.is_ours()
+        return is_command or facts.group() == self._tree.group() or super().is_related(facts)
 
     def send(self, sig: int) -> None:
+        if not self.sig:
+            self.find()
+            return
         kills = sig == _signal.SIGKILL
         # Stop all processes before SIGKILL, so that none of them starts another one. Not before
         # SIGTERM: the kernel sends SIGHUP to stopped processes when their group is orphaned.
         for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
-            self.find()  # before a parent exits
-            group = self._tree.group()
-            if group and (kills or not self._sees):
-                try:
-                    os.killpg(group, number)  # also to a process that is being forked
-                except OSError as why:  # on macOS a group of zombies refuses each signal
-                    raise_of_handler(why)
-                    log("killpg %d: %s", group, why)
+            if kills:
+                self._send_to_group(number)  # also to a process that is being forked
             super().send(number)
+            if not (kills or self._sees):
+                self._send_to_group(number)
+
+    def _send_to_group(self, number: int) -> None:
+        group = self._tree.group()
+        try:
+            if group:
+                os.killpg(group, number)
+        except OSError as why:  # on macOS a group of zombies refuses each signal
+            raise_of_handler(why)
+            log("killpg %d: %s", group, why)
