@@ -205,14 +205,6 @@ def watch_parent(
     parent = None if parent is None else check_pid(parent, "parent")
     me, pid = os.getpid(), os.getppid()
     result = _ParentWatch(pid, callback)
-    begun: "list[object]" = []
-
-    def once(*exit: object) -> None:
-        if not begun:
-            begun.append(exit)
-            result.cancel()
-            callback()
-
     chain: "list[_Ancestor]" = []
     above: "int | None" = pid
     while above is not None and above > 1:
@@ -223,8 +215,8 @@ def watch_parent(
     elif parent and parent not in (1 if ancestors else pid, *(one.pid for one in chain)):
         chain = [_Ancestor(parent, me)]
     for one in chain:
-        result.parts.append(watch(one, once))
-    if begun:
+        result.parts.append(watch(one, result.call_once))
+    if result._begun:
         result.cancel()  # those that were added after it
     return result
 
@@ -249,6 +241,12 @@ class _ParentWatch(Watch):
     def __init__(self, proc: int, callback: "Callable[..., object]") -> None:
         super().__init__(proc, callback)
         self.parts: "list[Watch[Any]]" = []
+
+    def call_once(self, *exit: object) -> None:
+        if not self._begun:
+            self._begun = True
+            self.cancel()
+            self.callback()
 
     def cancel(self) -> bool:
         return False not in [one.cancel() for one in list(self.parts)]
