@@ -22,7 +22,7 @@ from ._loop_core import (
     in_thread,
     running_loop,
 )
-from ._process import TERMINATE
+from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
 from ._waiting.owners import find
 
@@ -312,10 +312,15 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     started: "list[Any]" = []
     cancelled: "list[BaseException]" = []
 
+    def end(popen: "Any") -> None:
+        if len(cancelled) > 1:
+            popen.send_signal(KILL)
+        elif cancelled:
+            popen.kill()  # as at a time-out: a tree has its grace
+
     def tell(popen: "Any") -> None:
         started.append(popen)
-        if cancelled:  # before that
-            popen._cancel(len(cancelled) > 1)
+        end(popen)  # if it was cancelled before
 
     def start() -> "Any":
         subprocess._started.tell = tell
@@ -328,7 +333,7 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
         except asyncio.CancelledError as error:
             cancelled.append(error)
             for popen in started:
-                popen._cancel(len(cancelled) > 1)
+                end(popen)
     if cancelled:
         log("a cancelled run() ended: %r", done.exception())
         raise cancelled[0]

@@ -299,9 +299,13 @@ if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard
     def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
         popen = Popen(*args, **options)
         if issubclass(type(popen), _popens.TreePopen):  # a mock may say that it is an instance
-            getattr(_started, "tell", id)(popen)
-            if popen._tree is not None:
-                popen.__class__ = type("Popen", (_popens.RunPopen, type(popen)), {})
+            try:
+                if popen._tree is not None:
+                    popen.__class__ = type("Popen", (_popens.RunPopen, type(popen)), {})
+                getattr(_started, "tell", id)(popen)
+            except BaseException:
+                popen.kill()  # nobody gets it
+                raise
         return popen
 
     def _call(name: str, *args: "Any", **options: "Any") -> "Any":

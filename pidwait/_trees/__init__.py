@@ -15,7 +15,7 @@ have the same methods in the same order:
                   then: the pids of those that refused to die
     sleep()       until poll() may tell more, or the time is up
     has_exited()  whether the command has: a time-out is for that
-    send()        sends a signal to the command alone, or to all; it starts no clock
+    send()        sends a signal other than SIGKILL to the command alone, or to all
     end()         sends a signal to all, and SIGKILL after so many seconds; it returns at once
 """
 

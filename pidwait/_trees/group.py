@@ -51,7 +51,8 @@ class GroupTree:
     def poll(self) -> "int | None":
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None
-        return self._command.poll()  # reaped last, so that its number stays that of its group
+        # It is reaped last, so that its number stays that of its group.
+        return self._command.poll()  # type: ignore[no-any-return]
 
     def sleep(self, timeout: "float | None") -> None:
         if has_exited(self.pid, timeout):
@@ -61,17 +62,13 @@ class GroupTree:
         return self._has_exited or has_exited(self.pid)
 
     def send(self, number: int, everybody: bool) -> None:
-        if everybody and number == _signal.SIGKILL:
-            self.end(number, 0.0)
-            return
         with WaitSet() as left:
-            ending: Ending = _GroupEnding(self, left, 0.0, number)
-            if not everybody:
-                ending = Ending(left, [], 0.0, number, False)
-                left.add(self.pid)
-                if not self.is_ours():  # the handle is open: else it is the command's
-                    return
-            ending.send(number)
+            if everybody:
+                _GroupEnding(self, left, 0.0, number).send(number)
+                return
+            left.add(self.pid)
+            if self.is_ours():  # the handle is open: it is the command's
+                Ending(left, [], 0.0, number, False).send(number)
 
     def end(self, number: int, grace: float) -> None:
         done = allocate_lock()

@@ -86,11 +86,9 @@ class JobTree:
         return bool(self._ask("WaitForSingleObject", self._command.number, 0) == 0)
 
     def send(self, sig: int, everybody: bool) -> None:
-        if everybody:
-            self.end(sig, 0)
-        elif sig not in (0, 1):  # CTRL_C_EVENT, CTRL_BREAK_EVENT
+        if sig not in (0, 1):  # CTRL_C_EVENT, CTRL_BREAK_EVENT
             raise ValueError("sig must be SIGTERM or a CTRL_ event on Windows, not %s" % sig)
-        elif not self.has_exited():
+        if not self.has_exited():
             self._ask("GenerateConsoleCtrlEvent", sig, self.pid)
 
     def end(self, sig: int, grace: float) -> None:

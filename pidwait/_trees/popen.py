@@ -9,6 +9,7 @@ from types import BuiltinFunctionType
 
 from .._base import with_globals
 from .._base.deadline import Deadline, check_grace
+from .._ending import end_procs
 from .._process import KILL
 from .._systems import backend
 from . import open_tree
@@ -33,7 +34,8 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     _tree: "Any" = None
     _grace: "float | None" = None
-    _is_given_up = False
+    _is_given_up = _is_run = False
+    _output: "Any" = None
     if TYPE_CHECKING:
         returncode: "int | None"
 
@@ -107,34 +109,52 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _is_in_time(self) -> bool:
         """Whether a time-out does not count: the command has exited, and its rest is ended."""
-        return self._rest == "kill" and self._tree.has_exited()
+        return self._tree is not None and self._rest == "kill" and self._tree.has_exited()
 
     def communicate(self, input: "Any" = None, timeout: "float | None" = None) -> "Any":
+        if self._output is not None:
+            return self._output
         try:
             return super().communicate(input, timeout)
         except subprocess.TimeoutExpired as late:
-            if self._tree is None or not self._is_in_time():
-                raise
-            return self._last_output(late)
+            is_in_time = self._is_in_time()
+            if not is_in_time:
+                if self._tree is None or not self._is_run:
+                    raise
+                self._give_up(None)
+            is_all = self._read_rest(late)
+            if self._is_run:  # Python 3.6's run() asks again, and so does Windows'
+                self._output = late.output, late.stderr
+            if is_in_time and is_all:
+                return late.output, late.stderr
+            raise
 
-    def _last_output(self, late: "Any") -> "Any":
+    def _read_rest(self, late: "Any") -> bool:
         """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
         while True:
             has_ended = self.poll() is not None
             try:
-                return super().communicate(timeout=1)
+                late.output, late.stderr = super().communicate(timeout=1)
+                return True
             except subprocess.TimeoutExpired as error:
                 if has_ended:
                     late.output = _as_text(self.stdout, error.output)
                     late.stderr = _as_text(self.stderr, error.stderr)
-                    raise late from None
+                    return False
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command; SIGTERM and SIGKILL go to all of a tree."""
         if self._tree is None:
             super().send_signal(sig)
-        elif self.poll() is None:
-            self._tree.send(int(sig), sig in (_signal.SIGTERM, KILL))
+        else:
+            self._send_to_tree(int(sig), sig in (_signal.SIGTERM, KILL))
+
+    def _send_to_tree(self, sig: int, everybody: bool) -> None:
+        if self.poll() is None:
+            if everybody and sig == KILL:
+                self._tree.end(sig, 0.0)
+            else:
+                self._tree.send(sig, everybody)
 
     if KILL == _signal.SIGTERM:  # Windows
 
@@ -163,11 +183,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         default = 5.0 if self._grace is None else self._grace
         grace = default if grace is None else check_grace(grace)
         if self._tree is None:
-            try:
-                self.send_signal(sig if grace else KILL)
-                return self.wait(grace or None)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            end_procs([self], grace, sig)
         elif self.poll() is None:
             self._tree.end(int(sig), grace)
         return self.wait()
@@ -180,13 +196,6 @@ class TreePopen(_Base):  # type: ignore[misc]
             self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))
             self._is_given_up = True  # last: after an exception, the next call tries again
 
-    def _cancel(self, at_once: bool) -> None:
-        """End it as a time-out does, or at once; run() waits for that in another thread."""
-        if at_once or self._tree is None:
-            self.send_signal(KILL)
-        else:
-            self._give_up(None)
-
     def __exit__(self, kind: "Any", error: "Any", traceback: "Any") -> None:
         if self._tree is not None and kind is not None:
             self._give_up(kind)
@@ -197,20 +206,7 @@ class TreePopen(_Base):  # type: ignore[misc]
 class RunPopen(TreePopen):
     """A tree of run() and its like. They kill after an exception, but it has its grace then."""
 
-    _output: "Any" = None
-
-    def communicate(self, input: "Any" = None, timeout: "float | None" = None) -> "Any":
-        if self._output is not None:
-            return self._output  # Python 3.6 asks again, and so does Windows
-        try:
-            return super().communicate(input, timeout)
-        except subprocess.TimeoutExpired as late:
-            self._give_up(None)
-            try:
-                late.output, late.stderr = self._last_output(late)
-            finally:
-                self._output = late.output, late.stderr
-            raise
+    _is_run = True
 
     def kill(self) -> None:
         self._give_up(sys.exc_info()[0])

@@ -317,5 +317,4 @@ class Tree(Job):
         return self._code is not None
 
     def send(self, number: int) -> None:
-        if self.child.poll() is None:
-            self.child._tree.send(number, number != signal.SIGSTOP)
+        self.child._send_to_tree(number, number != signal.SIGSTOP)
