@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # of prctl(2)
-PIDFD_SEND_SIGNAL, PIDFD_OPEN = 424, 434  # the numbers of these system calls, the same everywhere
+# System calls; before Python 3.9 posix has no functions for them. Alpha alone has other numbers.
+_PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 _EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
 _KILL, _TERM, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGCONT
 # What is passed on to the tree if it comes from elsewhere.
@@ -65,11 +66,8 @@ def children_of(pid: int) -> "list[int]":
 
 
 def open_pidfd(pid: int) -> int:
-    """A pidfd, -1 if it is refused; before Python 3.9 posix has no function for it."""
-    if not hasattr(posix, "pidfd_open"):
-        return in_c("syscall", PIDFD_OPEN, pid, 0)
-    fd = attempt(posix.pidfd_open, pid)
-    return -1 if fd is False else fd
+    """A pidfd, -1 if it is refused."""
+    return in_c("syscall", _PIDFD_OPEN, pid, 0)
 
 
 def is_readable(fd: int) -> bool:
@@ -128,9 +126,10 @@ class Keeper:
         posix.close(failed)
         why = posix.read(failure, 16)
         # All that is the command's: its readers wait for the end of it.
+        null = posix.open("/dev/null", posix.O_RDWR)
         for fd in map(int, posix.listdir("/proc/self/fd")):
             if fd < 3:
-                posix.dup2(plan["null"], fd)
+                posix.dup2(null, fd)
             elif fd not in (control, self.watch, self.reader, writer):
                 attempt(posix.close, fd)
         if why:
@@ -150,8 +149,8 @@ class Keeper:
         steps: "Any" = (
             ("c", posix.chdir, plan["cwd"]),
             ("-", posix.umask, plan["umask"]),
-            ("-", lambda number: posix.setsid(), plan["session"]),
-            ("-", lambda number: posix.setpgid(0, number), plan["group"]),
+            ("-", lambda number: posix.setsid(), plan["session"] or None),
+            ("-", lambda number: posix.setpgid(0, number), plan["process_group"]),
             ("-", posix.setgroups, plan["gids"]),
             ("-", lambda number: posix.setregid(number, number), plan["gid"]),
             ("-", lambda number: posix.setreuid(number, number), plan["uid"]),
@@ -159,10 +158,10 @@ class Keeper:
         try:
             for one in (_signal.SIGPIPE, _signal.SIGXFSZ) if plan["restore_signals"] else ():
                 _signal.signal(one, _signal.SIG_DFL)
-            if plan["session"] is plan["group"] is None:
+            if not plan["session"] and plan["process_group"] == -1:
                 attempt(posix.setpgid, 0, group)
             for step, function, value in steps:  # noqa: B007 - an error tells which
-                if value is not None:
+                if value not in (None, -1):
                     function(value)
             # If somebody kills the keeper, nobody can end the tree, but at least the command ends.
             in_c("prctl", _PDEATHSIG, _KILL, 0, 0, 0)
@@ -191,7 +190,7 @@ class Keeper:
             elif fd < 0:
                 attempt(posix.kill, pid, number)
             else:
-                in_c("syscall", PIDFD_SEND_SIGNAL, fd, number, 0, 0)
+                in_c("syscall", _PIDFD_SEND_SIGNAL, fd, number, 0, 0)
                 posix.close(fd)
 
     def descendants(self, parent: int, fd: "int | None" = -1) -> "list[tuple[int, int | None]]":
@@ -316,31 +315,23 @@ class Keeper:
 
 
 def keep_tree(control: int) -> None:
-    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
-    while null < 3:  # the command has none of these: they are closed when it is executed
-        null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
-    size = posix.read(control, 16).strip()
+    size, text = posix.read(control, 16).strip(), b""
     if not size.isdigit():  # an order to end, before there was a plan
         return
-    text, left = b"", int(size)
-    while left:  # not more: an order may follow
-        more = attempt(posix.read, control, left)
+    while len(text) < int(size):
+        more = attempt(posix.read, control, int(size) - len(text))  # after it, an order may follow
         if not more:  # the caller has given up
             return
-        text, left = text + more, left - len(more)
-    if text:
-        plan = marshal.loads(text)
-        plan["null"] = null
-        if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
-            plan["env"] = contents("/proc/self/environ").split(b"\0")
-        plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
-        try:
-            keeper = Keeper(control, plan)
-        except OSError as error:  # no process or file descriptor is left; the command ends with us
-            attempt(posix.write, control, b"%-16s" % (b"E%d -" % (error.errno or 5)))
-            posix._exit(0)
-        keeper.keep()
+        text += more
+    plan = marshal.loads(text)
+    plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
+    try:
+        keeper = Keeper(control, plan)
+    except OSError as error:  # no process or file descriptor is left; the command ends with us
+        attempt(posix.write, control, b"%-16s" % (b"E%d -" % (error.errno or 5)))
+        posix._exit(0)
+    keeper.keep()
 
 
 if __name__ == "__main__":

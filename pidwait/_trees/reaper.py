@@ -56,13 +56,11 @@ class ReaperTree:
         if b"/" not in request.executable:
             folders = map(os.fsencode, os.get_exec_path(env))
             paths = [os.path.join(folder, request.executable) for folder in folders]
-        values = {name: plan.get(name) for name in ("gid", "gids", "uid", "restore_signals")}
-        for name, number in ("umask", plan.get("umask", -1)), ("group", plan["process_group"]):
-            values[name] = None if number < 0 else number
+        names = "gid gids uid umask process_group restore_signals".split()
+        values = {name: plan.get(name) for name in names}
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
         values.update(argv=request.argv, paths=paths, env=request.environment)
-        values["session"] = 1 if plan["start_new_session"] else None
-        text = marshal.dumps(values)
+        text = marshal.dumps(dict(values, session=bool(plan["start_new_session"])))
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
         own.update(umask=-1, process_group=-1, restore_signals=False, start_new_session=False)
         control, theirs = _socket.socketpair()
@@ -70,7 +68,6 @@ class ReaperTree:
         try:
             try:
                 fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
-                theirs.close()
                 passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
                 os.set_inheritable(fd, not passed)
                 words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
@@ -139,10 +136,7 @@ class ReaperTree:
         return self.poll() is not None or has_exited(self.pid)
 
     def send(self, number: int, everybody: bool) -> None:
-        if everybody and number == _signal.SIGKILL:
-            self.end(number, 0.0)
-        else:
-            self._order(number, "all" if everybody else "command")
+        self._order(number, "all" if everybody else "command")
 
     def end(self, number: int, grace: float) -> None:
         self._order(number, repr(float(grace)))
