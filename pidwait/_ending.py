@@ -12,7 +12,7 @@ from ._finding import Oneshot, ProcessInfo, add_children
 from ._process import KILL, TERMINATE, check_signal
 from ._sets import WaitSet, given_again
 from ._systems import system
-from ._waiting.owners import check_callback, check_pid, key_of
+from ._waiting.owners import TreeOwner, check_callback, check_pid, key_of
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
@@ -76,7 +76,6 @@ class Ending:
         self.left, self.given, self.grace, self.sig = left, given, grace, sig
         self._core = left._opened()
         self._refused: "set[object]" = set()  # keys
-        self._trees: "list[Any]" = []  # Popens that end their trees themselves
         self.family = [*filter(None, map(self._info, left._members()))] if tree else []
 
     def alive(self) -> "list[Any]":
@@ -84,10 +83,11 @@ class Ending:
         return [proc for proc in self.given if key_of(proc) in self._refused]
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
-        if member.handle is None or member.owner.pid is None or _is_tree(member.owner.proc):
+        owner = member.owner
+        if member.handle is None or owner.pid is None or isinstance(owner, TreeOwner):
             return None
         try:
-            info = ProcessInfo(member.owner.pid)
+            info = ProcessInfo(owner.pid)
         except ProcessLookupError as error:
             raise_of_handler(error)
             return None
@@ -152,16 +152,15 @@ class Ending:
                 return
 
     def _takes(self, member: "Member", sig: int) -> bool:
-        """Send it to one that runs; return False if we may not."""
-        handle, proc = member.handle, member.owner.proc
+        """Send it to one that runs; return False if we may not. A tree is ended by its Popen."""
+        handle, owner = member.handle, member.owner
         if member in self._core.seen or handle is None:
             return member in self._core.seen  # else no descriptor is left for a received pidfd
-        if _is_tree(proc):
-            if proc not in self._trees:
-                from threading import Thread
+        if isinstance(owner, TreeOwner):
+            from threading import Thread
 
-                self._trees.append(proc)
-                Thread(target=proc.end, args=(self.grace, self.sig)).start()
+            grace = 0.0 if sig == KILL else self.grace
+            Thread(target=owner.proc.end, args=(grace, sig)).start()
             return True
         try:
             if hasattr(sys, "audit"):  # Python 3.8
@@ -172,10 +171,6 @@ class Ending:
             log("kill, pid %s: %s", handle.pid, why)
             return why.errno == ESRCH
         return True
-
-
-def _is_tree(proc: "Any") -> bool:
-    return isinstance(getattr(proc, "mechanism", None), str) and hasattr(proc, "end")
 
 
 def watch_parent(
