@@ -130,7 +130,7 @@ class Ending:
 
     def add_family(self) -> None:
         if self.family:
-            add_children(self.family, True)
+            add_children(self.family)
 
     def is_related(self, facts: "Any") -> bool:
         return facts.ppid() in [one.pid for one in self.family]

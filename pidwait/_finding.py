@@ -139,8 +139,13 @@ class ProcessInfo:
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
-        family = [self]
+        family, before = [self], 0
         add_children(family, recursive)
+        for _ in range(100):  # some never stop starting processes
+            if not recursive or len(family) == before:
+                break
+            before = len(family)
+            add_children(family)
         return family[1:]
 
     def wait(self, timeout: "float | None" = None) -> "int | None":
@@ -265,8 +270,10 @@ def _families() -> "Iterator[tuple[int, int, int, int | None]]":
             facts.close()
 
 
-def add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | None" = None) -> None:
-    """Add the children of the first one; ``recursive``: of each, until no new one appears.
+def add_children(
+    family: "list[ProcessInfo]", recursive: bool = True, group: "int | None" = None
+) -> None:
+    """List all processes, and add the children of the first one; ``recursive``: of each.
 
     With ``group``, add the members of that process group, too.
     """
@@ -277,25 +284,22 @@ def add_children(family: "list[ProcessInfo]", recursive: bool, group: "int | Non
             known.add((pid, born))
             family.append(_new(pid, born))
 
-    for _ in range(100 if recursive else 1):  # some never stop starting processes
-        before, began = len(family), source.now()
-        started: "dict[int, int]" = {}
-        children: "dict[int, list[int]]" = {}
-        for pid, born, parent_pid, its_group in getattr(source, "families", _families)():
-            started[pid] = born
-            children.setdefault(parent_pid, []).append(pid)
-            if group is not None and its_group == group:
+    began = source.now()
+    started: "dict[int, int]" = {}
+    children: "dict[int, list[int]]" = {}
+    for pid, born, parent_pid, its_group in getattr(source, "families", _families)():
+        started[pid] = born
+        children.setdefault(parent_pid, []).append(pid)
+        if group is not None and its_group == group:
+            add(pid, born)
+    # In the order of their pids a child may come before its parent, so look from the top.
+    for parent in family if recursive else family[:1]:
+        since = started.get(parent.pid)
+        if since is None or since != parent._started:
+            continue  # it is gone, and another process may have its pid
+        for pid in children.get(parent.pid, ()):
+            # Another process may have had the parent's pid before, or have got it since we
+            # looked at the parent; then the child is younger than our look.
+            born = started[pid]
+            if since <= born and (born < began or parent.is_running()):
                 add(pid, born)
-        # In the order of their pids a child may come before its parent, so look from the top.
-        for parent in family if recursive else family[:1]:
-            since = started.get(parent.pid)
-            if since is None or since != parent._started:
-                continue  # it is gone, and another process may have its pid
-            for pid in children.get(parent.pid, ()):
-                # Another process may have had the parent's pid before, or have got it since we
-                # looked at the parent; then the child is younger than our look.
-                born = started[pid]
-                if since <= born and (born < began or parent.is_running()):
-                    add(pid, born)
-        if len(family) == before:
-            break

@@ -120,7 +120,7 @@ class _GroupEnding(Ending):
         try:
             if not self.family and self._tree.is_ours():
                 self.family.append(ProcessInfo(self._tree.pid))
-            add_children(self.family, True, self._tree.group())
+            add_children(self.family, group=self._tree.group())
         except OSError as why:
             raise_of_handler(why)
             log("the group alone is ended: %s", why)
