@@ -183,7 +183,8 @@ class TreePopen(_Base):  # type: ignore[misc]
         default = 5.0 if self._grace is None else self._grace
         grace = default if grace is None else check_grace(grace)
         if self._tree is None:
-            end_procs([self], grace, sig)
+            if end_procs([self], grace, sig)[1]:
+                return None  # it is another user's
         elif self.poll() is None:
             self._tree.end(int(sig), grace)
         return self.wait()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """end_procs() and watch_parent(): other users' processes, PID namespaces, exits in between."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -21,13 +22,18 @@ def refused(backend):
     pidwait.probe()
     other, mine = trouble.Child(), trouble.Child(lambda: system.become(65534))
     pids = [other.pid, mine.pid, other.pid]
+    ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+    popen = ours.Popen(["cat"], stdin=subprocess.PIPE)
 
     def end():
         system.become(65534)
         exited, alive = pidwait.end_procs(pids, LONG)
-        return int(alive != [other.pid] * 2 or [pid for pid, _ in exited] != [mine.pid])
+        assert alive == [other.pid] * 2 and [pid for pid, _ in exited] == [mine.pid]
+        assert popen.end(LONG) is None
 
     assert os.waitpid(trouble.fork(end), 0)[1] == 0
+    popen.communicate()
+    assert popen.returncode == 0
     other.end(3)
     assert (other.reap(), mine.reap()) == (3, -signal.SIGTERM)
 
