@@ -139,7 +139,7 @@ class ProcessInfo:
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
-        family, before = [self], 0
+        family, before = [self], 1
         add_children(family, recursive)
         for _ in range(100):  # some never stop starting processes
             if not recursive or len(family) == before:

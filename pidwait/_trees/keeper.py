@@ -91,6 +91,13 @@ def exit_of(pid: int) -> "int | None":
     return (status & 0xFF) << 8 if code == 1 else status  # CLD_EXITED, or a signal
 
 
+def answer(control: int, text: str) -> None:
+    """Write it so that what follows is not taken for a part of it; an error is the end."""
+    attempt(posix.write, control, b"%-16s" % text.encode())
+    if text[0] == "E":
+        posix._exit(0)
+
+
 class Keeper:
     def __init__(self, control: int, plan: "dict[str, Any]") -> None:
         self.control, self.plan = control, plan
@@ -107,7 +114,7 @@ class Keeper:
         if posix.getppid() != self.caller:
             posix._exit(0)
         if in_c("prctl", _SUBREAPER, 1, 0, 0, 0):
-            self.answer("E38 -")  # ENOSYS
+            answer(control, "E38 -")  # ENOSYS
         self.reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
         _signal.set_wakeup_fd(writer)
         numbers = {getattr(_signal, name) for name in _PASSED_ON}
@@ -126,22 +133,15 @@ class Keeper:
         posix.close(failed)
         why = posix.read(failure, 16)
         # All that is the command's: its readers wait for the end of it.
-        null = posix.open("/dev/null", posix.O_RDWR)
         for fd in map(int, posix.listdir("/proc/self/fd")):
             if fd < 3:
-                posix.dup2(null, fd)
+                posix.dup2(plan["null"], fd)
             elif fd not in (control, self.watch, self.reader, writer):
                 attempt(posix.close, fd)
         if why:
             posix.waitpid(self.command, 0)
-            self.answer(why.decode())
-        self.answer("P%d" % self.command)
-
-    def answer(self, text: str) -> None:
-        """Write it so that what follows is not taken for a part of it; an error is the end."""
-        attempt(posix.write, self.control, b"%-16s" % text.encode())
-        if text[0] == "E":
-            posix._exit(0)
+            answer(control, why.decode())
+        answer(control, "P%d" % self.command)
 
     def become_command(self, group: int, mask: "Any", failed: int) -> None:
         """As CPython's _posixsubprocess does it, and in that order."""
@@ -254,7 +254,7 @@ class Keeper:
             if living:
                 self.listen(seconds)
         left = "".join(" %d" % pid for pid in self.left)
-        self.answer("D%d%s" % (_KILL if self.status is None else self.status, left))
+        answer(self.control, "D%d%s" % (_KILL if self.status is None else self.status, left))
         self.poll.unregister(self.reader)
         # Until the caller answers, or ends.
         while self.hears and self.caller == posix.getppid() and not self.poll.poll(1000):
@@ -315,6 +315,9 @@ class Keeper:
 
 
 def keep_tree(control: int) -> None:
+    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    while null < 3:  # else a pipe of ours would have a number that the command lacks
+        null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
     size, text = posix.read(control, 16).strip(), b""
     if not size.isdigit():  # an order to end, before there was a plan
@@ -325,13 +328,16 @@ def keep_tree(control: int) -> None:
             return
         text += more
     plan = marshal.loads(text)
+    plan["null"] = null
+    if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
+        plan["env"] = contents("/proc/self/environ").split(b"\0")
     plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
     try:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us
-        attempt(posix.write, control, b"%-16s" % (b"E%d -" % (error.errno or 5)))
-        posix._exit(0)
-    keeper.keep()
+        answer(control, "E%d -" % (error.errno or 5))
+    else:
+        keeper.keep()
 
 
 if __name__ == "__main__":

@@ -275,6 +275,7 @@ OPTIONS += [
     {"preexec_fn": os.setsid},
     {"shell": True},
     {"executable": "/bin/sh"},
+    {"preexec_fn": functools.partial(os.putenv, "A", "known to C alone")},
 ]
 if sys.version_info >= (3, 9):
     OPTIONS += [{"umask": 0o77}]
@@ -301,6 +302,21 @@ def test_the_command_finds_what_it_finds_without_a_tree(reaper, options, monkeyp
     # glibc's posix_spawn has one or both of the signals ignored that it keeps for itself.
     texts = [re.sub("0[01]80000000", "0" * 10, one.stdout.decode()) for one in found]
     assert texts[0].split("\n") == texts[1].split("\n")
+
+
+@pytest.mark.parametrize("closed", [[0], [1, 2], [0, 1, 2]], ids=str)
+def test_a_command_lacks_the_standard_streams_that_its_caller_lacks(reaper, forked, closed):
+    def check():
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in closed:
+            os.close(fd)
+        script = "for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] || n=$((n + (1 << fd))); done; exit $n"
+        assert run(["sh", "-c", script], tree=True).returncode == sum(1 << fd for fd in closed)
+        for fd in closed:
+            os.dup2(null, fd)
+        os.close(null)
+
+    forked(check)
 
 
 ERRORS = [
