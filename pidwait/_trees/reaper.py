@@ -114,7 +114,7 @@ class ReaperTree:
         if told[:1] == b"D":
             status, *left = map(int, told[1:].split())
             self._order(0, "done")
-            has_exited(self._keeper, 1.0)
+            has_exited(self._keeper, 10.0)  # it exits at once, if the machine is not busy
             self.left, self._code = left, code_of_status(status)
             self._control.close()
         elif killed is not None and self._code is None:
