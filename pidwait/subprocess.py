@@ -52,7 +52,6 @@ _HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both f
 _close = os.close
 # PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-_HAS_VFORK = _HAS_VFORK and sys.version_info >= (3, 10)
 
 
 # What the child gets for 0, 1 and 2, and our ends of the pipes.
@@ -61,7 +60,7 @@ _PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", True) is not False
+    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", False) is not False
     return not uses_vfork or _posix_spawn.is_start_taken_away()
 
 
