@@ -37,7 +37,8 @@ def folder(tmp_path_factory):
     [
         ("python3 -m pidwait", None),
         ("python3 -m acme._vendor.waits", None),
-        ("python3 alone.py", None),
+        ("./alone.py", None),
+        ("./alone.py", "python3 alone.py"),
         ("py-waits", None),
         ("bin/py-waits", None),
         ("./wait.pyz", None),
