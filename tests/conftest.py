@@ -67,7 +67,7 @@ def pytest_addoption(parser):
 
 
 def sample(items):
-    """Each behaviour once, by what this interpreter would choose; six cases of each test."""
+    """Each behaviour once, by what this interpreter would choose; three cases of each test."""
     chosen = {}
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
@@ -143,7 +143,7 @@ def chosen_variants():
 
 
 CHOSEN = chosen_variants()
-CASES = 6  # of each test in a sample
+CASES = 3  # of each test in a sample
 seam.forget()
 
 

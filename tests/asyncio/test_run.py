@@ -11,7 +11,9 @@ import pytest
 
 from .loops import aio, begun, is_cancelled, some_turns
 
-SCRIPT = "trap 'echo term; %s' TERM; setsid sleep 60 & echo ready; while :; do sleep 0.01; done"
+# The process in the background says that it is ready: a SIGTERM while it starts would be lost.
+SCRIPT = "trap 'echo term; %s' TERM; setsid sh -c 'echo ready; exec sleep 60' & "
+SCRIPT += "while :; do sleep 0.01; done"
 
 
 @pytest.mark.parametrize("tree", [False, True])

@@ -364,7 +364,8 @@ def wait_procs(procs):
     return wait_them(procs)
 
 wait_them, pidwait.wait_procs = pidwait.wait_procs, wait_procs
-code = 'trap "exit 5" INT; trap "exit 6" TERM; echo started; read line < "$0"; exit 7'
+code = 'trap "exit 5" INT; trap "exit 6" TERM; echo started; '
+code += 'while [ ! -e "$0" ]; do sleep 0.01; done; exit 7'
 children = [pidwait.spawn(["sh", "-c", code, sys.argv[1]], process_group=0) for _ in range(2)]
 wait_softly(children)
 print(*(child.exitcode for child in children), flush=True)
@@ -376,27 +377,20 @@ for child in children:
 @of("Soft shutdown")
 @pytest.mark.parametrize("presses", [0, 1, 2])
 def test_shutdown(tmp_path, start, presses):
-    fifo = tmp_path / "fifo"
-    os.mkfifo(str(fifo))
+    end = tmp_path / "end"
     command, env = script(tmp_path / "script.py", "Soft shutdown", SHUTDOWN)
-    end = os.open(str(fifo), os.O_RDWR)  # both ends, so that no open() waits for the other
-    try:
-        program = start(
-            *command, str(fifo), env=env, stdout=subprocess.PIPE, start_new_session=True
-        )
-        lines = [program.stdout.readline() for _ in range(3)]
-        assert sorted(lines) == [b"started\n", b"started\n", b"waits\n"]
-        for press in range(presses):
-            # As the terminal does: to the group in the foreground.
-            os.killpg(program.pid, signal.SIGINT)
-            if press == 0:
-                assert program.stdout.readline() == b"press Ctrl-C again to end them\n"
-            assert program.stdout.readline() == b"waits\n"
-        if presses < 2:
-            os.write(end, b"\n\n")  # a line for each
-        assert program.stdout.readline() == (b"6 6\n" if presses == 2 else b"7 7\n")
-    finally:
-        os.close(end)
+    program = start(*command, str(end), env=env, stdout=subprocess.PIPE, start_new_session=True)
+    lines = [program.stdout.readline() for _ in range(3)]
+    assert sorted(lines) == [b"started\n", b"started\n", b"waits\n"]
+    for press in range(presses):
+        # As the terminal does: to the group in the foreground.
+        os.killpg(program.pid, signal.SIGINT)
+        if press == 0:
+            assert program.stdout.readline() == b"press Ctrl-C again to end them\n"
+        assert program.stdout.readline() == b"waits\n"
+    if presses < 2:
+        end.touch()
+    assert program.stdout.readline() == (b"6 6\n" if presses == 2 else b"7 7\n")
     assert program.wait() == 0
 
 
