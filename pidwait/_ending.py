@@ -69,6 +69,8 @@ def end_procs(
 class Ending:
     """Ends the members of a set, each by its handle: a signal, and SIGKILL after the grace."""
 
+    _has_listed = False
+
     def __init__(
         self, left: "WaitSet[Any]", given: "list[Any]", grace: float, sig: int, tree: bool
     ) -> None:
@@ -129,8 +131,15 @@ class Ending:
         return len(self.family) > known
 
     def add_family(self) -> None:
-        if self.family:
-            add_children(self.family)
+        try:
+            if self.family:
+                add_children(self.family)
+            self._has_listed = True
+        except OSError as why:  # no file descriptor is left, perhaps
+            raise_of_handler(why)
+            if not self._has_listed:  # nothing has been signalled yet
+                raise
+            log("descendants can't be listed any more: %s", why)
 
     def is_related(self, facts: "Any") -> bool:
         return facts.ppid() in [one.pid for one in self.family]

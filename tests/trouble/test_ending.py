@@ -3,6 +3,7 @@
 
 import importlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -41,6 +42,26 @@ def refused(backend):
 @pytest.mark.root
 def test_whom_we_may_not_signal_stays_alive():
     trouble.run_on_each_backend(refused)
+
+
+def listed_once(backend):
+    """From the first exit on there is no file descriptor left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ready = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; read line"], stdin=-1, stdout=-1)
+    procs = [ready, subprocess.Popen(["sleep", "600"])]
+    ready.stdout.readline()
+
+    def exhaust(proc, code):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+
+    exited, alive = pidwait.end_procs(procs, 0.05, callback=exhaust, tree=True)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert exited == [(procs[1], -signal.SIGTERM), (procs[0], -signal.SIGKILL)] and not alive
+    ready.communicate()
+
+
+def test_an_end_goes_on_where_processes_can_not_be_listed_any_more():
+    trouble.run_on_each_backend(listed_once)
 
 
 def watched(number, writer):
