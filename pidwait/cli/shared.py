@@ -118,8 +118,10 @@ def called_by(is_program: bool) -> str:
     folder, name = os.path.split(path)
     if not is_program or name in ("__main__.py", "-c"):
         return "%s -m %s" % (python, PACKAGE)
-    # On Windows, pip's programs have no .exe here.
-    if ".py" in name if os.name == "nt" else os.path.isdir(path) or not os.access(path, os.X_OK):
+    is_script = os.path.isdir(path) or not os.access(path, os.X_OK)
+    if os.name == "nt":  # pip's programs have no .exe here
+        is_script = ".py" in name or name == "-"
+    if is_script:
         return "%s %s" % (python, path)
     return name if folder in os.get_exec_path() else os.path.join(folder or os.curdir, name)
 
