@@ -60,8 +60,9 @@ _PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    uses_vfork = _HAS_VFORK and getattr(_standard, "_USE_VFORK", False) is not False
-    return not uses_vfork or _posix_spawn.is_start_taken_away()
+    # The switch is in Python 3.10 to 3.13, the function from 3.11 on.
+    switch = getattr(_standard, "_USE_VFORK", hasattr(_standard, "_fork_exec"))
+    return not (_HAS_VFORK and switch) or _posix_spawn.is_start_taken_away()
 
 
 # Our methods: ``beneath`` is the bound method that each one replaces.
@@ -310,8 +311,7 @@ if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard
     def _call(name: str, *args: "Any", **options: "Any") -> "Any":
         return globals()[name](*args, **options)
 
-    # The standard functions, which find Popen and each other in this module, even if a program
-    # has replaced them here. A hook stays as it is.
+    # The standard functions find Popen, and each other, in this module. A hook stays as it is.
     _names = {"Popen": _popen_of_run}
     _functions = "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"
     _names.update((_name, functools.partial(_call, _name)) for _name in _functions)

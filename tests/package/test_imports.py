@@ -5,11 +5,11 @@ By then a program may have changed its root or its user, or have no file descrip
 """
 
 import ast
+import glob
 import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -264,8 +264,8 @@ def test_classes_and_messages_are_the_packages(caplog, seam, herd):
 
 def old_python():
     """A Python 2.7: pyenv's, or Debian's."""
-    home = Path(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
-    found = [*map(str, home.glob("versions/2.7*/bin/python")), "/usr/bin/python2.7"]
+    home = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    found = [*glob.glob(home + "/versions/2.7*/bin/python"), "/usr/bin/python2.7"]
     return next((one for one in found if os.access(one, os.X_OK)), None)
 
 

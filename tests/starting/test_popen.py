@@ -532,7 +532,7 @@ NO_SUCH = """if True:
     logging.disable(logging.WARNING)  # it warns that a tree is a group
     for name in "run", "call", "check_output":
         try:
-            getattr(subprocess, name)(["no-such"], tree=True)
+            getattr(subprocess, name)(["./no-such"], tree=True)
         except FileNotFoundError:
             print("not found")
     gc.collect()
