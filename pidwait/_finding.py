@@ -34,7 +34,7 @@ class ProcessInfo:
     """
 
     def __init__(self, pid: int) -> None:
-        self.pid = check_pid(pid)
+        self.pid: int = check_pid(pid)
         self.info: "dict[str, Any]" = {}
         self._started: "int | None" = None  # while we have not looked, or may not see it
         # When it was listed, if nobody has looked at it then. If the process that has its pid now
