@@ -127,7 +127,7 @@ def is_start_taken_away() -> bool:
 def untold(function: "Any", **names: "Any") -> "Any":
     """The standard _execute_child(), for a start that audit hooks have seen."""
     quiet = SimpleNamespace(**dict(vars(sys), audit=lambda *event: None))
-    names.update(sys=quiet, _USE_POSIX_SPAWN=False)  # os.posix_spawn() has an event of its own
+    names["sys"] = quiet
     if is_start_taken_away():
         names["_posixsubprocess"] = module = __import__("_posixsubprocess")
         names["_fork_exec"] = module.fork_exec
