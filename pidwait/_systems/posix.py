@@ -156,7 +156,7 @@ def is_found(pid: int) -> bool:
 
 
 def whole_name(name: str, words: "list[str]") -> str:
-    """The name of a program of which the system keeps a part, with the rest from its arguments."""
+    """The whole name of a program. The system keeps a part; its arguments may have the rest."""
     first = "".join(words[:1])
     # A title may have been written over the arguments: "name: text", or "name text".
     title = first.partition(": ")[0].rstrip(":")

@@ -213,7 +213,7 @@ def test_a_traceback_begins_in_the_script(tmp_path, same, name):
 
 @pytest.mark.parametrize("args", [["-m", "program"], ["folder"]], ids=" ".join)
 def test_a_traceback_begins_in_the_program(tmp_path, same, args):
-    """Or in runpy, two lines of which Python itself shows, too."""
+    """Except two lines of runpy, which Python itself also shows."""
     tmp_path.joinpath("folder").mkdir()
     for path in "program.py", "folder/__main__.py":
         tmp_path.joinpath(path).write_text(FAILS["an error"])

@@ -368,7 +368,7 @@ HIT = 8
 
 
 def in_a_tree(exits_when_listed):
-    """A keeper lists who is below it; a descendant exits meanwhile, and another gets its pid."""
+    """While a keeper lists its descendants, one exits, and another process gets its pid."""
     keeper, sig = seam.keeper(), signal.SIGWINCH  # ignored by default
     top, number = Child(), Number()
     child = Child(lambda: signal.signal(sig, lambda *args: os._exit(HIT)))
