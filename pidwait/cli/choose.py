@@ -110,7 +110,7 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
         if os.name == "nt":
             # A user may be named with a domain or without.
             ends = tuple("\\" + word.lower() for word in words)
-            yield "username", lambda info: ("\\%(username)s" % info.info).lower().endswith(ends)
+            yield "username", lambda info: _qualified(info.info["username"]).endswith(ends)
         else:
             uids = set(map(_uid, words))
             yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids
@@ -162,6 +162,10 @@ def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo)
 def _numbers_in(option: str, text: str) -> "set[int]":
     words = text.split(",")
     return {0 if digits(word) == 0 else process_id(word, "--" + option) for word in words}
+
+
+def _qualified(username: "str | None") -> str:
+    return "" if username is None else "\\" + username.lower()
 
 
 def _uid(word: str) -> int:

@@ -205,6 +205,14 @@ def test_by_user(token, worker, chosen):
     assert chosen("-u", uid + 1, "-u", uid, *ours) == [child.pid]
 
 
+@pytest.mark.windows
+@pytest.mark.skipif(not WINDOWS, reason="elsewhere everybody may see who runs a process")
+def test_a_user_who_is_not_known_has_no_name(token, worker, chosen, seam):
+    worker(token)
+    seam.refuse("OpenProcessToken")
+    assert chosen("-u", "none", "-f", "--name", token) == []
+
+
 @pytest.mark.root
 def test_by_effective_user(token, named, chosen):
     root = named(token + "1")
