@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+import binascii
 import gc
 import importlib
 import os
@@ -6,7 +7,6 @@ import signal
 import subprocess
 import threading
 import uuid
-import zlib
 
 import pytest
 
@@ -77,7 +77,7 @@ def sample(items):
     return [
         item
         for cases in chosen.values()
-        for item in sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))[:CASES]
+        for item in sorted(cases, key=lambda item: binascii.crc32(item.nodeid.encode()))[:CASES]
     ]
 
 
