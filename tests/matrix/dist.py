@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What others get: build the sdist and the wheel, or install from this folder, and look at it.
 
-python -m tests.matrix.dist [--install]: without it needs flit_core and twine, with it only pip,
-which fetches flit_core itself. From pip 19 on it does so; older ones know no pyproject.toml.
+python -m tests.matrix.dist FOLDER|--install: builds both into the folder, which needs flit_core and
+twine; or needs only pip, which fetches flit_core. From pip 19 on it does so; older ones know no
+pyproject.toml.
 """
 
 import email
@@ -58,24 +59,25 @@ def differences(what, have, want):
     ]
 
 
-def check_build():
-    with tempfile.TemporaryDirectory() as tmp:
-        os.chdir(str(ROOT))
-        sdist, wheel = build(tmp)
-        wrong = differences("the sdist", in_sdist(sdist), tree(*FOLDERS) | set(BESIDE))
-        files, metadata = in_wheel(wheel)
-        wrong += differences("the wheel", files, tree("pidwait"))
-        for name, value in (
-            ("Version", pidwait.__version__),
-            ("License-Expression", "BSD-3-Clause"),
-            ("License-File", "LICENSE"),
-            ("Requires-Python", ">=3.6"),
-        ):
-            if metadata[name] != value:
-                wrong.append("the metadata's %s is %r, not %r" % (name, metadata[name], value))
-        print("\n".join(wrong + [str(metadata).partition("\n\n")[0]]), flush=True)
-        twine = [sys.executable, "-m", "twine", "check", "--strict", sdist, wheel]
-        return subprocess.call(twine) or bool(wrong)
+def check_build(folder):
+    os.chdir(str(ROOT))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    sdist, wheel = build(folder)
+    wrong = differences("the sdist", in_sdist(sdist), tree(*FOLDERS) | set(BESIDE))
+    files, metadata = in_wheel(wheel)
+    wrong += differences("the wheel", files, tree("pidwait"))
+    for name, value in (
+        ("Version", pidwait.__version__),
+        ("License-Expression", "BSD-3-Clause"),
+        ("License-File", "LICENSE"),
+        ("Requires-Python", ">=3.6"),
+    ):
+        if metadata[name] != value:
+            wrong.append("the metadata's %s is %r, not %r" % (name, metadata[name], value))
+    print("\n".join(wrong + [str(metadata).partition("\n\n")[0]]), flush=True)
+    twine = [sys.executable, "-m", "twine", "check", "--strict", sdist, wheel]
+    return subprocess.call(twine) or bool(wrong)
 
 
 def check_install():
@@ -105,4 +107,4 @@ def check_install():
 
 
 if __name__ == "__main__":
-    sys.exit(check_install() if sys.argv[1:] == ["--install"] else check_build())
+    sys.exit(check_install() if sys.argv[1] == "--install" else check_build(sys.argv[1]))
