@@ -60,7 +60,7 @@ def call(*command, **kwargs):
 
 def copy_tests(top, name):
     """All but the package; in tests, `pidwait` is the copy's name."""
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "pidwait")
+    ignored = shutil.ignore_patterns(".git", ".tox", ".venv", ".*_cache", "__pycache__", "pidwait")
     shutil.copytree(str(ROOT), str(top), ignore=ignored)
     init = top / "tests" / "__init__.py"
     text, count = re.subn("(?m)^import pidwait$", "import %s as pidwait" % name, init.read_text())

@@ -3,6 +3,7 @@
 
 import asyncio
 import code
+import configparser
 import importlib
 import inspect
 import os
@@ -20,6 +21,7 @@ from .recipes import with_our_name
 
 ROOT = Path(__file__).resolve().parents[2]
 README, API = ROOT / "README.md", ROOT / "tests" / "API.md"
+WORKFLOWS = ROOT / ".github" / "workflows"
 TEXT = README.read_text(encoding="utf-8")
 
 drop_in = importlib.import_module(pidwait.__name__ + ".subprocess")
@@ -167,3 +169,19 @@ def test_the_versions_that_are_tested_are_the_classifiers():
     assert classified == sorted(tested, key=int)
     (lowest,) = re.findall(r'(?m)^requires-python = ">=3\.(\d+)"$', pyproject)
     assert classified[0] == lowest
+    workflow = WORKFLOWS.joinpath("tests.yml").read_text()
+    assert set(re.findall(r'"3\.(\d+)"', workflow)) == tested
+
+
+def test_the_workflows_run_what_contributing_says():
+    """And commands that install an interpreter on a BSD. What `landing` runs, tox.ini has."""
+    text = "".join(path.read_text() for path in WORKFLOWS.glob("*.yml"))
+    lines = re.findall(r"(?m)^ +(?:- )?run: (?!sudo )(.+)$", text)
+    page = WORKFLOWS.with_name("CONTRIBUTING.md").read_text(encoding="utf-8")
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(str(ROOT / "tox.ini"))
+    assert len(lines) == 5
+    for line in lines:
+        command, landing, names = line.partition(" landing ")
+        assert "`%s`" % (command + landing.rstrip()) in page
+        assert set(names.split()) <= set(tox["landing"])
