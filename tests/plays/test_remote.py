@@ -90,7 +90,7 @@ def test_status(remote, zombie, sleeper):
     ):
         returned, out, err = result(remote(here(*arguments)))
         assert (returned, out) == (status, "")
-        assert ("python -" in err) == (status != 3), err
+        assert ("python3 -" in err) == (status != 3), err
 
 
 def test_output(remote, zombie):
