@@ -60,9 +60,9 @@ _PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread
 
 def _would_fork() -> bool:
     """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    # The switch is in Python 3.10 to 3.13, the function from 3.11 on.
+    # The switch is in Python 3.10 to 3.13, the function from 3.11 on. Its truth may raise.
     switch = getattr(_standard, "_USE_VFORK", hasattr(_standard, "_fork_exec"))
-    return not (_HAS_VFORK and switch) or _posix_spawn.is_start_taken_away()
+    return not (_HAS_VFORK and switch != 0) or _posix_spawn.is_start_taken_away()
 
 
 # Our methods: ``beneath`` is the bound method that each one replaces.
@@ -297,15 +297,13 @@ if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard
         return _Alone(**options)
 
     def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
-        popen = Popen(*args, **options)
+        _popens.of_run.is_next = True
+        try:
+            popen = Popen(*args, **options)
+        finally:
+            vars(_popens.of_run).clear()  # a mock has not asked
         if issubclass(type(popen), _popens.TreePopen):  # a mock may say that it is an instance
-            try:
-                if popen._tree is not None:
-                    popen.__class__ = type("Popen", (_popens.RunPopen, type(popen)), {})
-                getattr(_started, "tell", id)(popen)
-            except BaseException:
-                popen.kill()  # nobody gets it
-                raise
+            getattr(_started, "tell", id)(popen)  # aio.run's
         return popen
 
     def _call(name: str, *args: "Any", **options: "Any") -> "Any":

@@ -5,6 +5,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import subprocess
 import sys
+from _thread import _local
 from types import BuiltinFunctionType
 
 from .._base import with_globals
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .._types import Any
 
 _Base: "Any" = object  # what comes after it is a Popen
+of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
 
 
 class TreePopen(_Base):  # type: ignore[misc]
@@ -50,7 +52,10 @@ class TreePopen(_Base):  # type: ignore[misc]
                 more.update(preexec_fn=None, process_group=0)
         if tree not in (False, True, "kill", "wait", "leave"):
             raise ValueError("tree must be a bool, 'kill', 'wait' or 'leave', not %r" % (tree,))
+        is_of_run = vars(of_run).pop("is_next", False)
         if tree:
+            if is_of_run:  # before the start: from then on, an interruption has it end the tree
+                self.__class__ = type("Popen", (RunPopen, type(self)), {})
             self._grace = None if grace is None else check_grace(grace)
             self._rest = "kill" if tree is True else tree
             self._tree = open_tree(self._rest, self._grace or 0.0)
@@ -213,7 +218,8 @@ class RunPopen(TreePopen):
         self._give_up(sys.exc_info()[0])
 
     def __del__(self, *args: "Any", **more: "Any") -> None:
-        self._give_up(None)  # run() was interrupted before it had it in its block
+        if getattr(self._tree, "pid", 0):  # run() may have been interrupted before its block
+            self._give_up(None)
         super().__del__(*args, **more)
 
 

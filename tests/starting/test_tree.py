@@ -191,6 +191,33 @@ def test_an_exception_in_a_with_block_ends_all(mechanism, witness):
     assert popen.returncode in (5, -signal.SIGKILL)
 
 
+BEFORE_ITS_BLOCK = """if True:
+    import gc, sys
+    from {0} import subprocess
+    def trace(frame, event, arg):
+        if frame.f_code is subprocess.Popen.__init__.__code__ and event == "return":
+            frame.f_locals["self"].stdout.readline()
+            1 / 0
+        return trace
+    sys.settrace(trace)
+    try:
+        subprocess.run(sys.argv[1:], tree=True, stdout=subprocess.PIPE)
+    except ZeroDivisionError:
+        sys.settrace(None)
+        print("over", flush=True)
+    gc.collect()
+    sys.stdin.read()
+""".format(pidwait.__name__)
+
+
+def test_an_exception_before_run_has_its_popen_ends_all(mechanism, witness, start):
+    """A signal handler may raise right after the start."""
+    pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}  # there are ResourceWarnings
+    program = start(sys.executable, "-c", BEFORE_ITS_BLOCK, *sh(ALL), **pipes)
+    assert program.stdout.readline() == b"over\n"
+    eventually(lambda: not witness.sees())
+
+
 @pytest.mark.kqueue
 @pytest.mark.parametrize("method", ["kill", "end", "terminate"])
 def test_they_end_all_from_another_thread_while_communicate_reads(mechanism, witness, method):
