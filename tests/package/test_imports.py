@@ -316,5 +316,6 @@ def test_python_3_5_is_told_what_it_needs(too_old):
         ast.parse(text, feature_version=(3, 5))
         assert "->" not in text.replace("# type: () ->", "")  # Python 2
     # The single file stops at its first statement, which has what is new in 3.6.
+    # With -OO, ast has no docstring before it.
     tree = ast.parse(too_old.joinpath("waits.py").read_text())
-    assert isinstance(tree.body[1].value, ast.JoinedStr)
+    assert "JoinedStr" in "".join(map(ast.dump, tree.body[:2]))
