@@ -107,6 +107,7 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
             return
         values, named = (), plan
     if hasattr(self, "_is_told") and is_standard(beneath):
+        vars(self).pop("_is_told", None)
         beneath = MethodType(_posix_spawn.untold(beneath.__func__), self)
     beneath(*values, **named)
 
