@@ -13,7 +13,8 @@ The event may come before the process is a zombie: on macOS, older OpenBSDs, and
 process that was exiting when it was registered. In each case it has exited once the event comes.
 
 A registration stays until its event is taken, also if nobody waits for it any more: before NetBSD
-10, a thread that deletes it while another one takes its event hangs with that one in the kernel.
+10, a thread that deletes a one-shot event while another one takes it hangs with that one in the
+kernel, or crashes it. So the bell and the timer are not one-shot, and are deleted when read.
 
 A forked child does not inherit a kqueue, and another file may soon have its number there. So the
 child does not use the number, and does not even close it.
@@ -35,9 +36,9 @@ from .._base.probe import works
 from .calls import ask
 from .kqueue_calls import (
     EV_ADD,
-    EV_ADD_ONCE,
     EV_DELETE,
     EV_ENABLE,
+    EV_ONESHOT,
     NOTE_EXIT,
     PROC,
     READ,
@@ -45,7 +46,7 @@ from .kqueue_calls import (
     change,
     table,
 )
-from .posix import check_bsd_waitid, close, code_of_status, opened_bell, poll
+from .posix import check_bsd_waitid, close, code_of_status, may_block, opened_bell, poll
 from .ps import PsHandle
 
 TYPE_CHECKING = False
@@ -56,7 +57,6 @@ _EXITS = 256  # that one sleep brings at most
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
 # older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
 LONGEST_NAP = 60.0
-_BELL = 1  # the number of its events; that of the timer's, 0, is nobody's
 
 # select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
 # is freed, it would close the file that has the number now. So they are never freed.
@@ -86,16 +86,20 @@ class Kqueue:
         """``bell``: if several threads sleep in it."""
         self._pid = os.getpid()
         self.bell = bell
-        self._numbers = count(_BELL + 1)
+        self._numbers = count(READ + 1)
         self._by_pid: "dict[int, Registration]" = {}  # the first; the latest by ``later``
-        self.by_number: "dict[int, Any]" = {_BELL: bell}
+        # Those of processes; and the bell, READ, and the timer, TIMER, once they have rung.
+        self.by_number: "dict[int, Any]" = {}
         # The events that have been taken, and that nobody has read.
         self.hot: "dict[Any, Any]" = {}
         self._kqueue: "Any" = None
         self._kqueue = ask("kqueue")
 
+    def is_open(self) -> bool:
+        return self._kqueue is not None and self._pid == os.getpid()
+
     def opened(self) -> "Any":
-        if self._kqueue is None or self._pid != os.getpid():
+        if not self.is_open():
             raise failed(EBADF, "the kqueue is closed, or the parent's")
         return self._kqueue
 
@@ -137,7 +141,7 @@ class Kqueue:
     def _add(self, one: Registration) -> None:
         for fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
             try:
-                change(self.opened(), PROC, one.pid, EV_ADD_ONCE, fflags, 0, one.number)
+                change(self.opened(), PROC, one.pid, EV_ADD | EV_ONESHOT, fflags, 0, one.number)
                 one.fflags = fflags
                 return
             except Failed as why:
@@ -159,9 +163,9 @@ class Kqueue:
         event = self.hot.get(one)  # first: from there it goes on
         return event or next(filter(None, one.events), None)
 
-    def is_watched(self, one: Registration) -> bool:
-        """Whether there has been no event yet, not even one that is lost, or on its way."""
-        self.take(0, len(self.by_number) + 1)
+    def is_watched(self, one: Registration, seconds: float = 0.0) -> bool:
+        """Whether no event comes within ``seconds``, nor has come, be it lost, or on its way."""
+        self.take(0.0 if self.event_of(one) else seconds, len(self.by_number) + 1)
         if one.later or self.event_of(one) or not self._find(one, one.fflags):
             return False
         if not one.later:
@@ -181,6 +185,9 @@ class Kqueue:
 
     def take(self, seconds: float, room: int = _EXITS) -> None:
         """Sleep until there are events, for ``seconds`` at most, and put them into ``hot``."""
+        if seconds and not may_block():
+            poll(self.opened().fileno(), select.POLLIN, Deadline(seconds))
+            seconds = 0
         control = self.opened().control
         one, two = tee(chain.from_iterable(map(control, (None,), (room,), (seconds,))))
         whose = map(self.by_number.get, map(attrgetter("udata"), one))
@@ -192,15 +199,28 @@ class Kqueue:
                     self.hot.setdefault(there, None)
             raise
 
-    def ring(self) -> None:
-        """Have all sleeps end, and the kqueue be readable, until the bell's event is read."""
-        self.bell = self.bell or opened_bell()
-        kqueue, fd = self.opened(), self.bell.fileno()
+    def ring(self, seconds: float = 0.0) -> None:
+        """Have all sleeps end, and the kqueue be readable, until that event is read: now, or each
+        ``seconds`` from now on."""
         try:
-            # If it rings, EV_ADD alone would wake nobody on DragonFly and NetBSD.
-            change(kqueue, READ, fd, EV_DELETE)
+            self._start(seconds)
+        except Failed as why:  # ENOMEM: timers are few; EMFILE
+            log("without the %s: %s", "timer" if seconds else "bell", why)
+            self._start(0.0 if seconds else SHORTEST)
+
+    def _start(self, seconds: float) -> None:
+        if seconds:
+            what, data = (TIMER, 1), max(1, -int(-min(seconds, LONGEST_NAP) * 1000 // 1))
+        else:
+            self.bell = self.bell or opened_bell()
+            what, data = (READ, self.bell.fileno()), 0
+        self.by_number[what[0]] = what
+        try:
+            # EV_ADD alone wakes nobody on DragonFly and NetBSD if the bell rings, and does not
+            # restart the timer there and before FreeBSD 12.
+            change(self.opened(), *what, EV_DELETE)
         finally:
-            change(kqueue, READ, fd, EV_ADD, 0, 0, _BELL)
+            change(self.opened(), *what, EV_ADD, 0, data, what[0])
 
 
 class KqueueHandle(PsHandle):
@@ -259,42 +279,31 @@ class KqueueHandle(PsHandle):
     def _tells_exit(self, deadline: Deadline) -> bool:
         """Whether the kqueue reports the exit by the deadline."""
         if self.backend == "kqueue" and not self._exited:
+            nap = deadline.at_most(LONGEST_NAP) if self._is_alone else 0.0
             try:
-                if self._has_event(deadline):
+                if not self._queue.is_watched(self.registration, nap):
                     self._exited = True
-            except Failed as why:  # poll(2): ENOMEM, EINVAL; our EBADF
+                    if self._is_alone:  # other threads sleep, and a program may poll fileno()
+                        self._queue.ring()
+            except Failed as why:  # EBADF; or there is neither a bell nor a timer
                 log("pid %d is polled: %s", self.pid, why)
                 self.backend = "polling"
+            except BaseException:
+                # It may have taken the event for which others sleep, and not rung yet.
+                self._exited = False
+                self._tells_exit(NOW)
+                raise
         return self._exited
 
-    def _has_event(self, deadline: Deadline) -> bool:
-        """Whether it exits by the deadline; Failed if the kqueue does not tell."""
-        queue, one = self._queue, self.registration
-        if self._is_alone and queue.event_of(one) is None:
-            nap = Deadline(deadline.at_most(LONGEST_NAP))
-            if poll(queue.opened().fileno(), select.POLLIN, nap) == 0:
-                return False
-        if queue.is_watched(one):
-            return False
-        if self._is_alone:
-            # Keep it readable: other threads may be in poll(2), and a program may poll fileno().
-            try:
-                queue.ring()
-            except Failed as why:
-                log("pid %d, without a bell: %s", self.pid, why)
-                change(queue.opened(), TIMER, 1, EV_ADD, 0, 1)  # each ms
-        return True
-
     def _is_running(self) -> bool:
-        """False also if the kqueue can't tell any more."""
-        return not self._tells_exit(NOW) and self.backend == "kqueue"
+        """False also if the kqueue is closed, or can't tell any more."""
+        is_open = self._queue.is_open()
+        return is_open and not self._tells_exit(NOW) and self.backend == "kqueue"
 
     def fileno(self) -> int:
-        try:
-            fd: int = self._queue.opened().fileno()
-        except Failed:
+        if self.backend == "polling" or not self._queue.is_open():
             return super().fileno()
-        return super().fileno() if self.backend == "polling" else fd
+        return self._queue.opened().fileno()  # type: ignore[no-any-return]
 
     def identify(self) -> "Identity | None":
         if self._identity is None:

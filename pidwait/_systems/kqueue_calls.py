@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # flags of struct kevent
 EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
-EV_ADD_ONCE = EV_ADD | EV_ONESHOT
 # fflags, for EVFILT_PROC
 NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping

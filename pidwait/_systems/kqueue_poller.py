@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs, many at once: one kqueue(2), in which several threads sleep."""
 
-import select
 from errno import ENOSYS
 from itertools import repeat
 
 from .._base import at_once, step
-from .._base.deadline import Deadline
-from .._base.errors import Failed, failed, log
+from .._base.errors import failed
 from .kqueue import LONGEST_NAP, Kqueue, KqueueHandle, Registration
-from .kqueue_calls import EV_ADD_ONCE, EV_DELETE, READ, TIMER, change
-from .posix import may_block, opened_bell, poll
+from .kqueue_calls import EV_DELETE, change
+from .posix import opened_bell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +52,7 @@ class KqueuePoller:
         return map(there.pop, (member,), (None,))
 
     def take(self, seconds: "float | None") -> None:
-        seconds = LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP)
-        if seconds and not may_block():
-            poll(self.fileno(), select.POLLIN, Deadline(seconds))
-            seconds = 0
-        self._queue.take(seconds)
+        self._queue.take(LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP))
 
     def read(self, who: "Any") -> "Iterable[Any]":
         if type(who) is Registration:
@@ -68,21 +62,11 @@ class KqueuePoller:
             if who.events:
                 self._queue.forget(who)
                 self._members.pop(who, None)
-        elif who is not None:  # it is the bell; disabled, it would stay readable
-            change(self._queue.opened(), READ, who.fileno(), EV_DELETE)
+        elif who is not None:  # the bell, or the timer; disabled, it would stay readable
+            change(self._queue.opened(), who[0], who[1], EV_DELETE)
 
     def ring(self, seconds: float) -> None:
-        if seconds:
-            queue = self._queue.opened()
-            milliseconds = max(1, -int(-min(seconds, LONGEST_NAP) * 1000 // 1))
-            try:
-                # EV_ADD would not restart it: DragonFly, FreeBSD before 12, NetBSD before 10.
-                change(queue, TIMER, 1, EV_DELETE)
-                change(queue, TIMER, 1, EV_ADD_ONCE, 0, milliseconds)
-                return
-            except Failed as why:  # ENOMEM: they are few
-                log("without a timer: %s", why)
-        self._queue.ring()
+        self._queue.ring(seconds)
 
     def fileno(self) -> int:
         return self._queue.opened().fileno()  # type: ignore[no-any-return]

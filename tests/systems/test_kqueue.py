@@ -3,6 +3,7 @@
 
 import errno
 import gc
+import logging
 import os
 import select
 import subprocess
@@ -10,8 +11,18 @@ import subprocess
 import pytest
 
 from .. import pidwait
-from ..processes import become_zombie, eventually, exiting, run_python, sleeping, state
-from .kqueue.systems import NAMED, SYSTEMS, named
+from ..processes import (
+    OnPurpose,
+    become_zombie,
+    eventually,
+    exiting,
+    run_python,
+    sleeping,
+    state,
+)
+from ..waiting.threads import Thread
+from ..waiting.ways import WAYS
+from .kqueue.systems import EV_ADD, EV_DELETE, EV_ONESHOT, NAMED, SYSTEMS, named
 
 pytestmark = pytest.mark.kqueue
 
@@ -37,7 +48,7 @@ def test_the_probe_finds_the_kqueue_of_this_system(on, system, binding):
 @each
 @pytest.mark.parametrize("timers", [0, 1])
 def test_the_code_is_found_though_there_is_no_bell(on, keeper, tmp_path, system, timers):
-    """A timer keeps the kqueue readable then; without one it is polled."""
+    """A timer keeps the kqueue readable then; without one it has no fileno()."""
     kernel = on(system)
     assert pidwait.probe()["backend"] == "kqueue"
     pid = keeper.start_told(4, tmp_path / "fifo")
@@ -45,12 +56,129 @@ def test_the_code_is_found_though_there_is_no_bell(on, keeper, tmp_path, system,
     with pidwait.Process(pid) as process:
         keeper.reap_soon(pid)
         (tmp_path / "fifo").open("w").close()
-        assert process.wait() == (None if system == "darwin" or not timers else 4)
+        assert process.wait() == (None if system == "darwin" else 4)
         if timers:
             for _ in range(2):
                 assert select.select([process], [], [], 60)[0]
                 assert process.has_exited()
+        else:
+            with pytest.raises(OSError):
+                process.fileno()
     keeper.reaped()
+
+
+def by_handle(pid):
+    with pidwait.Process(pid) as process:
+        return process.wait()
+
+
+@pytest.mark.parametrize("way", [by_handle, *WAYS])
+@each
+def test_a_sleep_that_ends_without_an_event_is_no_time_out(on, start_told, system, way):
+    """None lasts longer than a minute: some kernels miss what ends it."""
+    kernel = on(system, "ctypes")
+    child, sleeps, real = start_told(3), [], kernel.kevent
+
+    def kevent(fd, changes, room, timeout):
+        if room and timeout and len(sleeps) < 3:
+            sleeps.append(timeout)
+            if len(sleeps) == 3:
+                child.stdin.close()
+            return []
+        return real(fd, changes, room, timeout)
+
+    on.patch.setattr(kernel, "kevent", kevent)
+    assert way(child.pid) == 3
+    assert len(sleeps) == 3 and max(sleeps) <= 60
+
+
+@pytest.mark.parametrize("place", ["event", "bell"])
+@pytest.mark.parametrize("binding", ["ctypes", "cffi"])
+@each
+def test_an_event_that_a_signal_handler_has_swallowed_keeps_nobody_asleep(
+    on, start_told, system, binding, place
+):
+    """Another thread finds out, and a program that polls."""
+    kernel = on(system, binding)
+    child, kevent, pipe = start_told(3), kernel.kevent, os.pipe
+
+    def interrupted_kevent(*args):
+        events = kevent(*args)
+        if any(event.ident == child.pid for event in events):
+            kernel.kevent = kevent
+            raise OnPurpose
+        return events
+
+    def interrupted_pipe():
+        on.patch.setattr(os, "pipe", pipe)
+        raise OnPurpose
+
+    with pidwait.Process(child.pid) as process:
+        if place == "event":
+            kernel.kevent = interrupted_kevent
+        else:
+            on.patch.setattr(os, "pipe", interrupted_pipe)
+        child.stdin.close()
+        with pytest.raises(OnPurpose):
+            process.wait()
+        assert select.select([process], [], [], 60)[0]
+        assert Thread(process.wait).result() == process.wait() == 3
+
+
+@each
+def test_what_may_be_taken_is_not_deleted_and_what_rings_is_silenced_first(
+    on, start_told, sleeper, system
+):
+    """NetBSD before 10 hangs where one thread deletes the one-shot event that another one takes.
+
+    There, and on DragonFly, EV_ADD over a bell that rings wakes nobody.
+    """
+    kernel = on(system)
+    registered, seen, wrong, real = {}, set(), [], kernel.kevent
+
+    def kevent(fd, changes, room, timeout):
+        for change in changes:
+            key, flags = (fd, change.filter, change.ident), change.flags
+            if flags & EV_DELETE:
+                if registered.pop(key, 0) & EV_ONESHOT:
+                    wrong.append(("deleted", key))
+            elif flags & EV_ADD:
+                if key in registered and change.filter != kernel.system.filter_proc:
+                    wrong.append(("added twice", key))
+                registered[key] = flags
+                seen.add(change.filter)
+        return real(fd, changes, room, timeout)
+
+    on.patch.setattr(kernel, "kevent", kevent)
+    child = start_told(3)
+    kernel.denied[child.pid] = errno.EPERM  # it is polled, by a timer
+    done = [subprocess.Popen(exiting(0)) for _ in range(3)]
+    for one in done:
+        one.wait()
+    with pidwait.WaitSet([child.pid]) as waiting, pidwait.Process(sleeper.pid) as process:
+        fd = waiting.fileno()
+        for _ in range(5):
+            assert select.select([fd], [], [], 60)[0] and waiting.wait(0) == []
+        for one in done:
+            waiting.add(one)
+        assert waiting.wait() == [(one, 0) for one in done]
+        child.stdin.close()
+        assert waiting.wait() == [(child.pid, 3)]
+        sleeper.kill()
+        assert process.wait() == process.wait() == -9
+    assert seen == set(kernel.system.filters) and wrong == []
+
+
+@any_
+def test_a_closed_handle_is_left_alone(on, sleeper, caplog, system):
+    """By the next one for the same process, too."""
+    on(system)
+    caplog.set_level(logging.INFO)
+    first = pidwait.Process(sleeper.pid)
+    first.close()
+    with pidwait.Process(sleeper.pid) as second:
+        assert first.backend == second.backend == "kqueue"
+    assert "polled" not in caplog.text
 
 
 @each
@@ -101,6 +229,9 @@ def test_a_code_that_an_old_system_does_not_tell_is_none(on, keeper, start_told,
         child.stdin.close()
         assert process.wait() is None
         assert ours.wait(reap=True) == 3
+    for way in WAYS:  # an owner can tell
+        with subprocess.Popen(exiting(3)) as popen:
+            assert way(popen) == popen.returncode == 3
     keeper.reaped()
     child.returncode = 3
 
