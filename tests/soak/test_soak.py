@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from .. import pidwait
+from ..systems.kqueue.systems import SYSTEMS
 from .waits import fork_that_exits
 
 pytestmark = pytest.mark.timeout(600)
@@ -50,6 +51,12 @@ def test_exit_codes_of_twenty_thousand_strangers():
     output = run("strangers", 20000)
     if tells_every_exit():
         assert output == "20000 right, 0 unknown, 0 wrong\n"
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_five_threads_by_a_kqueue(system):
+    """A sleep that nothing ends takes a minute."""
+    assert max(map(float, run("kqueues", system, 500).split())) < 30
 
 
 TREES = {"runs": 10000, "moments": 400, "death": 20, "polled": 20}
