@@ -21,6 +21,13 @@ pytestmark = pytest.mark.windows
 MANY = 66  # more than one call can wait for
 
 
+class Job:
+    """An object that stands for a process, so that one process can be in a set many times."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+
 @pytest.fixture(scope="module")
 def crowd():
     """Processes that run nothing, which is cheap: for the places before a test's own."""
@@ -171,10 +178,10 @@ def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
     assert spent < 0.25
 
 
-def test_a_look_at_all_takes_few_calls(use_variant, seam, crowd, suspended):
-    """One for 62 members, at the end of a time-out; and those that have exited are told."""
+def test_a_look_takes_few_calls(use_variant, seam, crowd, suspended):
+    """Two for 124 members, at the end of a time-out; of more, the next look takes others."""
     use_variant("win32-own")
-    calls = []
+    calls, packets = [], []
 
     def count(name):
         real = seam.get(name)
@@ -186,14 +193,31 @@ def test_a_look_at_all_takes_few_calls(use_variant, seam, crowd, suspended):
         seam.put(name, counted)
 
     (child,) = suspended(1)
-    with pidwait.WaitSet([*crowd, child]) as waiting:
-        assert waiting.wait(0.05) == []
+    jobs = [Job(pid) for pid in crowd for _ in range(5)]
+    with pidwait.WaitSet(crowd) as few, pidwait.WaitSet([*jobs[:150], child, *jobs[150:]]) as many:
+        assert few.wait(0.05) == many.wait(0.05) == []
+        real = seam.get("GetQueuedCompletionStatus")
+        # The pool is late: it has not posted the packet.
+        seam.put("GetQueuedCompletionStatus", lambda *args: packets.append(real(*args)))
         for name in "WaitForMultipleObjects", "WaitForSingleObject":
             count(name)
-        assert waiting.wait(0) == [] and calls == ["WaitForMultipleObjects"] * 2
+        assert few.wait(0) == [] and calls == ["WaitForMultipleObjects"] * 2
         end(child, 3)
         child.wait()
-        assert waiting.wait(0) == [(child, 3)]
+        del calls[:]
+        looks = [many.wait(0) for _ in range(3)]
+        assert sorted(looks) == [[], [], [(child, 3)]]
+        assert calls.count("WaitForMultipleObjects") == 6
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_probe_waits_for_a_packet_that_is_still_to_come(use_variant, seam, ends):
+    use_variant("win32-own")
+    real = seam.get("WaitForMultipleObjects")
+    if not ends:  # a packet that is there already would
+        seam.put("WaitForMultipleObjects", lambda handles, *args: real(handles, False, 0))
+    answer = pidwait.probe()["calls"]["completion port"]
+    assert answer["available"] == ends and ("end a wait" in str(answer["reason"])) != ends
 
 
 def test_an_exception_of_a_handler_leaves_no_handle(use_variant, suspended):
