@@ -3,6 +3,7 @@
 
 import _thread
 import asyncio
+import errno
 import gc
 import os
 import random
@@ -58,6 +59,16 @@ def test_a_process_that_has_exited_before_the_wait(variant, run, zombie, way):
     assert run(way(child)) == 3 == child.returncode
     assert state(child.pid) is None
     assert run(way(child)) == 3  # it knows its code
+
+
+@every_way
+def test_an_owner_where_nobody_can_look_without_reaping(variant, backend, run, zombie, seam, way):
+    if backend == "pidfd":
+        seam.hide_zombies()
+        seam.refuse("ioctl")
+    seam.refuse("waitid", errno.ENOSYS)
+    child = zombie(3)
+    assert run(way(child)) == 3 == child.returncode
 
 
 @every_way

@@ -22,6 +22,7 @@ import pytest
 from .. import pidwait
 from ..processes import (
     WINDOWS,
+    become_zombie,
     codes,
     everywhere,
     exiting,
@@ -34,9 +35,8 @@ from ..processes import (
     sleeping,
     state,
 )
-from ..seam import refusing
 from .threads import Thread
-from .ways import by_set, by_wait, every_way
+from .ways import WAYS, by_as_completed, by_set, by_wait, every_way
 
 
 class Owner:
@@ -130,13 +130,35 @@ def test_multiprocessing_whose_pid_is_a_strangers_by_now(variant, way, keeper):
     process.join()
 
 
+def ended_popen(code):
+    return subprocess.Popen(exiting(code))
+
+
+def ended_child(code):
+    return pidwait.spawn(exiting(code))
+
+
+def ended_multiprocessing(code):
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(code,))
+    process.start()
+    return process
+
+
 @pytest.mark.kqueue
 @not_on_windows("zombies")
-@pytest.mark.parametrize("code", [0, 7])
-def test_popen_where_nobody_can_look_without_reaping(variant, zombie, seam, code):
-    child = zombie(code)
-    seam.put("waitid", refusing(errno.ENOSYS))
-    assert pidwait.wait(child, 20) == child.returncode == code
+@pytest.mark.parametrize("way", [*WAYS, by_as_completed])
+@pytest.mark.parametrize("make", [ended_popen, ended_child, ended_multiprocessing])
+def test_an_owner_where_nobody_can_look_without_reaping(variant, backend, way, make, seam):
+    """It reaps before the wait ends, and its code is the answer."""
+    if backend == "pidfd":
+        seam.hide_zombies()
+        seam.refuse("ioctl")
+    seam.refuse("waitid", errno.ENOSYS)
+    for code in 0, 7:
+        proc = make(code)
+        become_zombie(proc.pid)
+        assert way(proc) == code and state(proc.pid) is None
+        assert (proc.returncode if make is ended_popen else proc.exitcode) == code
 
 
 def told_popen():

@@ -21,6 +21,12 @@ def by_wait_procs(proc):
     return code
 
 
+def by_as_completed(proc):
+    ((found, code),) = pidwait.as_completed([proc], 20)
+    assert found is proc
+    return code
+
+
 def by_set(proc):
     with pidwait.WaitSet([proc]) as waiting:
         ((found, code),) = waiting.wait(20)
