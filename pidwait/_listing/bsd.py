@@ -13,7 +13,7 @@ from errno import EACCES, ENOSYS, ESRCH
 from .._base.errors import Failed, failed, log
 from .._systems.bindings import PLATFORM
 from .._systems.posix import user_name, whole_name
-from .._systems.ps import PS, is_there, run_ps, seconds_of_date
+from .._systems.ps import PS, START, is_there, run_ps, seconds_of_date
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _list(*which: str) -> "list[Facts]":
     columns = dict(_COLUMNS, **dict.fromkeys(_TIMES.get(PLATFORM, ("time",)), r"[\d:.d]+|-"))
     arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
     for keyword in [*columns, "command"]:
-        arguments += ["-o", keyword + "="]
+        arguments += ["-o", START if keyword == "lstart" else keyword + "="]
     try:
         ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT)
         headline, _, rows = printed.partition(b"\n")

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from .._types import Identity, Iterable, Outcome
 
 PS = "/bin/ps"
-# State, wait status and start time without a headline: "Z 900 Sat Nov 21 03:11:52 2026".
+# NetBSD cuts a date to the width of the headline, and a column without one to the usual one's.
+START = "lstart=" + "S" * 24
+# State, wait status and start time, below a headline: "Z 900 Sat Nov 21 03:11:52 2026".
 # The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD. None
 # is an alias, as "stat" is: DragonFly's ps, and the older ones of OpenBSD, give an alias the
 # headline of what it stands for, even if an empty one is asked for.
-_ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", "lstart=", "-p")
+_ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", START, "-p")
 ENVIRONMENT = {"TZ": "UTC0"}
 _TIME_LIMIT = 1.0  # seconds; ps takes milliseconds
 _FIRST_PS = 0.05  # seconds that a wait goes on before it asks ps
@@ -76,7 +78,8 @@ def read_ps(pid: int) -> "PsStat | None":
     """What ps prints; None if it can't be run, or prints nothing."""
     try:
         text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
-        return PsStat(text.partition("\n")[0]) if text.strip() else None
+        row = text.partition("\n")[2]
+        return PsStat(row) if row else None
     except (Failed, ValueError, LookupError) as why:  # no file descriptor left, a sandbox
         log("%s of pid %d: %s", PS, pid, why)
         return None

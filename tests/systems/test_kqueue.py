@@ -380,7 +380,7 @@ def test_ps_tells_the_code_of_somebody_elses_zombie(polled, keeper, code):
 
 
 def printing(date):
-    return "echo 'S 0 %s'" % date
+    return "echo; echo 'S 0 %s'" % date
 
 
 @any_
@@ -412,9 +412,9 @@ def test_ps_gets_a_small_share_of_the_time(polled, on, keeper, tmp_path):
 BAD_PS = {
     "not there": None,
     "complains": "echo 'ps: unknown keyword' >&2; exit 1",
-    "prints words": "echo 'ps: unknown keyword'",
-    "prints no status": "echo 'S ? Sat Nov 21 03:11:52 2026'",
-    "prints no date": "echo 'S 0 Sat Nov 21 03:11 2026'",
+    "prints words": "echo; echo 'ps: unknown keyword'",
+    "prints no status": "echo; echo 'S ? Sat Nov 21 03:11:52 2026'",
+    "prints no date": "echo; echo 'S 0 Sat Nov 21 03:11 2026'",
     "hangs": "exec sleep 60",
 }
 

@@ -234,23 +234,43 @@ class Column:
     def __init__(self, keyword, headline):
         default, self.width, self.left, self.value = COLUMNS[keyword]
         self.headline = default.encode() if headline is None else headline.encode()
-        if PLATFORM == "netbsd":
-            self.width = len(default) if not headline else 0
+        # Theirs are as wide as what they show; NetBSD's, if an empty headline is asked for, at
+        # least as the usual one.
+        if PLATFORM in ("netbsd", "freebsd"):
+            self.width = len(default) if PLATFORM == "netbsd" and headline == "" else 0
+        self.is_cut = (
+            PLATFORM == "netbsd" and self.left or PLATFORM == "openbsd" and keyword == "ucomm"
+        )
+
+    def widen(self, texts):
+        if PLATFORM == "freebsd" or (
+            PLATFORM == "netbsd"
+            and self.value is not command
+            and (self.value is not lstart or self.width == 0)
+        ):
+            self.width = max([self.width] + list(map(len, texts)))
         self.width = max(self.width, len(self.headline))
 
-    def pad(self, text, is_last):
-        if self.left and is_last:
+    def pad(self, text, is_last, is_headline):
+        if (
+            self.left
+            and is_last
+            and (is_headline or PLATFORM == "freebsd" or self.value is command)
+        ):
             return text
-        if PLATFORM == "openbsd":
-            text = text[: self.width] if self.value is ucomm else text
+        if PLATFORM == "netbsd" and self.value is lstart and text == b"-":
+            return text.rjust(self.width)
+        text = text[: self.width] if self.is_cut else text
         # libxo, of FreeBSD, counts what a terminal shows: of control characters nothing.
         width = self.width + PLATFORM.count("freebsd") * sum(byte < 32 for byte in text)
         return text.ljust(width) if self.left else text.rjust(width)
 
 
-def line(columns, texts):
+def line(columns, texts, is_headline=False):
     last = len(columns) - 1
-    cells = [one.pad(text, n == last) for n, (one, text) in enumerate(zip(columns, texts))]
+    cells = [
+        one.pad(text, n == last, is_headline) for n, (one, text) in enumerate(zip(columns, texts))
+    ]
     return b" ".join(cells) + b"\n"
 
 
@@ -285,12 +305,11 @@ def main(arguments):
     columns = list(columns_of(formats))
     rows = [(one.tty, [column.value(one) for column in columns]) for one in processes(pid)]
     rows = [row for _, row in sorted(rows, key=lambda row: row[0])]
-    if PLATFORM in ("netbsd", "freebsd"):
-        for n, column in enumerate(columns[:-1]):
-            column.width = max([column.width] + [len(row[n]) for row in rows])
+    for n, column in enumerate(columns):
+        column.widen([row[n] for row in rows])
     printed = b""
     if any(column.headline for column in columns):
-        printed = line(columns, [column.headline for column in columns])
+        printed = line(columns, [column.headline for column in columns], True)
     sys.stdout.buffer.write(printed + b"".join(line(columns, row) for row in rows))
     return 0 if rows else 1
 
