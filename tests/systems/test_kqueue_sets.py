@@ -15,7 +15,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import open_fds
-from ..processes import OnPurpose, become_zombie, eventually, exiting, sleeping
+from ..processes import OnPurpose, become_zombie, eventually, exiting, interrupted_by, sleeping
 from .kqueue.systems import named
 from .test_kqueue import any_, by_each_binding, each
 
@@ -189,8 +189,8 @@ def test_exits_whose_events_a_signal_handler_has_swallowed_are_found(
         for child in children:
             child.stdin.close()
             become_zombie(child.pid)
-        kernel.interrupt = OnPurpose()
-        with pytest.raises(OnPurpose):
+        with interrupted_by(OnPurpose()), pytest.raises(OnPurpose):
+            kernel.interrupt = signal.SIGUSR1
             waiting.wait()
         seen = []
         while len(waiting) > 1:

@@ -10,7 +10,6 @@ The environment variable KQUEUE_STANDIN names the systems: those of SYSTEMS, sep
 
 import contextlib
 import errno
-import functools
 import importlib
 import os
 import select
@@ -18,7 +17,10 @@ import sys
 from pathlib import Path
 
 from ... import pidwait, seam
+from . import signals
 from .kernel import Event, Kernel, has_exited, is_answer, pidfd_open
+from .kernel import close as real_close
+from .signals import InC, system_call
 from .systems import (
     EV_ADD,
     EV_DELETE,
@@ -111,7 +113,7 @@ def answering(function):
         try:
             return function(*args)
         except OSError as error:
-            if not is_answer(error):
+            if not is_answer(error) or isinstance(error, InterruptedError):
                 raise
             raise seam.errors.Failed(error) from None
 
@@ -151,6 +153,14 @@ def select_types(kernel):
                 raise ValueError("I/O operation on closed kqueue object")
             return self._fd
 
+        @property
+        def control(self):
+            return InC(system_call(self._control, self._again))
+
+        @staticmethod
+        def _again(seconds, changelist, max_events, timeout=None):
+            return changelist, max_events, timeout and max(0, timeout - seconds)
+
         def _control(self, changelist, max_events, timeout=None):
             if max_events < 0:
                 raise ValueError("Length of eventlist must be 0 or positive")
@@ -158,8 +168,6 @@ def select_types(kernel):
                 assert isinstance(change, Event)
             changes = list(changelist or ())
             return answering(kernel.kevent)(self.fileno(), changes, max_events, timeout)
-
-        control = functools.partialmethod(_control)  # not a function of Python's, as select's
 
         def close(self):
             fd, self._fd = self._fd, -1
@@ -173,15 +181,13 @@ def select_types(kernel):
     return kqueue, Event
 
 
-real_close = os.close
-
-
 def install(name, patch):
     """Make this process look like one on that system; ``patch(object, name, value)`` sets names.
 
     A value of None deletes the name. Return the Kernel, which has to be closed.
     """
     kernel = Kernel(name)
+    signals.install(patch)
     _install_select(kernel, patch)
     _install_os(kernel, patch)
     _install_inside(kernel, patch)
@@ -260,7 +266,7 @@ def _install_os(kernel, patch):
     def waitpid(pid, options):
         return kernel.waitpid(pid, options, real_waitpid)
 
-    patch(os, "close", close)
+    patch(os, "close", system_call(close))
     patch(os, "waitpid", waitpid)
     patch(os, "kill", kill)
     patch(os, "killpg", killpg)

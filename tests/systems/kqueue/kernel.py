@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 
+from .signals import forked, sleeping, system_call
 from .systems import (
     EV_ADD,
     EV_DELETE,
@@ -26,6 +27,7 @@ from .systems import (
 )
 
 c = ctypes
+close = os.close  # the real one
 PIDFD_OPEN = 434
 PIDFD_GET_INFO = 0xC040FF0B
 F_DUPFD_CLOEXEC = 1030
@@ -41,95 +43,201 @@ class Event:
 
 
 class Queue:
-    """A kqueue: readable while it has an event that nobody has taken."""
+    """A kqueue: readable while it has an event that nobody has taken.
+
+    As in the kernels, no lock is held while an event is being taken: other threads change and
+    take events meanwhile.
+    """
 
     def __init__(self, kernel):
         self._kernel = kernel
-        self._lock = threading.RLock()
-        self._epoll = select.epoll()
-        self.fd = self._epoll.fileno()
+        self._changed = threading.Condition()
+        epoll = select.epoll()
+        # Where close() leaves a thread asleep, that one keeps its own file descriptor.
+        self._epoll = select.epoll.fromfd(moved_up(os.dup, epoll.fileno()))
+        epoll.close()
+        self.fd = os.dup(self._epoll.fileno())
         os.set_inheritable(self.fd, kernel.system.platform != "darwin")
+        self._wake = -1  # readable once the kqueue is closed
         self._notes = {}
+        self._sleepers = 0
+        self._is_closed = False
 
     def close(self):
+        """What becomes of the threads that sleep in it, and of close(), depends on the system."""
+        with self._changed:
+            if self._kernel.system.close == "waits":
+                self._changed.wait_for(lambda: not self._sleepers)
+            self._is_closed = True
+            close(self.fd)
+            if self._kernel.system.close == "ends" and self._sleepers:
+                self._wake = moved_up(_libc.eventfd, 1, 0o2000000)  # EFD_CLOEXEC
+                self._epoll.register(self._wake, select.EPOLLIN)
+            self._close_if_unused()
+
+    def _close_if_unused(self):
+        if self._is_closed and not self._sleepers:
+            self.forked()
+
+    def forked(self):
+        """Close all; in a forked child no lock is taken."""
         self._epoll.close()
         for note in self._notes.values():
             note.close()
+        for fd in (self._wake, -1 if self._is_closed else self.fd):
+            if fd >= 0:
+                close(fd)
+        self._notes, self._wake = {}, -1
 
     def change(self, change):
         """EV_ADD of an existing event only changes it, as does a change without EV_ADD."""
-        with self._lock:
-            self._change(change)
-
-    def _change(self, change):
         key = change.filter, change.ident
-        note = self._notes.get(key)
-        if note is None and not change.flags & EV_ADD:
-            raise OSError(errno.ENOENT, "kevent")
-        if change.flags & EV_DELETE:
-            self._drop(key)
-        elif note is None:
-            note = self._kernel.note(change)
-            self._epoll.register(note.fd, select.EPOLLIN)
-            self._notes[key] = note
-        else:
-            # A timer is not started again, as on FreeBSD before 12, DragonFly, NetBSD.
-            note.fflags, note.udata = change.fflags, change.udata
+        system = self._kernel.system
+        with self._changed:
+            while True:
+                note = self._notes.get(key)
+                if note is not None and note.is_stale():
+                    self._drop(note)
+                elif note is None or not note.is_being_taken:
+                    break
+                elif system.forgives and note.flags & EV_ONESHOT and change.flags & EV_DELETE:
+                    self._kernel.stuck += system.sticks
+                    return
+                else:
+                    self._changed.wait()
+            if note is None and not change.flags & EV_ADD:
+                raise OSError(errno.ENOENT, "kevent")
+            if change.flags & EV_DELETE:
+                self._drop(note)
+            elif note is None:
+                note = self._kernel.note(change)
+                try:
+                    self._epoll.register(note.fd, select.EPOLLIN)
+                except OSError:
+                    note.close()
+                    raise
+                self._notes[key] = note
+            else:
+                if change.flags & EV_ADD or not system.keeps_udata:
+                    note.fflags, note.udata = change.fflags, change.udata
+                note.change(change)
 
-    def _drop(self, key):
-        note = self._notes.pop(key)
-        self._epoll.unregister(note.fd)
+    def _drop(self, note):
+        del self._notes[note.filter, note.ident]
+        if not note.is_stale():
+            self._epoll.unregister(note.fd)
         note.close()
 
     def take(self, room, timeout):
         """Each one-shot event goes to one thread, though all of them wake up."""
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            events = self._take(room)
-            left = None if end is None else end - time.monotonic()
-            if events or not room or (left is not None and left <= 0):
-                return events
-            try:
-                self._epoll.poll(left)
-            except ValueError:
-                if not self._epoll.closed:  # of a signal handler
-                    raise
-                raise OSError(errno.EBADF, "kevent") from None
+        with self._changed:
+            self._sleepers += 1
+        try:
+            while True:
+                events, missed = self._take(room)
+                left = None if end is None else end - time.monotonic()
+                if events or not room or (left is not None and left <= 0):
+                    return events
+                self._sleep(left, missed)
+                if self._is_closed and self._kernel.system.close == "ends":
+                    raise OSError(errno.EBADF, "kevent")
+        finally:
+            with self._changed:
+                self._sleepers -= 1
+                self._changed.notify_all()
+                self._close_if_unused()
+
+    def _sleep(self, left, missed):
+        if not missed:
+            sleeping(self._epoll.poll, left)
+            return
+        # What was not there when this thread looked, as another one was about to take it, does not
+        # wake it when it is there again. A new one does.
+        end = None if left is None else time.monotonic() + left
+        while end is None or time.monotonic() < end:
+            with self._changed:
+                if self._is_closed or any(note not in missed for note in self._ready()):
+                    return
+            sleeping(time.sleep, 0.001)
+
+    def _ready(self):
+        notes = {note.fd: note for note in self._notes.values()}
+        return [notes[fd] for fd, _ in self._epoll.poll(0) if fd in notes]  # the first comes first
 
     def _take(self, room):
-        with self._lock:
-            notes = {note.fd: note for note in self._notes.values()}
-            found = [notes[fd] for fd, _ in self._epoll.poll(0)][:room]  # the first comes first
-            # Before the notes are dropped: they find the code, perhaps in the zombie.
-            events = [note.event() for note in found]
-            for note, event in zip(found, events):
-                if event.flags & EV_ONESHOT:
-                    self._drop((note.filter, note.ident))
-            return events
+        """Events; and those that other threads are about to take."""
+        events = []
+        with self._changed:
+            ready = self._ready() if room else []
+            missed = [note for note in ready if note.is_being_taken]
+            if not (self._kernel.misses and self._kernel.system.misses):
+                self._changed.wait_for(lambda: not any(one.is_being_taken for one in ready))
+                missed = []
+        for note in ready:
+            with self._changed:
+                is_there = self._notes.get((note.filter, note.ident)) is note
+                if not is_there or note.is_being_taken or len(events) == room:
+                    continue
+                note.is_being_taken = True
+            try:
+                self._kernel.meanwhile(note)
+                event = note.event()  # before it is dropped: it finds the code in the zombie
+            finally:
+                with self._changed:
+                    note.is_being_taken = False
+                    self._changed.notify_all()
+            with self._changed:
+                if event is not None:
+                    events.append(event)
+                    if event.flags & EV_ONESHOT:
+                        self._drop(note)
+        return events, missed
 
 
 class Note:
     """An event that is registered in a kqueue."""
 
+    is_being_taken = False
+
     def __init__(self, change):
         self.filter, self.ident, self.fflags = change.filter, change.ident, change.fflags
-        self.udata = change.udata
+        self.udata, self.flags = change.udata, change.flags
+
+    def change(self, change):
+        pass
+
+    def is_stale(self):
+        return False
 
     def close(self):
         pass
 
 
 class Readable(Note):
-    """An EVFILT_READ that stays ready until it is deleted."""
+    """An EVFILT_READ that stays ready until it is deleted, or its file closed."""
 
     def __init__(self, kernel, change):
         super().__init__(change)
         self.fd = change.ident
+        self._file = os.fstat(self.fd)
         if "read" in kernel.denied:
             raise OSError(kernel.denied["read"], "denied")
 
+    def is_stale(self):
+        try:
+            return not os.path.samestat(os.fstat(self.fd), self._file)
+        except OSError:
+            return True
+
     def event(self):
-        return Event(self.ident, self.filter, EV_EOF, 0, 0, self.udata)
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        found = dict(poll.poll(0)).get(self.fd)
+        if not found:
+            return None
+        flags = EV_EOF if found & select.POLLHUP else 0
+        return Event(self.ident, self.filter, flags, 0, 0, self.udata)
 
 
 class Timer(Note):
@@ -140,22 +248,34 @@ class Timer(Note):
 
     def __init__(self, kernel, change):
         super().__init__(change)
-        self._flags = change.flags & ~EV_ADD
-        assert change.flags & EV_ADD and self._flags in (0, EV_ONESHOT)
-        assert change.data > 0 and not change.fflags
+        assert change.flags & ~EV_ADD in (0, EV_ONESHOT) and not change.fflags
+        if change.data <= 0 and not kernel.system.zero_timers:
+            raise OSError(errno.EINVAL, "no time")
         if kernel.timers == kernel.max_timers:
             raise OSError(errno.ENOMEM, "no timer left")
         self._kernel = kernel
-        self.fd = moved_up(timerfd, change.data / 1000 + 2 * kernel.system.tick, not self._flags)
+        self.fd = moved_up(timerfd)
+        self._set(change)
         kernel.timers += 1
 
+    def _set(self, change):
+        seconds = change.data / 1000 + 2 * self._kernel.system.tick
+        set_timer(self.fd, seconds, is_repeated=not change.flags & EV_ONESHOT)
+
+    def change(self, change):
+        if change.flags & EV_ADD and self._kernel.system.restarts_timers:
+            self._set(change)
+
     def event(self):
-        os.read(self.fd, 8)
-        return Event(self.ident, self.filter, self._flags, 0, 1, self.udata)
+        try:
+            count = struct.unpack("Q", os.read(self.fd, 8))[0]
+        except BlockingIOError:  # it has been started again
+            return None
+        return Event(self.ident, self.filter, self.flags & EV_ONESHOT, 0, count, self.udata)
 
     def close(self):
         self._kernel.timers -= 1
-        os.close(self.fd)
+        close(self.fd)
 
 
 class Process(Note):
@@ -167,7 +287,7 @@ class Process(Note):
         try:
             self._check()
         except OSError:
-            os.close(self.fd)
+            close(self.fd)
             raise
 
     def _check(self):
@@ -177,7 +297,11 @@ class Process(Note):
         if not system.zombies and has_exited(self.fd):
             raise OSError(errno.ESRCH, "a zombie")
         if self.fflags & system.status_flag and not is_child(self.ident):
-            raise OSError(errno.EACCES, "not a child")
+            if not kernel.may_signal:
+                raise OSError(errno.EACCES, "not a child")
+            os.kill(self._pid, 0)
+        if system.watches_own_user and os.getuid() not in (0, user_of(self._pid)):
+            raise OSError(errno.EACCES, "another user's")
 
     def event(self):
         system = self._kernel.system
@@ -190,7 +314,7 @@ class Process(Note):
         return Event(self.ident, self.filter, flags, fflags, status, self.udata)
 
     def close(self):
-        os.close(self.fd)
+        close(self.fd)
 
 
 def pidfd_open(pid):
@@ -202,15 +326,25 @@ def pidfd_open(pid):
     return fd
 
 
-def timerfd(seconds, is_repeated):
-    fd = _libc.timerfd_create(1, 0o2000000)  # CLOCK_MONOTONIC, TFD_CLOEXEC
+def timerfd():
+    fd = _libc.timerfd_create(1, 0o2004000)  # CLOCK_MONOTONIC, TFD_CLOEXEC, TFD_NONBLOCK
     if fd < 0:
         raise OSError(ctypes.get_errno(), "timerfd_create")
+    return fd
+
+
+def set_timer(fd, seconds, is_repeated):
     times = int(seconds), int(seconds % 1 * 1e9)
     new = (c.c_long * 4)(*(times if is_repeated else (0, 0)), *times)
     if _libc.timerfd_settime(fd, 0, new, None):
         raise OSError(ctypes.get_errno(), "timerfd_settime")
-    return fd
+
+
+def user_of(pid):
+    try:
+        return os.stat("/proc/%d" % pid).st_uid
+    except FileNotFoundError:
+        raise OSError(errno.ESRCH, "gone") from None
 
 
 def moved_up(open_, *args):
@@ -224,7 +358,7 @@ def moved_up(open_, *args):
             try:
                 return fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
             finally:
-                os.close(fd)
+                close(fd)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -247,7 +381,7 @@ def wait_status(fd, pid):
         try:
             status = int(os.read(file, 8192).rpartition(b")")[2].split()[49])
         finally:
-            os.close(file)
+            close(file)
     fcntl.ioctl(fd, PIDFD_GET_INFO, info, True)
     if struct.unpack_from("=Q", info)[0] & 8:
         return struct.unpack_from("=i", info, 60)[0]
@@ -302,7 +436,11 @@ class Kernel:
         self.has_waitid = True
         self.kill_finds_zombies = True  # not on older OpenBSDs
         self.late = 0  # so many looks come before our child that has exited is a zombie
-        self.interrupt = None  # what a signal handler raises right after events have been taken
+        self.interrupt = None  # the signal that comes right after events have been taken
+        self.meanwhile = lambda note: time.sleep(0)  # called while an event is being taken
+        self.misses = False  # where the system may do so: in the kernels it is rare
+        self.may_signal = False  # macOS 11: status also of whom we may send a signal
+        self.stuck = 0  # threads that NetBSD before 10 would have left stuck in the kernel
         self.timers, self.max_timers = 0, 64
         self._raised = {}  # thread: the exception in a call from C
         waitid_id = c.c_int64 if system.platform in ("freebsd", "dragonfly") else c.c_uint32
@@ -316,6 +454,7 @@ class Kernel:
         }
 
     def _c(self, function, *types):
+        @system_call
         def call(*args):
             try:
                 return function(*args)
@@ -348,8 +487,9 @@ class Kernel:
     def forked(self):
         """A child inherits no kqueue: their numbers are free."""
         moved_up.lock = threading.Lock()
+        forked()
         for queue in self.queues.values():
-            queue.close()
+            queue.forked()
         self.queues.clear()
 
     def close_fd(self, fd):
@@ -377,12 +517,12 @@ class Kernel:
             except OSError as error:
                 if not room:
                     raise
-                flags = change.flags | EV_ERROR | self.system.more_flags
+                flags = EV_ERROR | (change.flags if self.system.ors_errors else 0)
                 errors.append(Event(change.ident, change.filter, flags, change.fflags, error.errno))
         events = errors or queue.take(room, timeout)
         if events and not errors and self.interrupt is not None:
-            error, self.interrupt = self.interrupt, None
-            raise error
+            number, self.interrupt = self.interrupt, None
+            _libc["raise"](number)
         return events
 
     def note(self, change):

@@ -42,6 +42,19 @@ class System:
     tick = 0.001  # in seconds; timers are up to two ticks late
     # The kernel writes an event for a change that fails, even without room for one.
     writes_unasked = False
+    ors_errors = False  # such an event keeps the change's flags
+    keeps_udata = False  # a change without EV_ADD leaves it
+    zero_timers = True  # a timer may be due at once
+    restarts_timers = True  # by EV_ADD
+    watches_own_user = False  # only root can watch other users' processes
+    # While a thread takes an event that stays ready, another one may find nothing, and go to
+    # sleep: it is not woken when the first is done.
+    misses = False
+    forgives = False  # EV_DELETE of an event that another thread takes succeeds,
+    sticks = False  # or leaves both stuck in the kernel
+    # What becomes of close(), and of a thread that sleeps in the kqueue: close() "waits" for that
+    # sleep's end; or that "ends" with EBADF; or it "goes on".
+    close = "ends"
 
     def __init__(self, platform, event, info, waits, **more):
         self.platform, self.event, self.info = platform, event, info
@@ -56,7 +69,14 @@ _FREEBSD = info_type("signo errno code pid uid status", 56), (0, 16, 8)
 _NETBSD = info_type("signo code errno pad pid uid status", 100), (1, 0x20, 0x10000)
 _OPENBSD = info_type("signo code errno pad pid uid utime stime status", 92), (2, 4, 16)
 _DARWIN = info_type("signo errno code pid uid status", 80), (1, 4, 32)
-_OF_NETBSD = {"counts": c.c_size_t, "filters": (4, 6, 0), "tick": 0.01}
+_OF_NETBSD = {
+    "counts": c.c_size_t,
+    "filters": (4, 6, 0),
+    "tick": 0.01,
+    "zero_timers": False,
+    "watches_own_user": True,
+    "forgives": True,
+}
 _INTPTR = event_type(*_SHORT, c.c_ssize_t, c.c_void_p)
 
 SYSTEMS = {
@@ -65,8 +85,11 @@ SYSTEMS = {
         event_type(*_SHORT, c.c_int64, c.c_void_p, ext=True),
         *_FREEBSD,
         zombies=True,
+        close="goes on",
     ),
-    "freebsd11": System("freebsd", _INTPTR, *_FREEBSD, zombies=True),
+    "freebsd11": System(
+        "freebsd", _INTPTR, *_FREEBSD, zombies=True, close="goes on", restarts_timers=False
+    ),
     "netbsd11": System(
         "netbsd",
         event_type(*_WIDE, c.c_int64, c.c_void_p, ext=True),
@@ -79,9 +102,20 @@ SYSTEMS = {
         event_type(*_WIDE, c.c_int64, c.c_void_p),
         *_NETBSD,
         symbol="__kevent50",
+        restarts_timers=False,
+        misses=True,
+        sticks=True,
+        close="waits",
         **_OF_NETBSD,
     ),
-    "openbsd": System("openbsd", event_type(*_SHORT, c.c_int64, c.c_void_p), *_OPENBSD, tick=0.01),
+    "openbsd": System(
+        "openbsd",
+        event_type(*_SHORT, c.c_int64, c.c_void_p),
+        *_OPENBSD,
+        tick=0.01,
+        keeps_udata=True,
+        misses=True,
+    ),
     "dragonfly": System(
         "dragonfly",
         _INTPTR,
@@ -90,12 +124,16 @@ SYSTEMS = {
         more_flags=0x1000,
         tick=0.01,
         writes_unasked=True,
+        restarts_timers=False,
+        misses=True,
+        close="goes on",
     ),
     "darwin": System(
         "darwin",
         event_type(c.c_uint64, c.c_int16, c.c_uint16, c.c_uint32, c.c_int64, c.c_uint64, pack=4),
         *_DARWIN,
         status_flag=NOTE_EXITSTATUS,
+        ors_errors=True,
         has_waitid=False,  # from Python 3.13 on
         tells_signal=False,
     ),
