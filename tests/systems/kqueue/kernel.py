@@ -180,18 +180,18 @@ class Queue:
                 if not is_there or note.is_being_taken or len(events) == room:
                     continue
                 note.is_being_taken = True
+            event = None
             try:
                 self._kernel.meanwhile(note)
                 event = note.event()  # before it is dropped: it finds the code in the zombie
             finally:
                 with self._changed:
                     note.is_being_taken = False
+                    if event is not None:
+                        events.append(event)
+                        if event.flags & EV_ONESHOT:
+                            self._drop(note)
                     self._changed.notify_all()
-            with self._changed:
-                if event is not None:
-                    events.append(event)
-                    if event.flags & EV_ONESHOT:
-                        self._drop(note)
         return events, missed
 
 
