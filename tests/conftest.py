@@ -3,9 +3,9 @@ import binascii
 import gc
 import importlib
 import os
-import select
 import signal
 import subprocess
+import sys
 import threading
 import uuid
 
@@ -22,6 +22,7 @@ for name in "asyncio.loops", "waiting.ways":
     pytest.register_assert_rewrite("%s.%s" % (__package__, name))
 
 from . import pidwait, seam
+from .needs import BACKEND, THERE
 from .processes import (
     PYTHON,
     WINDOWS,
@@ -39,8 +40,15 @@ from .processes import (
 # Names of systems: the tests marked kqueue run on the stand-in for their kqueues, see
 # systems/kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
-if STANDIN:
+KQUEUES = STANDIN  # or this system, with its own
+if STANDIN or BACKEND == "kqueue":
     from .systems import kqueue
+    from .systems.kqueue.systems import NAMED, SYSTEMS
+
+    if not STANDIN:
+        platform = sys.platform.rstrip("0123456789.")
+        KQUEUES = [next(name for name in SYSTEMS if SYSTEMS[name].platform == platform)]
+        NAMED[:] = KQUEUES
 
 # A shell has its background jobs ignore SIGINT and SIGQUIT, nohup SIGHUP; children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,12 +57,20 @@ if not WINDOWS:
     for number in signal.SIGQUIT, signal.SIGHUP:
         signal.signal(number, signal.SIG_DFL)  # PyPy would not say that it is ignored
 
+# The event backend, the call it needs, and the module in which Python may have it.
+EVENT = "kqueue" if KQUEUES else BACKEND
+CALL, OWN = {
+    "pidfd": ("pidfd_open", "os"),
+    "kqueue": ("kqueue", "select"),
+    "win32": ("WaitForMultipleObjects", "winapi"),
+}[EVENT]
+
 # Files named for a system hold what is peculiar to it.
 collect_ignore_glob = ["trouble"] if WINDOWS else ["*/test_windows*"]
-if not STANDIN:
-    # On a system that has a kqueue, one file asks it what we believe.
-    others = "[._][!k]*" if hasattr(select, "kqueue") else "*"
-    collect_ignore_glob.append("systems/test_kqueue" + others)
+if not KQUEUES:
+    collect_ignore_glob.append("systems/test_kqueue*")
+if EVENT != "pidfd":
+    collect_ignore_glob.append("*/test_linux*")
 
 
 def pytest_ignore_collect(collection_path):
@@ -97,10 +113,6 @@ def pytest_runtest_setup(item):
         pytest.skip("it needs root's rights")
 
 
-# This system's event backend, the call it needs, and the module in which Python may have it.
-EVENT, CALL, OWN = (
-    ("win32", "WaitForMultipleObjects", "winapi") if WINDOWS else ("pidfd", "pidfd_open", "os")
-)
 # id: (PIDWAIT_BACKEND, PIDWAIT_FFI)
 VARIANTS = {
     EVENT + "-own": (EVENT, "auto"),
@@ -110,11 +122,10 @@ VARIANTS = {
 }
 if "WITHOUT_PIDFD" in os.environ:  # pidfd_open(2) is refused: see matrix/without_pidfd.py
     EVENT, VARIANTS = "polling", {os.environ["WITHOUT_PIDFD"]: ("auto", "auto")}
-if STANDIN:
-    EVENT, CALL, OWN = "kqueue", "kqueue", "select"
+if KQUEUES:
     VARIANTS = {
         "-".join((backend, system, ffi)): (backend, "auto" if ffi == "own" else ffi)
-        for system in STANDIN
+        for system in KQUEUES
         for backend, ffis in (("kqueue", ("own", "ctypes", "cffi")), ("polling", ("own",)))
         for ffi in ffis
     }
@@ -141,8 +152,8 @@ def chosen_variants():
     named = os.environ.get("TEST_VARIANTS", "").split()
     if named or STANDIN or len(VARIANTS) == 1:
         return [one for one in VARIANTS if not named or one in named]
-    working = [one for one in VARIANTS if one != "polling" and why_not(one) is None]
-    return working[:1] + ["polling"]
+    working = [one for one in VARIANTS if not one.startswith("polling") and why_not(one) is None]
+    return working[:1] + list(VARIANTS)[-1:]
 
 
 CHOSEN = chosen_variants()
@@ -217,9 +228,10 @@ def no_garbage():
 
 
 def open_fds():
-    """The open file descriptors."""
+    """The open file descriptors; without a /proc, those that a process usually has."""
+    names = os.listdir("/proc/self/fd") if THERE["/proc"] else range(1024)
     # The file descriptor of the listing itself is closed by now.
-    return sorted(filter(is_open, map(int, os.listdir("/proc/self/fd"))))
+    return sorted(filter(is_open, map(int, names)))
 
 
 def targets_of(fds):
@@ -228,7 +240,7 @@ def targets_of(fds):
     for fd in fds:
         try:
             targets[fd] = os.readlink("/proc/self/fd/%d" % fd)
-        except OSError as error:  # closed meanwhile
+        except OSError as error:  # closed meanwhile, or no /proc
             targets[fd] = str(error)
     return targets
 

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from . import hangs
+from .needs import THERE
 
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
@@ -128,10 +129,15 @@ def codes(*codes):
 def state(pid):
     """The state letter in /proc, or None if there is no such process.
 
-    On Windows: Z for a process that has exited, but to which somebody still has a handle.
+    Without a /proc, ps tells it. On Windows: Z for a process that has exited, but to which somebody
+    still has a handle.
     """
     if WINDOWS:
         return windows_state(pid)
+    if not THERE["/proc"]:
+        command = "ps", "-o", "state=", "-p", str(pid)
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as ps:
+            return ps.stdout.read().decode().strip()[:1] or None
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()

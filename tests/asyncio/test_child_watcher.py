@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from .. import pidwait
-from ..conftest import CHOSEN, EVENT, STANDIN, open_fds
+from ..conftest import CHOSEN, EVENT, KQUEUES, open_fds
 from ..processes import become_zombie, eventually, exiting, exiting_when_told, state
 from .loops import Blind, aio, in_threads, run_in, some_turns
 
@@ -40,7 +40,7 @@ def watcher():
     asyncio.set_event_loop_policy(policy)
 
 
-@pytest.fixture(params=CHOSEN + ([] if STANDIN else ["no fd for it"]))
+@pytest.fixture(params=CHOSEN + ([] if KQUEUES else ["no fd for it"]))
 def way(request, use_variant, seam, watcher):
     """How children are watched."""
     if request.param in CHOSEN:
@@ -198,7 +198,7 @@ def test_a_child_that_is_reaped_before_it_is_added(run, way, watcher, start_told
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(STANDIN), reason="the stand-in knows of no tracers")
+@pytest.mark.skipif(bool(KQUEUES), reason="the stand-in knows of no tracers")
 def test_a_tracer_prevents_the_reaping(run, way, add, callback, start_told):
     """The exit is reported once the child can be reaped; the loop goes on meanwhile."""
     from ..trouble.test_tracers import Tracer

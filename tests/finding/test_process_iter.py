@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 
 from .. import pidwait
-from ..conftest import STANDIN, open_fds
+from ..conftest import KQUEUES, open_fds
 from ..processes import (
     HERD,
     PYTHON,
@@ -33,10 +33,10 @@ pytestmark = [pytest.mark.windows, pytest.mark.kqueue]
 ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
 
 
-@pytest.fixture(autouse=True, params=STANDIN or ["own"])
+@pytest.fixture(autouse=True, params=KQUEUES or ["own"])
 def system(request):
     """This system; or, with their ps, each of those that the stand-in has."""
-    if STANDIN:
+    if KQUEUES:
         request.getfixturevalue("use_variant")("kqueue-%s-own" % request.param)
 
 
@@ -174,7 +174,7 @@ def test_as_dict_tells_what_the_methods_tell(worker):
 def test_create_time_is_when_it_was_started(start_told):
     before = time.time()
     info = pidwait.ProcessInfo(start_told(0).pid)
-    slack = 2.1 if STANDIN else 0.1  # BSD's ps tells whole seconds; Linux counts ticks
+    slack = 2.1 if KQUEUES else 0.1  # BSD's ps tells whole seconds; Linux counts ticks
     assert before - slack <= info.create_time() <= time.time() + slack
     assert pidwait.ProcessInfo(os.getpid()).create_time() <= info.create_time()
 
@@ -313,7 +313,7 @@ def test_oneshots_of_several_threads_do_not_meet(sleeper):
     info, right = pidwait.ProcessInfo(sleeper.pid), []
 
     def look():
-        for _ in range(2 if STANDIN else 30):
+        for _ in range(2 if KQUEUES else 30):
             with info.oneshot():
                 told = info.as_dict(["ppid", "create_time", "cpu_times"])
                 right.append(info.as_dict(list(told)) == told and told["ppid"] == os.getpid())

@@ -20,7 +20,7 @@ import zipfile
 import pytest
 
 from .. import pidwait
-from ..conftest import CHOSEN, STANDIN
+from ..conftest import CHOSEN, KQUEUES
 from ..processes import (
     OnPurpose,
     become_gone,
@@ -47,13 +47,13 @@ SLOW = "trap 'sleep 0.2; echo term; exit 5' TERM; echo ready; while :; do sleep 
 # On a busy machine a shell may not be ready when the first one is over.
 TIMEOUTS = 0.3, 3, 30
 MECHANISMS = [pytest.param("reaper", marks=needs_keeper), "group"]
-if STANDIN:  # with ps alone each test takes a quarter of a minute
+if KQUEUES:  # with ps alone each test takes a quarter of a minute
     MECHANISMS = [one for one in CHOSEN if not one.startswith("polling")]
 
 
 @pytest.fixture(params=MECHANISMS)
 def mechanism(request, monkeypatch):
-    if STANDIN:
+    if KQUEUES:
         request.getfixturevalue("use_variant")(request.param)
         return "group"
     monkeypatch.setenv("PIDWAIT_TREE", request.param)

@@ -10,10 +10,10 @@ import pytest
 
 from .. import pidwait
 from .. import seam as calls
-from ..conftest import CALL, EVENT, STANDIN
+from ..conftest import CALL, EVENT, KQUEUES
 from ..processes import WINDOWS, everywhere, run_python
 
-on_linux = pytest.mark.skipif(WINDOWS or bool(STANDIN), reason="it has no pidfd")
+on_linux = pytest.mark.skipif(WINDOWS or bool(KQUEUES), reason="it has no pidfd")
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_it_tells_what_there_is_and_why_not(variant, backend):
             assert row["reason"] is None or (isinstance(row["reason"], str) and row["reason"])
     assert all(row["via"] is None or row["via"] for row in answer["calls"].values())
     row = answer["calls"]["job objects" if WINDOWS else "keeper of trees"]
-    assert WINDOWS <= row["available"] <= (not STANDIN)
-    if not WINDOWS and not STANDIN:
+    assert WINDOWS <= row["available"] <= (not KQUEUES)
+    if not WINDOWS and not KQUEUES:
         names = "pidfd_open pidfd_send_signal waitid PIDFD_GET_INFO posix_spawn"
         assert set(names.split()) <= set(answer["calls"])
     python = sys.implementation.name + " %d.%d." % sys.version_info[:2]

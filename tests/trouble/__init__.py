@@ -80,8 +80,8 @@ def _run(module, name, args):
 
 def _run_on_each_backend(module, name, args):
     function = getattr(importlib.import_module(module), name)
-    for backend in "pidfd", "polling":
-        if pidwait.probe()["backends"][backend]["available"]:
+    for backend, row in pidwait.probe()["backends"].items():
+        if row["available"]:
             forked(_on_backend, backend, function, *ast.literal_eval(args))
 
 
@@ -208,7 +208,7 @@ def fork(function, *args):
     if pid:
         return pid
     try:
-        if system.libc is not None:
+        if hasattr(system.libc, "prctl"):
             system.libc.prctl(system.PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() in (parent, 0):  # 0: the parent is in another PID namespace
             _end(function(*args) or 0)
@@ -276,10 +276,8 @@ class Child:
     def stand(self):
         """Wait until it is a zombie."""
         try:
-            info = system.ctypes.create_string_buffer(128)
-            # P_PID, WEXITED | WNOWAIT: PyPy's os has no such names.
-            system.call("waitid", 1, self.pid, info, 0x1000004)
-        except OSError:  # a policy
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        except (OSError, AttributeError):  # a policy; PyPy has no such names
             eventually(lambda: state(self.pid) == "Z")
 
     def reap(self):

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from .. import pidwait, trouble
+from ..conftest import KQUEUES
 from ..processes import OnPurpose, become_zombie, eventually, gone_pid, interrupted_by, state, stop
 from . import LONG, Child, Popen, Stranger, by_handle, by_set, each_line, forked, raises, times_out
 
@@ -97,7 +98,7 @@ def comes_out(wait, error):
 
 @pytest.fixture
 def sleeping_itself(variant, backend):
-    if backend == "polling" and "KQUEUE_STANDIN" in os.environ:
+    if backend == "polling" and KQUEUES:
         pytest.skip("polling sleeps in subprocess, with ps(1), where a child may be left")
 
 

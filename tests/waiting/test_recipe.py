@@ -20,7 +20,7 @@ import types
 
 import pytest
 
-from ..conftest import STANDIN
+from ..conftest import KQUEUES
 from ..package.recipes import RECIPES
 from ..processes import (
     MAIN_THREAD_ENDS,
@@ -49,7 +49,7 @@ def load(**names):
     """What the recipe defines; ``names`` take the place of what it defines or imports."""
     recipe = types.ModuleType("recipe")
     exec(compile(TEXT, "recipe", "exec"), recipe.__dict__)
-    if STANDIN:
+    if KQUEUES:
         recipe.select = types.SimpleNamespace(**dict(vars(select), kqueue=Kqueue))
     recipe.__dict__.update(names)
     return recipe
@@ -84,14 +84,14 @@ def refusing(code):
 def recipe(variant, monkeypatch):
     """As a script has it where that variant works."""
     if variant.startswith("polling"):
-        call = (select, "kqueue") if STANDIN else (os, "pidfd_open")
+        call = (select, "kqueue") if KQUEUES else (os, "pidfd_open")
         monkeypatch.setattr(*call, refusing(errno.EPERM), raising=False)
     elif not variant.endswith("-own"):
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         if variant == "pidfd-cffi":  # where ctypes is missing, it can't call the system
             monkeypatch.setitem(sys.modules, "ctypes", None)
     # A stand-in's Python does not know what it runs on.
-    named = types.SimpleNamespace(platform=variant.split("-")[1] if STANDIN else sys.platform)
+    named = types.SimpleNamespace(platform=variant.split("-")[1] if KQUEUES else sys.platform)
     found = load(sys=named)
     polled = []
     look = found.has_exited
@@ -168,7 +168,7 @@ def test_a_pid_that_is_gone_has_exited(recipe):
 
 
 def test_a_thread_is_not_a_process(recipe):
-    if STANDIN:
+    if KQUEUES:
         pytest.skip("there threads have no IDs of their own")
     with another_thread() as tid:
         assert recipe(tid) is recipe(tid, 0) is True
@@ -176,7 +176,7 @@ def test_a_thread_is_not_a_process(recipe):
 
 @needs_ctypes
 def test_a_process_whose_main_thread_has_ended_has_not_exited(recipe, start):
-    if STANDIN:
+    if KQUEUES:
         pytest.skip("its ps is Linux's, which shows a zombie")
     child = start(sys.executable, "-S", "-c", MAIN_THREAD_ENDS, stdin=-1)
     become_zombie(child.pid)
@@ -213,7 +213,7 @@ def test_a_time_out_is_never_cut_short(recipe, herd, timeout):
 
 def test_a_time_out_is_not_waited_for_twice(recipe, variant, herd):
     """However busy the machine is, some wait ends before that."""
-    if STANDIN and variant.startswith("polling"):
+    if KQUEUES and variant.startswith("polling"):
         pytest.skip("on a busy machine each ps takes as long")
     for pid in os.getpid(), herd.fork(0):
 
@@ -324,7 +324,7 @@ def test_the_exception_of_a_handler_comes_out_of_the_sleep(recipe, herd, error):
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM])
 def test_a_refusal_has_it_poll(herd, monkeypatch, code):
-    call = (select, "kqueue") if STANDIN else (os, "pidfd_open")
+    call = (select, "kqueue") if KQUEUES else (os, "pidfd_open")
     monkeypatch.setattr(*call, refusing(code), raising=False)
     wait_pid, pid = load().wait_pid, herd.fork(3)
     assert wait_pid(pid, 0.03) is False
@@ -333,7 +333,7 @@ def test_a_refusal_has_it_poll(herd, monkeypatch, code):
     assert waiter.result() is wait_pid(pid, 0) is wait_pid(gone_pid()) is True
 
 
-@pytest.mark.skipif(bool(STANDIN), reason="the stand-in needs file descriptors")
+@pytest.mark.skipif(bool(KQUEUES), reason="the stand-in needs file descriptors")
 @needs_waitid
 def test_no_file_descriptor_is_left(herd):
     wait_pid = load().wait_pid
@@ -368,7 +368,7 @@ def under_a_policy(code):
     assert wait_pid(pid) is True
 
 
-@pytest.mark.skipif(bool(STANDIN), reason="only Linux has pidfd_open")
+@pytest.mark.skipif(bool(KQUEUES), reason="only Linux has pidfd_open")
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOMEM])
 @pytest.mark.parametrize("is_there", [True, False], ids=["own", "ctypes"])
 def test_a_seccomp_filter_refuses_the_call(monkeypatch, code, is_there):
@@ -379,7 +379,7 @@ def test_a_seccomp_filter_refuses_the_call(monkeypatch, code, is_there):
     forked(under_a_policy, code)
 
 
-@pytest.mark.skipif(bool(STANDIN), reason="only Linux has pidfd_open")
+@pytest.mark.skipif(bool(KQUEUES), reason="only Linux has pidfd_open")
 @pytest.mark.parametrize("machine", ["alpha", "mips", "mips64", "ia64"])
 def test_where_the_number_is_another_one_it_is_not_called(monkeypatch, zombie, machine):
     monkeypatch.delattr(os, "pidfd_open", raising=False)

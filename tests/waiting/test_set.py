@@ -17,7 +17,7 @@ import weakref
 import pytest
 
 from .. import pidwait
-from ..conftest import STANDIN, open_fds
+from ..conftest import KQUEUES, open_fds
 from ..processes import (
     HERD,
     WINDOWS,
@@ -610,7 +610,7 @@ def test_fileno_is_readable_for_what_another_thread_adds(variant, zombie, sleepe
 
 
 def need_timer():
-    if not STANDIN:
+    if not KQUEUES:
         try:
             get("timerfd_create")
         except OSError as error:

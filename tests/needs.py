@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tests ask of a system that not every system has: the one place that knows what is there."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+LINUX = sys.platform.startswith(("linux", "android"))
+# This system's own. The probe is not asked here: it remembers its answers.
+BACKEND = "win32" if os.name == "nt" else "pidfd" if LINUX else "kqueue"
+THERE = {
+    "Linux": LINUX,
+    "/proc": os.path.exists("/proc/self/stat"),
+    "realtime signal": hasattr(signal, "SIGRTMIN"),
+    "os.waitid()": hasattr(os, "waitid"),
+}
+
+
+def needs(*names):
+    """A mark: the test, or the module, is left out where one of these is not there."""
+    lacking = [name for name in names if not THERE[name]]
+    return pytest.mark.skipif(bool(lacking), reason="there is no " + " and no ".join(lacking))
