@@ -11,11 +11,12 @@ LINUX = sys.platform.startswith(("linux", "android"))
 # This system's own. The probe is not asked here: it remembers its answers.
 BACKEND = "win32" if os.name == "nt" else "pidfd" if LINUX else "kqueue"
 THERE = {
-    "Linux": LINUX,
     "/proc": os.path.exists("/proc/self/stat"),
     "realtime signal": hasattr(signal, "SIGRTMIN"),
     "os.waitid()": hasattr(os, "waitid"),
 }
+# Linux's own.
+THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector", "seccomp(2)"], LINUX))
 
 
 def needs(*names):

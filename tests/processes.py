@@ -14,7 +14,7 @@ import time
 import pytest
 
 from . import hangs
-from .needs import THERE
+from .needs import LINUX, THERE
 
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
@@ -92,8 +92,9 @@ def with_own_program(command, folder):
     return (copy,) + command[1:]
 
 
-needs_ctypes = pytest.mark.skipif(
-    importlib.util.find_spec("_ctypes") is None, reason="only ctypes can call pthread_exit"
+needs_pthread_exit = pytest.mark.skipif(
+    not LINUX or importlib.util.find_spec("_ctypes") is None,
+    reason="only Linux shows that a main thread has ended, by a pthread_exit() through ctypes",
 )
 # Its main thread becomes a zombie, while the process runs on until its stdin is closed.
 MAIN_THREAD_ENDS = """if True:
@@ -135,14 +136,26 @@ def state(pid):
     if WINDOWS:
         return windows_state(pid)
     if not THERE["/proc"]:
-        command = "ps", "-o", "state=", "-p", str(pid)
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as ps:
-            return ps.stdout.read().decode().strip()[:1] or None
+        return ps(pid, "state").decode()[:1] or None
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def command_line(pid):
+    """What the system shows of it, as bytes."""
+    if THERE["/proc"]:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read()
+    return ps(pid, "command")
+
+
+def ps(pid, keyword):
+    command = "ps", "-ww", "-o", keyword + "=", "-p", str(pid)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        return process.stdout.read().strip()
 
 
 def windows_state(pid):

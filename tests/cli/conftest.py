@@ -4,12 +4,11 @@ import importlib
 import os
 import shutil
 import tempfile
-from functools import partial
 
 import pytest
 
 from .. import pidwait
-from ..processes import WINDOWS, eventually, state
+from ..processes import PYTHON, WINDOWS, command_line, eventually, state
 
 Done = collections.namedtuple("Done", "returncode stdout stderr")
 
@@ -29,13 +28,13 @@ def main(capsys):
 
 @pytest.fixture
 def worker(worker):
-    """As it is, with its command line in /proc, which is empty for a moment."""
+    """As it is, once the system shows its command line."""
 
     def start(*words):
         child = worker(*words)
         if not WINDOWS:
-            with open("/proc/%d/cmdline" % child.pid) as file:
-                eventually(lambda: file.seek(0) == 0 and file.read())
+            last = os.fsencode((PYTHON + words)[-1])
+            eventually(lambda: command_line(child.pid).rstrip(b"\0").endswith(last))
         return child
 
     return start
@@ -55,9 +54,7 @@ def named(start):
         child = start(path, str(seconds), **options)
         # Popen returns when exec closes its pipe. The kernel shows the name a little later, and
         # the arguments last: fs/binfmt_elf.c.
-        with open("/proc/%d/cmdline" % child.pid, "rb") as shown:
-            read = partial(os.pread, shown.fileno(), 4096, 0)
-            eventually(lambda: read().startswith(path) or state(child.pid) == "Z")
+        eventually(lambda: command_line(child.pid).startswith(path) or state(child.pid) == "Z")
         return child
 
     yield named

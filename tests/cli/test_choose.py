@@ -24,7 +24,7 @@ from ..processes import (
     exiting,
     gone_pid,
     interrupted_by,
-    needs_ctypes,
+    needs_pthread_exit,
     not_on_windows,
 )
 from .command_line import COMMAND, PROG, acting_first, once_we_sleep, run, until_it_sleeps
@@ -281,7 +281,7 @@ def test_it_chooses_none_of_its_ancestors(token, named, tmp_path, inner):
     assert lines.decode() == "%d (%s)\n" % (other.pid, token)
 
 
-@needs_ctypes
+@needs_pthread_exit
 @posix
 def test_it_chooses_no_zombies(start, named, token, chosen, main):
     child = named(token, 0)

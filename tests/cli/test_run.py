@@ -429,7 +429,7 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
 ORPHAN = """
 (sh -c 'echo $$ > "$0"' "$0" &)
 until pid=$(cat "$0") && [ "$pid" ]; do sleep 0.01; done
-while [ -e /proc/$pid ]; do sleep 0.01; done
+while kill -0 $pid 2> /dev/null; do sleep 0.01; done
 exit 7
 """
 

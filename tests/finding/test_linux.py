@@ -16,7 +16,7 @@ from ..processes import (
     MAIN_THREAD_ENDS,
     become_zombie,
     eventually,
-    needs_ctypes,
+    needs_pthread_exit,
     run_python,
     state,
     stop,
@@ -46,7 +46,7 @@ def test_states_have_words_and_of_a_zombie_only_the_arguments_are_gone(sleeper, 
     assert found["create_time"] >= me.create_time()
 
 
-@needs_ctypes
+@needs_pthread_exit
 def test_a_process_whose_main_thread_has_ended_still_runs(start):
     child = start(sys.executable, "-S", "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)
     become_zombie(child.pid)
@@ -353,7 +353,7 @@ def hidden(how):
     raises(ProcessLookupError, known.cmdline)
 
 
-@needs_ctypes
+@needs_pthread_exit
 @pytest.mark.root
 @pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2"])
 def test_what_is_hidden_is_a_permission_error_or_ad_value(real_root, how):  # noqa: F811
@@ -377,7 +377,7 @@ def of_another_user(backend):
     raises(ProcessLookupError, info.uids)
 
 
-@needs_ctypes
+@needs_pthread_exit
 @pytest.mark.root
 def test_processes_of_another_user_are_told_like_ours():
     trouble.run_on_each_backend(of_another_user)
@@ -447,7 +447,7 @@ PLAYS = [
 ]
 
 
-@needs_ctypes
+@needs_pthread_exit
 @pytest.mark.parametrize("play", PLAYS)
 def test(namespaces, tmp_path, play):  # noqa: F811
     trouble.run(play, str(tmp_path), within=namespaces)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from .. import pidwait, trouble
-from ..processes import eventually, needs_ctypes
+from ..processes import eventually, needs_pthread_exit
 from ..trouble import Child, raises, system
 from ..trouble.conftest import namespaces  # noqa: F401
 from .steps import at_each_call, before_call
@@ -324,7 +324,7 @@ def loaded(name, folder):
     globals()[name](folder)
 
 
-@needs_ctypes
+@needs_pthread_exit
 @pytest.mark.parametrize("play", PLAYS)
 def test(namespaces, tmp_path, play):  # noqa: F811
     trouble.run(loaded, play.__name__, str(tmp_path), within=namespaces)

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from .. import pidwait
-from ..processes import ending_after_the_main_thread, exiting, needs_ctypes
+from ..processes import ending_after_the_main_thread, exiting, needs_pthread_exit
 
 # Of gVisor's two, "current" or "without-pidfd".
 GVISOR = "GVISOR" in os.environ
@@ -55,7 +55,7 @@ def test_poll_tells_a_reaping_from_6_12_on(pidfds):
         assert process.wait() == (7 if since(6, 15) else None)
 
 
-@needs_ctypes
+@needs_pthread_exit
 def test_a_main_thread_that_ends_first_hides_the_code_before_5_17(pidfds, start):
     """Whoever looks without reaping is told the main thread's status: see LIMITS.md."""
     child = start(*ending_after_the_main_thread(9))
@@ -65,7 +65,7 @@ def test_a_main_thread_that_ends_first_hides_the_code_before_5_17(pidfds, start)
     child.wait()
 
 
-@needs_ctypes
+@needs_pthread_exit
 def test_exit_codes_of_others(keeper, pidfds):
     """Of a zombie it is told everywhere but on gVisor; of one that was reaped, since 6.15."""
     pid = keeper.start("sleep", "60")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from .. import pidwait
+from ..needs import LINUX
 from .cloexec_default import FLAG, StandIn
 
 pidwait.spawn  # noqa: B018 - which makes posix_spawn's calls known to the seam
@@ -30,6 +31,9 @@ LIBRARIES = {
     "without posix_spawn": (None, ("posix_spawn",)),
     "as on macOS": (None, (CLOSEFROM,)),
 }
+if not LINUX:  # it has its own alone
+    for name in set(LIBRARIES) - {"new by ctypes", "new by cffi", "without posix_spawn"}:
+        del LIBRARIES[name]
 
 
 @pytest.fixture
@@ -75,8 +79,9 @@ def library(request, seam, limit):
 
 
 every_library = pytest.mark.parametrize("library", list(LIBRARIES), indirect=True)
+CLOSING = "new by ctypes", "new by cffi", "before closefrom", "as on macOS"
 closing_library = pytest.mark.parametrize(
-    "library", ["new by ctypes", "new by cffi", "before closefrom", "as on macOS"], indirect=True
+    "library", [name for name in LIBRARIES if name in CLOSING], indirect=True
 )
 
 

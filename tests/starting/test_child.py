@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from .. import pidwait
+from ..conftest import open_fds
 from ..processes import (
     WINDOWS,
     become_zombie,
@@ -289,11 +290,11 @@ def test_one_that_is_reaped_gives_its_handle_back(variant):
     """While a child is used, others may wait for it; then its file descriptor is free."""
     with pidwait.spawn(TRUE) as child:
         child.wait()
-    before = os.listdir("/proc/self/fd")
+    before = open_fds()
     children = [pidwait.spawn(exiting(3)) for _ in range(5)]
     backends = [child.backend for child in children]
     assert [child.wait(30) for child in children] == [3] * 5
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(open_fds()) == len(before)
     for child in children:
         assert child.has_exited() and child.wait(0) == pidwait.wait(child) == 3
         with pytest.raises(ProcessLookupError):

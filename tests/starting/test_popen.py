@@ -29,7 +29,6 @@ from ..processes import (
     exiting,
     exiting_when_told,
     is_open,
-    needs_ctypes,
     run_python,
     sleeping,
     state,
@@ -390,7 +389,6 @@ def test_child_that_other_code_reaps_has_the_code_0_as_with_the_original(variant
         assert child.wait(30) == 0
 
 
-@needs_ctypes
 def test_code_of_a_child_that_is_reaped_meanwhile_is_known_where_the_kernel_tells():
     from ..trouble import kernel_tells
 

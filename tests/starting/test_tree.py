@@ -20,7 +20,7 @@ import zipfile
 import pytest
 
 from .. import pidwait
-from ..conftest import CHOSEN, KQUEUES
+from ..conftest import CHOSEN, KQUEUES, open_fds
 from ..processes import (
     OnPurpose,
     become_gone,
@@ -360,7 +360,7 @@ if sys.version_info >= (3, 8):
 @pytest.mark.parametrize("args, options", ERRORS, ids=str)
 def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
     raised = []
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_fds())
     for tree in False, True:
         with pytest.raises(Exception) as caught:  # noqa: B017
             run(args, tree=tree, **options)
@@ -369,7 +369,7 @@ def test_errors_of_a_start_are_those_without_a_tree(mechanism, args, options):
         del caught, error
     gc.collect()
     assert raised[0] == raised[1]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_fds()) == before
 
 
 def test_what_the_keeper_lacks_is_the_error_of_the_start(reaper):
@@ -563,11 +563,11 @@ def test_a_run_that_a_signal_handler_interrupts_right_after_the_start_leaves_no_
 def test_nothing_is_left_of_many_runs(mechanism):
     run(["true"], tree=True)
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    before = len(open_fds()), threading.active_count()
     for _ in range(10):
         run(["true"], tree=True)
     eventually(lambda: threading.active_count() <= before[1])
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before[0]
+    assert len(open_fds()) == before[0]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

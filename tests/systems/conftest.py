@@ -39,6 +39,7 @@ class On:
             self._kernels.append(self._standin.use(system, self.patch))
         elif system not in KQUEUES:
             pytest.skip("this is another system")
+        seam.forget()
         self.patch.setenv("PIDWAIT_BACKEND", "kqueue")
         self.patch.setenv("PIDWAIT_FFI", "auto" if binding == "own" else binding)
         return self._kernels[-1] if STANDIN else OwnKernel()

@@ -33,6 +33,7 @@ if "pytest" not in sys.modules:
     sys.modules["pytest"] = _NoPytest("pytest")
 
 from .. import pidwait, seam  # noqa: E402
+from ..needs import THERE  # noqa: E402
 from ..processes import eventually, is_open, state  # noqa: E402
 from ..waiting.threads import Thread  # noqa: E402
 from . import system  # noqa: E402
@@ -208,7 +209,7 @@ def fork(function, *args):
     if pid:
         return pid
     try:
-        if hasattr(system.libc, "prctl"):
+        if system.libc is not None:
             system.libc.prctl(system.PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() in (parent, 0):  # 0: the parent is in another PID namespace
             _end(function(*args) or 0)
@@ -386,6 +387,8 @@ def sleeps(tid):
 
 def asleep(function):
     """A thread that runs the function, once it sleeps in it: also on a busy machine."""
+    if not THERE["/proc"]:
+        return Thread(function).asleep()
     tids = []
     thread = Thread(lambda: tids.append(thread_id()) or function())
     eventually(lambda: tids and sleeps(tids[0]))
@@ -409,6 +412,8 @@ def why_no_pidfd():
 
 def kernel_tells():
     """Whether the kernel tells the exit code of a process that has been reaped: Linux 6.15."""
+    if system.libc is None:
+        return False
     child, fds = Child(), []
     try:
         fds.append(system.pidfd_open(child.pid))

@@ -7,16 +7,19 @@ import struct
 import subprocess
 import sys
 
+from ..needs import LINUX
+
 try:
     import resource
 except ImportError:  # Windows, where nothing here is called
     resource = None
 try:
     import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-except (ImportError, TypeError):  # tests that need it are skipped; the second is Windows'
-    ctypes = libc = None
+except ImportError:
+    ctypes = None
+# For system calls that only Linux has; tests that need them are left out elsewhere.
+WHY_NO_CALLS = "this interpreter has no ctypes" if LINUX else "this system is not Linux"
+libc = ctypes.CDLL(None, use_errno=True) if LINUX and ctypes is not None else None
 
 # Of asm-generic/unistd.h, which all processors have since Linux 5.1 but Alpha: the same numbers.
 NUMBERS = {"pidfd_send_signal": 424, "pidfd_open": 434}
@@ -83,11 +86,11 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def why_no_policy():
+    if libc is None:
+        return WHY_NO_CALLS
     machine = os.uname().machine
     if machine not in _ARCHITECTURES or sys.maxsize < 2**32:
         return "the test has no system call numbers for %s" % machine
-    if libc is None:
-        return "this interpreter has no ctypes"
     return None
 
 
@@ -172,6 +175,8 @@ _namespaces = []
 
 def _find_namespaces():
     reasons = []
+    if not LINUX:
+        return WHY_NO_CALLS
     for user in (("--user", "--map-root-user"), ()):
         command = ("unshare", *user, *NAMESPACES)
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from .. import pidwait, trouble
 from .. import seam as table
-from ..processes import PYTHON, eventually, needs_ctypes, sleeping, state
+from ..processes import PYTHON, eventually, needs_pthread_exit, sleeping, state
 from . import LONG, Child, Stranger, every_wait_works, fork, system
 
 CONNECTOR, EXITS = 11, 1
@@ -210,7 +210,7 @@ TWO_THREADS = """if True:
 
 
 @pytest.mark.root
-@needs_ctypes
+@needs_pthread_exit
 def test_after_a_hint_it_is_looked_at_more_often(hinted, start):
     """A process can exit a little after the hint, as before Linux 3.15."""
     messages = []

@@ -80,6 +80,6 @@ def those_that_may_be_told(code, backend):
     if backend == "pidfd":
         from .. import trouble
 
-        if trouble.system.libc is not None and trouble.kernel_tells():
+        if trouble.kernel_tells():
             return (code,)
     return code, None

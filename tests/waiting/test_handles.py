@@ -287,7 +287,7 @@ def pidfd_of(by_pidfd):
     from ..trouble import system
 
     if system.libc is None:
-        pytest.skip("only ctypes opens pidfds on every Python")
+        pytest.skip(system.WHY_NO_CALLS)
     return system.pidfd_open
 
 

@@ -30,7 +30,7 @@ from ..processes import (
     eventually,
     gone_pid,
     kill,
-    needs_ctypes,
+    needs_pthread_exit,
     sleeping,
     state,
     stop,
@@ -168,13 +168,11 @@ def test_a_pid_that_is_gone_has_exited(recipe):
 
 
 def test_a_thread_is_not_a_process(recipe):
-    if KQUEUES:
-        pytest.skip("there threads have no IDs of their own")
     with another_thread() as tid:
         assert recipe(tid) is recipe(tid, 0) is True
 
 
-@needs_ctypes
+@needs_pthread_exit
 def test_a_process_whose_main_thread_has_ended_has_not_exited(recipe, start):
     if KQUEUES:
         pytest.skip("its ps is Linux's, which shows a zombie")

@@ -3,6 +3,22 @@
 
 import collections
 
+import pytest
+
+# What runs on the system itself, and what this Linux can't show of it. The keys are parts of names.
+NOT_SHOWN = {
+    "test_polled_members_take_a_small_share_of_a_core": "the stand-in's ps is slow",
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reasons = [reason for part, reason in NOT_SHOWN.items() if part in item.nodeid]
+        if item.get_closest_marker("peers"):
+            reasons.append("psutil and the like are Linux's here")
+        if reasons:
+            item.add_marker(pytest.mark.skip(reason="dressed up: " + reasons[0]))
+
 
 def pytest_terminal_summary(terminalreporter):
     reports = terminalreporter.stats.get("skipped", ())
