@@ -16,7 +16,7 @@ THERE = {
     "os.waitid()": hasattr(os, "waitid"),
 }
 # Linux's own.
-THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector", "seccomp(2)"], LINUX))
+THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector"], LINUX))
 
 
 def needs(*names):

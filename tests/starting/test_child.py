@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from .. import pidwait
-from ..conftest import open_fds
+from ..conftest import KQUEUES, open_fds
 from ..processes import (
     WINDOWS,
     become_zombie,
@@ -140,7 +140,8 @@ def test_one_that_other_code_reaps_has_its_code_where_the_kernel_tells(variant, 
     with pidwait.spawn(exiting(3)) as child:
         is_told = child.backend == "pidfd" and kernel_tells()
         os.waitpid(child.pid, 0)
-        assert child.wait(timeout) == child.exitcode == (3 if is_told else None)
+        right = {"kqueue": (3, None)}.get(child.backend, (3 if is_told else None,))
+        assert child.wait(timeout) in right and child.exitcode in right
         assert child.reaped and child.has_exited()
 
 
@@ -171,7 +172,7 @@ def test_forked_process_waits_for_it_as_for_a_stranger(backend, timeout):
             try:
                 os.write(writer, b"x")
                 child.wait(timeout)
-                failed = int(child.backend != backend)
+                failed = int(child.backend != ("polling" if KQUEUES else backend))
                 child.close()
             finally:
                 os._exit(failed)

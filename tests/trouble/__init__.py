@@ -398,12 +398,15 @@ def asleep(function):
 # What this kernel can do
 
 
+NO_PIDFDS = {"reason": "this system has no pidfds"}
+
+
 def why_no_pidfd():
     """The probe's reason, whatever backend is chosen."""
     choice = os.environ.get("PIDWAIT_BACKEND", "")
     os.environ["PIDWAIT_BACKEND"] = ""
     try:
-        return pidwait.probe()["backends"]["pidfd"]["reason"]
+        return pidwait.probe()["backends"].get("pidfd", NO_PIDFDS)["reason"]
     finally:
         os.environ["PIDWAIT_BACKEND"] = choice
         if choice:

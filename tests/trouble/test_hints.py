@@ -13,11 +13,13 @@ import pytest
 
 from .. import pidwait, trouble
 from .. import seam as table
+from ..needs import needs
 from ..processes import PYTHON, eventually, needs_pthread_exit, sleeping, state
 from . import LONG, Child, Stranger, every_wait_works, fork, system
 
 CONNECTOR, EXITS = 11, 1
 # Of the initial PID and user namespaces: linux/proc_ns.h.
+pytestmark = needs("proc connector")
 INITIAL = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 RCVBUFFORCE = 33
 

@@ -12,12 +12,14 @@ import sys
 import pytest
 
 from .. import pidwait, trouble
+from ..needs import needs
 from ..processes import eventually, state
 from . import LONG, Child, Popen, Stranger, forked, raises, system, times_out
 from .system import ctypes, libc
 
 pytest.importorskip("ctypes")
 
+pytestmark = needs("PTRACE_SEIZE")
 PTRACE_CONT = 7
 PTRACE_SEIZE = 0x4206
 PTRACE_INTERRUPT = 0x4207
