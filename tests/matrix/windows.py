@@ -2,9 +2,10 @@
 """Run the tests marked windows on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named; on some processors at once, or as -n says. It needs wine64 and wine (Debian's work), and
-mvn at the first time: the interpreters come from Maven Central. They and the wheels of the
-tools are kept in a folder of the user's cache. Without Wine it is skipped, or fails if the
+named; on some processors at once, or as -n says. With --readme by `python -m tests`, which makes a
+virtual environment there; pip takes the packages from a folder. It needs wine64 and wine (Debian's
+work), and mvn at the first time: the interpreters come from Maven Central. They and the wheels of
+the tools are kept in a folder of the user's cache. Without Wine it is skipped, or fails if the
 environment variable CI is set.
 """
 
@@ -55,30 +56,41 @@ def fetch_python(folder, version):
             path.rename(new / path.name)
 
 
-def fetch_wheels(pip, folder, version, platforms, packages):
+def fetch_wheels(pip, folder, version, platforms, packages, how=("install", "--target")):
     """Fetch what another interpreter needs, by a pip that is made in a folder of its own."""
     if not pip.is_dir():
         with replacing(pip) as new:
             subprocess.check_call([sys.executable, "-m", "venv", str(new)])
     with replacing(folder) as new:
-        command = [str(pip / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install"]
-        command += ["--target", str(new), "--python-version", version]
+        command = [str(pip / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        command += [*how, str(new), "--python-version", version]
         command += ["--platform=" + one for one in platforms]
         command += "-q --implementation cp --only-binary=:all:".split()
         subprocess.check_call(command + packages)
 
 
 def fetch(version):
-    """The folders of an interpreter and of the packages for it, each fetched once."""
+    """The folders of an interpreter, of the packages for it, and of their files for its own pip.
+
+    Each is fetched once.
+    """
     python = FOLDER / VERSIONS[version]
-    wheels = FOLDER / (version + "-wheels-xdist")
+    wheels, files = (FOLDER / (version + name) for name in ("-wheels-xdist", "-files"))
+    more = " ".join(MARKED.get(key, "") for key in ("", version)).split()
     with locked(FOLDER):
         if not python.is_dir():
             fetch_python(python, VERSIONS[version])
         if not wheels.is_dir():
-            more = " ".join(MARKED.get(key, "") for key in ("", version)).split()
             fetch_wheels(FOLDER / "pip", wheels, version, ["win_amd64"], WHEELS + more)
-    return python, wheels
+        if not files.is_dir():
+            packages = WHEELS + more + ["psutil"]
+            how = "download", "--dest"
+            fetch_wheels(FOLDER / "pip", files, version, ["win_amd64"], packages, how)
+        scripts = python / "lib/venv/scripts/nt"
+        for old, new in ("python", "venvlauncher"), ("pythonw", "venvwlauncher"):
+            for name in old, new:  # for venv, which looks for its own there
+                shutil.copy(str(python / "bin" / (old + ".exe")), str(scripts / (name + ".exe")))
+    return python, wheels, files
 
 
 @contextlib.contextmanager
@@ -107,19 +119,27 @@ def windows_path(path):
     return "Z:" + str(path).replace("/", "\\")
 
 
-def run_suite(version, args):
+def run_suite(version, args, by_readme=False):
     """Return what has failed: a text, an exit code or 0."""
-    python, wheels = fetch(version)
+    python, wheels, files = fetch(version)
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
         # A copy, or Windows' .pyc files, with their own paths, would get among ours.
         tree = Path(tmp, "tree")
         site = Path(tmp, "site")
         shutil.copytree(str(Path(__file__).with_name("wine")), str(site))
-        env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
         ignored = shutil.ignore_patterns(".*", "__pycache__")
         shutil.copytree(str(ROOT), str(tree), ignore=ignored)
+        command = ["-m", "pytest", *OPTIONS]
+        env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
+        if by_readme:
+            command = ["-m", "tests"]
+            env["PYTHONPATH"] = windows_path(site)
+            env.update(WINEPATH=windows_path(python))  # of the DLL, for the interpreter's copies
+            env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=windows_path(files))
+            # `python -m tests` has the tree alone in PYTHONPATH.
+            shutil.copy(str(site / "sitecustomize.py"), str(tree))
         process = subprocess.Popen(
-            ["wine", str(python / "python.exe"), "-m", "pytest", *OPTIONS, *args],
+            ["wine", str(python / "python.exe"), *command, *args],
             cwd=str(tree),
             env=env,
             stdin=subprocess.DEVNULL,
@@ -163,7 +183,7 @@ def copy_output(process):
             last = line.strip() or last
         if not some:
             break
-    if not re.search(rb"\d+ (passed|deselected|skipped).* in \d", last):
+    if not re.search(rb"\d+ (passed|deselected|skipped).* in \d|\d s in all, ", last):
         return "the suite has not come to its end"
     return None
 
@@ -171,10 +191,11 @@ def copy_output(process):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
+    parser.add_argument("--readme", action="store_true")
     options, args = parser.parse_known_args()
     check_tools("wine", "wineboot", "wineserver", "mvn")
     versions = options.python or VERSIONS
-    run_each("Windows, CPython", versions, lambda version: run_suite(version, args))
+    run_each("Windows, CPython", versions, lambda version: run_suite(version, args, options.readme))
 
 
 if __name__ == "__main__":

@@ -61,9 +61,11 @@ def run_on_each_backend(function, *args, within=()):
 def _run_there(runner, function, args, within):
     code = "import sys, {0}; {0}.{1}(*sys.argv[1:])".format(__name__, runner)
     path = os.pathsep.join(map(os.path.abspath, sys.path))
+    # A sitecustomize may have dressed this interpreter up as another system's.
+    options = () if "DRESSED" in os.environ else ("-S",)
     done = subprocess.run(
         tuple(within)
-        + (sys.executable, "-S", "-W", "always::ResourceWarning", "-c", code)
+        + (sys.executable, *options, "-W", "always::ResourceWarning", "-c", code)
         + (function.__module__, function.__name__, repr(args)),
         env=dict(os.environ, PYTHONPATH=path, PIDWAIT_BACKEND=""),
         stdout=subprocess.PIPE,

@@ -208,7 +208,8 @@ def become(uid):
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
+        if libc is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
 
 
 def not_dumpable():

@@ -10,10 +10,12 @@ import time
 import pytest
 
 from .. import pidwait, trouble
+from ..needs import needs
 from . import LONG, Child, Stranger, every_wait_works, forked, raises, system, times_out
 
 pytest.importorskip("ctypes")
 
+pytestmark = needs("/proc")
 CLONE_NEWPID, CLONE_NEWTIME = 0x20000000, 0x80
 US, THEM = 65432, 65433
 
