@@ -15,6 +15,7 @@ import time
 import pytest
 
 from .. import pidwait
+from ..needs import needs
 from ..processes import (
     MAIN_THREAD_ENDS,
     PYTHON,
@@ -136,7 +137,7 @@ def ask_pgrep(*args):
     return list(map(int, done.stdout.split()))
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the child writes to /proc")
+@needs("/proc")
 @pytest.mark.parametrize(
     "rest, title",
     [

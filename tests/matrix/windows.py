@@ -90,6 +90,7 @@ def fetch(version):
         for old, new in ("python", "venvlauncher"), ("pythonw", "venvwlauncher"):
             for name in old, new:  # for venv, which looks for its own there
                 shutil.copy(str(python / "bin" / (old + ".exe")), str(scripts / (name + ".exe")))
+        shutil.copy(str(Path(__file__).with_name("wine") / "sitecustomize.py"), str(python / "lib"))
     return python, wheels, files
 
 
@@ -125,19 +126,15 @@ def run_suite(version, args, by_readme=False):
     with wine() as env, tempfile.TemporaryDirectory() as tmp:
         # A copy, or Windows' .pyc files, with their own paths, would get among ours.
         tree = Path(tmp, "tree")
-        site = Path(tmp, "site")
-        shutil.copytree(str(Path(__file__).with_name("wine")), str(site))
         ignored = shutil.ignore_patterns(".*", "__pycache__")
         shutil.copytree(str(ROOT), str(tree), ignore=ignored)
         command = ["-m", "pytest", *OPTIONS]
-        env["PYTHONPATH"] = ";".join(map(windows_path, (site, tree, wheels)))
+        env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
         if by_readme:
             command = ["-m", "tests"]
-            env["PYTHONPATH"] = windows_path(site)
+            del env["PYTHONPATH"]
             env.update(WINEPATH=windows_path(python))  # of the DLL, for the interpreter's copies
             env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=windows_path(files))
-            # `python -m tests` has the tree alone in PYTHONPATH.
-            shutil.copy(str(site / "sitecustomize.py"), str(tree))
         process = subprocess.Popen(
             ["wine", str(python / "python.exe"), *command, *args],
             cwd=str(tree),

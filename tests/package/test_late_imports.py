@@ -4,14 +4,14 @@
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from .. import pidwait
+from ..needs import needs
 from ..processes import run_python
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc/self/stat")
+linux = needs("/proc")
 
 # Whatever waits, and what it returns; None if it ends the program by SIGUSR1.
 WAITS = {

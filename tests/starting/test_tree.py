@@ -511,7 +511,7 @@ def test_without_an_interpreter_it_is_a_group_and_says_so():
     """
     done = run_python(code.format(pidwait.__name__))
     assert done.stdout == "['group', 'group']\n"
-    assert done.stderr.count("WARNING") == 1 and "uwsgi" in done.stderr
+    assert done.stderr.count("WARNING") == 1 and (KQUEUES or "uwsgi" in done.stderr)
 
 
 @pytest.mark.skipif(not hasattr(sys, "addaudithook"), reason="before Python 3.8")
@@ -524,6 +524,7 @@ def test_audit_hooks_see_one_event(mechanism):
         subprocess.call(["true", "y"], tree=True, preexec_fn=int)
     """
     lines = run_python(code.format(pidwait.__name__)).stdout.splitlines()
+    lines = [line for line in lines if not line.startswith("/bin/ps ")]
     assert lines == ["true ['true', 'x'] / None", "true ['true', 'y'] None None"]
 
 

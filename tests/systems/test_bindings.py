@@ -18,6 +18,7 @@ import pytest
 
 from .. import pidwait
 from .. import seam as calls
+from ..needs import LINUX
 from ..processes import exiting, not_on_windows, run_python
 
 if hasattr(pidwait, "__path__"):
@@ -26,7 +27,7 @@ if hasattr(pidwait, "__path__"):
 else:
     pytest.skip("a single file has no modules", allow_module_level=True)
 
-on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its calls are Linux's")
+on_linux = pytest.mark.skipif(not LINUX, reason="its calls are Linux's")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_call_that_fails_raises_the_systems_error(binding):
     assert caught.value.strerror == os.strerror(errno.EINVAL)
 
 
-@not_on_windows("waitid")
+@on_linux
 @pytest.mark.parametrize("code, told", [(0, (1, 0)), (7, (1, 7)), (-9, (2, 9))])
 def test_waitid(binding, start, code, told):
     """CLD_EXITED is 1, CLD_KILLED 2."""
@@ -58,7 +59,7 @@ def test_waitid(binding, start, code, told):
     child.returncode = code
 
 
-@not_on_windows("waitid")
+@on_linux
 def test_waitid_has_nothing_to_tell(binding, sleeper):
     options = linux.WEXITED | linux.WNOHANG
     assert calls.get("waitid")(linux.P_PID, sleeper.pid, options) is None
@@ -199,7 +200,7 @@ def test_a_binding_that_is_not_needed_is_not_loaded():
     assert done.stdout == "False\n", done
 
 
-@not_on_windows("ioctl")
+@on_linux
 def test_a_call_that_somebody_has_taken_away(monkeypatch):
     monkeypatch.delattr("fcntl.ioctl")
     calls.forget()
@@ -253,7 +254,7 @@ def test_an_unknown_processor_is_no_guess(machine, word):
         linux.offset(machine, "", word)
 
 
-@not_on_windows("numbers to compare them with")
+@on_linux
 def test_numbers_are_the_interpreters():
     names = "P_PID P_PIDFD WNOHANG WEXITED WNOWAIT".split()
     found = {name: getattr(os, name) for name in names if hasattr(os, name)}
@@ -261,7 +262,7 @@ def test_numbers_are_the_interpreters():
     assert linux.CLOCK_MONOTONIC == time.CLOCK_MONOTONIC
 
 
-@not_on_windows("uname")
+@on_linux
 @pytest.mark.parametrize(
     "maxsize, machine, layout",
     [

@@ -2,7 +2,7 @@
 """In each interpreter of a suite on Wine: what Wine 8 fails to do.
 
 Under load, CreateProcess fails with ERROR_INTERNAL_ERROR now and then, whatever was to be started.
-CopyFile2, which CPython 3.14 copies files by, is not there: the process ends; shutil can do without.
+CopyFile2, by which CPython 3.14 copies files, is not there: the process ends; shutil has others.
 os.getppid() of CPython 3.12 calls PssCaptureSnapshot, which Wine lacks: the process ends.
 """
 
