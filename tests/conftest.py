@@ -42,6 +42,7 @@ from .processes import (
 # systems/kqueue.
 STANDIN = os.environ.get("KQUEUE_STANDIN", "").split()
 KQUEUES = STANDIN  # or this system, with its own
+IMITATED = bool(STANDIN) or "DRESSED" in os.environ  # see matrix/dressed.py
 if STANDIN or BACKEND == "kqueue":
     from .systems import kqueue
     from .systems.kqueue.systems import NAMED, SYSTEMS

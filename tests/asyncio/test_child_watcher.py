@@ -14,6 +14,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import CHOSEN, EVENT, KQUEUES, open_fds
+from ..needs import needs
 from ..processes import become_zombie, eventually, exiting, exiting_when_told, state
 from .loops import Blind, aio, in_threads, run_in, some_turns
 
@@ -198,7 +199,7 @@ def test_a_child_that_is_reaped_before_it_is_added(run, way, watcher, start_told
 
 
 @pytest.mark.root
-@pytest.mark.skipif(bool(KQUEUES), reason="the stand-in knows of no tracers")
+@needs("PTRACE_SEIZE")
 def test_a_tracer_prevents_the_reaping(run, way, add, callback, start_told):
     """The exit is reported once the child can be reaped; the loop goes on meanwhile."""
     from ..trouble.test_tracers import Tracer

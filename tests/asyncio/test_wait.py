@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from .. import pidwait
-from ..conftest import KQUEUES, open_fds
+from ..conftest import IMITATED, open_fds
 from ..processes import (
     become_gone,
     become_zombie,
@@ -41,7 +41,7 @@ from .loops import (
 )
 
 pytestmark = pytest.mark.kqueue
-not_on_kqueue = pytest.mark.skipif(bool(KQUEUES), reason="the stand-in does not reach that far")
+not_on_kqueue = pytest.mark.skipif(IMITATED, reason="the stand-in does not reach that far")
 
 
 @every_way

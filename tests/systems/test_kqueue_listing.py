@@ -16,7 +16,7 @@ import time
 import pytest
 
 from .. import pidwait
-from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually
+from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_pthread_exit
 
 pytestmark = pytest.mark.kqueue
 
@@ -156,6 +156,7 @@ def test_of_a_zombie_some_show_no_start_and_no_times(on, herd, system):
     assert (found["cpu_times"] == "not told") == (system == "netbsd11")
 
 
+@needs_pthread_exit
 @every
 def test_threads_of_the_kernel_are_listed_if_they_have_a_pid(on, start, system):
     child = start(sys.executable, "-S", "-c", MAIN_THREAD_ENDS, stdin=subprocess.PIPE)

@@ -20,7 +20,7 @@ import types
 
 import pytest
 
-from ..conftest import KQUEUES
+from ..conftest import IMITATED, KQUEUES
 from ..package.recipes import RECIPES
 from ..processes import (
     MAIN_THREAD_ENDS,
@@ -49,7 +49,7 @@ def load(**names):
     """What the recipe defines; ``names`` take the place of what it defines or imports."""
     recipe = types.ModuleType("recipe")
     exec(compile(TEXT, "recipe", "exec"), recipe.__dict__)
-    if KQUEUES:
+    if IMITATED:
         recipe.select = types.SimpleNamespace(**dict(vars(select), kqueue=Kqueue))
     recipe.__dict__.update(names)
     return recipe
@@ -331,7 +331,7 @@ def test_a_refusal_has_it_poll(herd, monkeypatch, code):
     assert waiter.result() is wait_pid(pid, 0) is wait_pid(gone_pid()) is True
 
 
-@pytest.mark.skipif(bool(KQUEUES), reason="the stand-in needs file descriptors")
+@pytest.mark.skipif(IMITATED, reason="the stand-in needs file descriptors")
 @needs_waitid
 def test_no_file_descriptor_is_left(herd):
     wait_pid = load().wait_pid
