@@ -54,7 +54,10 @@ def named(start):
         child = start(path, str(seconds), **options)
         # Popen returns when exec closes its pipe. The kernel shows the name a little later, and
         # the arguments last: fs/binfmt_elf.c.
-        eventually(lambda: command_line(child.pid).startswith(path) or state(child.pid) == "Z")
+        start_of_it = os.fsencode(folder)  # ps shows an odd name in its own way
+        eventually(
+            lambda: command_line(child.pid).startswith(start_of_it) or state(child.pid) == "Z"
+        )
         return child
 
     yield named

@@ -16,12 +16,13 @@ import time
 import pytest
 
 from .. import pidwait
+from ..conftest import KQUEUES, STANDIN
 from ..processes import MAIN_THREAD_ENDS, become_zombie, eventually, needs_pthread_exit
 
 pytestmark = pytest.mark.kqueue
 
 # One of each kind: the versions' ps are the same.
-SYSTEMS = ["darwin", "dragonfly", "freebsd12", "netbsd11", "openbsd"]
+SYSTEMS = ["darwin", "dragonfly", "freebsd12", "netbsd11", "openbsd"] if STANDIN else KQUEUES
 every = pytest.mark.parametrize("system", SYSTEMS)
 FACTS = ["name", "cmdline", "status", "ppid", "uids", "username", "terminal", "cpu_times"]
 

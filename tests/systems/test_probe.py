@@ -67,7 +67,8 @@ def test_a_forced_binding_makes_the_calls(choose, name):
         pytest.skip(pidwait.probe()["bindings"][name]["reason"])
     choose("PIDWAIT_FFI", name)
     answer = pidwait.probe()["calls"]
-    names = ("OpenProcess", CALL) if WINDOWS else ("pidfd_open", "pidfd_send_signal", "waitid")
+    names = {"win32": ("OpenProcess", CALL), "kqueue": (CALL, "waitid")}
+    names = names.get(EVENT, ("pidfd_open", "pidfd_send_signal", "waitid"))
     assert {answer[call]["via"] for call in names if answer[call]["available"]} == {name}
 
 
@@ -91,7 +92,7 @@ def test_a_bad_choice_is_an_error_that_lists_the_good_ones(choose, variable, val
 
 
 @pytest.mark.windows
-@pytest.mark.parametrize("choice", ["kqueue", "pidfd" if WINDOWS else "win32"])
+@pytest.mark.parametrize("choice", sorted({"kqueue", "pidfd", "win32"} - {EVENT}))
 def test_a_choice_that_this_system_lacks_is_an_error(choose, choice):
     choose("PIDWAIT_BACKEND", choice)
     for use in (pidwait.probe, lambda: pidwait.wait(os.getpid(), 0)):

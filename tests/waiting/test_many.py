@@ -335,6 +335,8 @@ def test_all_kinds_together(variant, start_told, zombie, sleeper):
 
 def test_a_thousand_processes(variant, herd):
     """Each is reported once, though all exit at the same time."""
+    if variant.startswith("kqueue-darwin"):
+        pytest.skip("macOS does not tell the codes of others' children")
     with Crowd(1000) as crowd:
         pids = list(crowd.codes)
         assert pidwait.wait_procs(pids, 0) == ([], pids)

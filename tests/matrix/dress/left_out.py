@@ -8,6 +8,7 @@ import pytest
 # What runs on the system itself, and what this Linux can't show of it. The keys are parts of names.
 NOT_SHOWN = {
     "test_polled_members_take_a_small_share_of_a_core": "the stand-in's ps is slow",
+    "test_hundreds_of_exits_come_in_their_order": "the stand-in's ps is slow",
     "test_fds_that_other_threads_open_meanwhile": "glibc has no POSIX_SPAWN_CLOEXEC_DEFAULT",
     "trouble/test_interruptions": "exceptions come in the middle of the stand-in",
     "trouble/test_no_memory": "exceptions come in the middle of the stand-in",
