@@ -47,8 +47,9 @@ class On:
     def ps(self, script, time_limit=None):
         """Have this script of sh run for ps; {ps} in it is the system's own."""
         path = os.path.join(str(self._folder), "ps-script")
+        own = self._standin.PS if STANDIN else "/bin/ps"
         with open(path, "w") as file:
-            file.write("#!/bin/sh\n%s\n" % script.replace("{ps}", self._standin.PS))
+            file.write("#!/bin/sh\n%s\n" % script.replace("{ps}", own))
         os.chmod(path, stat.S_IRWXU)
         self._standin.set_ps(path, self.patch.setattr)
         if time_limit is not None:
