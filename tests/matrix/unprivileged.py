@@ -54,7 +54,8 @@ def main():
         top = Path(tmp)
         top.chmod(0o755)
         tree, venv = top / "tree", top / "venv"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        ignored = shutil.ignore_patterns(".git", ".tox", ".venv", ".*_cache", "__pycache__")
+        shutil.copytree(ROOT, tree, ignore=ignored)
         subprocess.check_call([public, "-m", "venv", "--without-pip", venv])
         (site,) = venv.glob("lib/*/site-packages")
         shutil.copytree(sysconfig.get_path("purelib"), site, dirs_exist_ok=True)
