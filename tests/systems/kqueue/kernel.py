@@ -12,6 +12,7 @@ import select
 import struct
 import threading
 import time
+from time import monotonic  # a test may stop the clock
 
 from .signals import forked, sleeping, system_call
 from .systems import (
@@ -130,13 +131,13 @@ class Queue:
 
     def take(self, room, timeout):
         """Each one-shot event goes to one thread, though all of them wake up."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else monotonic() + timeout
         with self._changed:
             self._sleepers += 1
         try:
             while True:
                 events, missed = self._take(room)
-                left = None if end is None else end - time.monotonic()
+                left = None if end is None else end - monotonic()
                 if events or not room or (left is not None and left <= 0):
                     return events
                 self._sleep(left, missed)
@@ -154,8 +155,8 @@ class Queue:
             return
         # What was not there when this thread looked, as another one was about to take it, does not
         # wake it when it is there again. A new one does.
-        end = None if left is None else time.monotonic() + left
-        while end is None or time.monotonic() < end:
+        end = None if left is None else monotonic() + left
+        while end is None or monotonic() < end:
             with self._changed:
                 if self._is_closed or any(note not in missed for note in self._ready()):
                     return
@@ -477,8 +478,8 @@ class Kernel:
 
     def close(self):
         """Wait until the last thread has let go of its kqueue; a test that failed keeps its own."""
-        end = time.monotonic() + 10
-        while self.queues and time.monotonic() < end:
+        end = monotonic() + 10
+        while self.queues and monotonic() < end:
             gc.collect()
             time.sleep(0.001)
         left = list(map(self.close_fd, list(self.queues)))

@@ -11,7 +11,7 @@ import errno
 import functools
 import signal
 import threading
-import time
+from time import monotonic  # a test may stop the clock
 
 
 class _Interrupted(BaseException):
@@ -43,7 +43,7 @@ def system_call(function, retries=None):
             return function(*args)
         while True:
             answer = error = None
-            began = time.monotonic()
+            began = monotonic()
             _Now.depth += 1
             try:
                 answer = function(*args)
@@ -51,7 +51,7 @@ def system_call(function, retries=None):
                 error = why
             again = map(_raise, _Now.put_off if _Now.depth == 1 else ())
             if isinstance(error, InterruptedError) and retries:
-                args = retries(time.monotonic() - began, *args)
+                args = retries(monotonic() - began, *args)
                 error = retries
             # From here on the interpreter does not look for signals until the loop goes on.
             _Now.depth -= 1
