@@ -134,13 +134,18 @@ def test_each_function_ends_all_and_gives_them_their_grace(mechanism, witness, n
 
 @pytest.mark.kqueue
 @pytest.mark.parametrize(
-    "tree, seconds, output",
-    [("kill", 60, b""), ("wait", 0.2, b"late\n"), ("leave", 2, b"late\n")],
+    "tree, rest, output",
+    [
+        ("kill", "sleep 60", b""),
+        ("wait", "sleep 0.2", b"late\n"),
+        ("leave", "read x <&3", b"late\n"),
+    ],
 )
 def test_when_the_command_has_exited_the_rest_is_ended_or_not(
-    mechanism, witness, tree, seconds, output
+    mechanism, witness, tree, rest, output
 ):
-    popen = Popen(sh("(sleep %s; echo late)& exit 7" % seconds), stdout=PIPE, tree=tree)
+    script = "exec 3<&0; (%s; echo late)& exit 7" % rest
+    popen = Popen(sh(script), stdin=PIPE, stdout=PIPE, tree=tree)
     assert popen.wait(30) == popen.returncode == 7
     assert witness.sees() == (tree == "leave")
     assert popen.communicate() == (output, None)
