@@ -279,8 +279,12 @@ class Child:
     def stand(self):
         """Wait until it is a zombie."""
         try:
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except (OSError, AttributeError):  # a policy; PyPy has no such names
+            if system.libc is None:
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            else:  # P_PID, WEXITED | WNOWAIT: PyPy's os has no such names
+                info = system.ctypes.create_string_buffer(128)
+                system.call("waitid", 1, self.pid, info, 0x1000004)
+        except (OSError, AttributeError):  # a policy; macOS' PyPy
             eventually(lambda: state(self.pid) == "Z")
 
     def reap(self):
