@@ -61,6 +61,7 @@ def test_a_process_that_has_exited_before_the_wait(variant, run, zombie, way):
     assert run(way(child)) == 3  # it knows its code
 
 
+@pytest.mark.skipif(IMITATED, reason="what is a zombie already is polled by ps, and late")
 @every_way
 def test_an_owner_where_nobody_can_look_without_reaping(variant, backend, run, zombie, seam, way):
     if backend == "pidfd":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One process by a kqueue: what is peculiar to each system, on the stand-in."""
 
+import asyncio
 import errno
 import gc
 import logging
@@ -11,6 +12,7 @@ import subprocess
 import pytest
 
 from .. import pidwait
+from ..asyncio.loops import aio
 from ..processes import (
     OnPurpose,
     become_zombie,
@@ -21,7 +23,7 @@ from ..processes import (
     state,
 )
 from ..waiting.threads import Thread
-from ..waiting.ways import WAYS
+from ..waiting.ways import WAYS, by_as_completed
 from .kqueue.systems import EV_ADD, EV_DELETE, EV_ONESHOT, NAMED, SYSTEMS, named
 
 pytestmark = pytest.mark.kqueue
@@ -70,6 +72,14 @@ def test_the_code_is_found_though_there_is_no_bell(on, keeper, tmp_path, system,
 def by_handle(pid):
     with pidwait.Process(pid) as process:
         return process.wait()
+
+
+def by_aio(proc):
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(aio.wait(proc))
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize("way", [by_handle, *WAYS])
@@ -229,7 +239,7 @@ def test_a_code_that_an_old_system_does_not_tell_is_none(on, keeper, start_told,
         child.stdin.close()
         assert process.wait() is None
         assert ours.wait(reap=True) == 3
-    for way in WAYS:  # an owner can tell
+    for way in (*WAYS, by_as_completed, by_aio):  # an owner can tell
         with subprocess.Popen(exiting(3)) as popen:
             assert way(popen) == popen.returncode == 3
     keeper.reaped()
