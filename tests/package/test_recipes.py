@@ -187,8 +187,11 @@ def test_tool(tree):
     run_tool = run("Tool runners and test runners")["run_tool"]
     shown = []
     assert run_tool(tree("exit 3"), 60, shown.append) == 3
-    assert run_tool(tree("sleep 60"), 0.5, shown.append) == -signal.SIGTERM
-    assert shown[0] == "ready" and not tree.lives()
+    for timeout in 0.5, 5, 50:  # a slow machine may not get to the output
+        assert run_tool(tree("sleep 60"), timeout, shown.append) == -signal.SIGTERM
+        if len(shown) == 2:
+            break
+    assert shown == ["ready"] * 2 and not tree.lives()
     with pytest.raises(ZeroDivisionError):
         run_tool(tree("sleep 60"), 60, lambda line: 1 / 0)
     assert not tree.lives()
@@ -213,10 +216,13 @@ def test_lines_in_asyncio(tree):
     lines = []
     three = each_line(tree("echo 2; exit 3"), lines.append)
     assert run_in(asyncio.new_event_loop(), three) == 3
-    late = asyncio.wait_for(each_line(tree("sleep 60"), lines.append), 0.5)
-    with pytest.raises(asyncio.TimeoutError):
-        run_in(asyncio.new_event_loop(), late)
-    assert lines[:2] == [b"ready\n", b"2\n"] and not tree.lives()
+    for timeout in 0.5, 5, 50:  # a slow machine may not get to the output
+        late = asyncio.wait_for(each_line(tree("sleep 60"), lines.append), timeout)
+        with pytest.raises(asyncio.TimeoutError):
+            run_in(asyncio.new_event_loop(), late)
+        if len(lines) == 3:
+            break
+    assert lines == [b"ready\n", b"2\n", b"ready\n"] and not tree.lives()
 
 
 @of("Terminate, then kill")
