@@ -164,7 +164,7 @@ class Kqueue:
         return event or next(filter(None, one.events), None)
 
     def is_watched(self, one: Registration, seconds: float = 0.0) -> bool:
-        """Whether no event comes within ``seconds``, nor has come, be it lost, or on its way."""
+        """Whether its event, which may be lost, has not come and does not come in ``seconds``."""
         self.take(0.0 if self.event_of(one) else seconds, len(self.by_number) + 1)
         if one.later or self.event_of(one) or not self._find(one, one.fflags):
             return False

@@ -11,7 +11,7 @@ from ..conftest import KQUEUES, STANDIN
 
 
 class OwnKernel:
-    """On the system itself, of which nobody can say how it is to behave."""
+    """The system's own kernel: a test can't tell it how to behave."""
 
     def __getattr__(self, name):
         pytest.skip("only the stand-in for kqueue, on Linux, can be told what to do")

@@ -43,7 +43,7 @@ def undress(lacking):
 
 
 def behind(path):
-    """Where this is for those who can see it."""
+    """The path at which the stand-in finds this file of /proc."""
     return os.environ["DRESSED_ROOT"] + path if path.startswith("/proc") else path
 
 
