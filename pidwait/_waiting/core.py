@@ -259,7 +259,7 @@ class Core:
         """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
         turn = self._reaping.setdefault(member, visit)
         if turn is not visit:
-            if turn() is None:  # an exception has interrupted it
+            if turn not in self.visits or turn() is None:  # an exception has interrupted it
                 self._reaping.pop(member, None)
             return PENDING
         try:
