@@ -418,5 +418,6 @@ def test_the_exception_of_a_handler_in_a_look_comes_out(polling):
         raise TimeoutError
 
     polling.open = interrupted
+    polling.subprocess = types.SimpleNamespace(getoutput=interrupted)
     with pytest.raises(TimeoutError):
         polling.wait_pid(os.getppid(), 0.01)

@@ -216,6 +216,7 @@ COLUMNS = {
     "command": ("COMMAND", 16, True, command),
     "sess": ("SESS", 6, False, lambda one: b"0"),
 }
+COLUMNS["stat"] = COLUMNS["state"]
 if PLATFORM in ("freebsd", "netbsd"):
     COLUMNS["sid"] = number("sid")
 if PLATFORM == "dragonfly":
