@@ -14,9 +14,17 @@ THERE = {
     "/proc": os.path.exists("/proc/self/stat"),
     "realtime signal": hasattr(signal, "SIGRTMIN"),
     "os.waitid()": hasattr(os, "waitid"),
+    "os.setresuid()": hasattr(os, "setresuid"),
+    "exit code of somebody else's child": sys.platform != "darwin",
 }
 # Linux's own.
-THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector"], LINUX))
+THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector", "keeper of trees"], LINUX))
+
+
+def need_quick_looks(variant):
+    """Skip a test that has a thousand processes polled, where that takes as many calls of ps(1)."""
+    if variant.startswith("polling") and not THERE["/proc"]:
+        pytest.skip("a thousand calls of ps take minutes")
 
 
 def needs(*names):

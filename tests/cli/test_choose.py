@@ -102,7 +102,7 @@ def test_how_the_name_is_meant(token, named, chosen):
     assert chosen("--name", token + " 60") == []
 
 
-@posix
+@needs("/proc")
 def test_by_a_name_that_is_longer_than_the_kernel_keeps(token, named, chosen, main):
     """And the list does not talk to the terminal."""
     name = os.fsdecode(token.encode() + b"\x1b[m\n\xff" + b"-" * 20)
@@ -215,6 +215,7 @@ def test_a_user_who_is_not_known_has_no_name(token, worker, chosen, seam):
 
 
 @pytest.mark.root
+@needs("os.setresuid()")
 def test_by_effective_user(token, named, chosen):
     root = named(token + "1")
     theirs = named(token + "2", preexec_fn=lambda: os.setuid(NOBODY))
@@ -298,7 +299,7 @@ def test_it_chooses_no_zombies(start, named, token, chosen, main):
 # The wait
 
 
-@posix
+@needs("exit code of somebody else's child")
 @pytest.mark.parametrize("option", [[], ["--any"], ["-c1"]], ids=" ".join)
 def test_it_waits_for_as_many_as_it_is_asked_for(token, named, start, option):
     children = [named(token) for _ in range(2)]
@@ -344,9 +345,11 @@ def test_no_process_may_fit(token, main, args, status, message):
 
 @pytest.fixture
 def pidfds():
-    reason = pidwait.probe()["backends"]["pidfd"]["reason"]
-    if reason:
-        pytest.skip(reason)
+    backends = pidwait.probe()["backends"]
+    if "pidfd" not in backends:
+        pytest.skip("this system has no pidfds")
+    if backends["pidfd"]["reason"]:
+        pytest.skip(backends["pidfd"]["reason"])
 
 
 @posix

@@ -14,6 +14,7 @@ import sys
 import pytest
 
 from .. import pidwait
+from ..needs import THERE, needs
 from ..processes import (
     PYTHON,
     eventually,
@@ -103,7 +104,8 @@ def start_job(start):
     yield start_job
     for job in jobs:
         if job.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has not made a group yet
+            # It has not made a group yet, or is a zombie: on macOS that is EPERM.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(job.pid, signal.SIGKILL)
 
 
@@ -176,7 +178,15 @@ def test_the_options_of_the_command_are_its_own(separator):
     assert done.stdout == "['-t', '--', '-h']\n", done
 
 
-SHOWS_FDS = "import os; print([fd for fd in range(%d) if os.path.exists('/dev/fd/%%d' %% fd)])"
+SHOWS_FDS = """if True:
+    import contextlib, os
+    found = []
+    for fd in range(%d):
+        with contextlib.suppress(OSError):
+            os.fstat(fd)
+            found.append(fd)
+    print(found)
+"""
 
 
 @posix
@@ -281,7 +291,9 @@ def test_signals_are_passed_on(start_job, options):
     for name in names:
         job.send_signal(getattr(signal, "SIG" + name))
         assert job.stdout.readline().decode() == name + "\n"
-    assert job.communicate(b"end\n") == (b"", b"") and job.returncode == 0
+    out, err = job.communicate(b"end\n")
+    assert (out, job.returncode) == (b"", 0)
+    assert err == b"" or (options == "--tree" and not THERE["keeper of trees"])  # which is told
 
 
 @posix
@@ -465,7 +477,7 @@ def test_a_tree_is_waited_for(start_job, tmp_path, timeout):
         assert job.wait() == 4 and mark.exists()
 
 
-@posix
+@needs("keeper of trees")
 @pytest.mark.parametrize("trap, status", [("", 124), ("trap '' TERM; ", 137)])
 def test_a_tree_is_ended(start_job, trap, status):
     """Also what has left, and what ignores the signal."""

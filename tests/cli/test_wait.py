@@ -15,6 +15,7 @@ import time
 import pytest
 
 from .. import pidwait, seam
+from ..needs import needs
 from ..processes import (
     WINDOWS,
     OnPurpose,
@@ -34,6 +35,7 @@ SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "slee
 ACCESS_VIOLATION = 0xC0000005  # how Windows ends a process
 
 posix = not_on_windows("signals")
+tells_codes = needs("exit code of somebody else's child")
 
 
 def rows(text):
@@ -64,6 +66,7 @@ def test_it_waits_for_all_and_reaps_none(variant, herd, main):
 
 
 @pytest.mark.windows
+@tells_codes
 def test_each_exit_is_reported_at_once_with_how_it_ended(start, start_told, zombie):
     """The first line is for one that had exited: then the names of all are known."""
     given = codes(0, 3, -signal.SIGTERM, -40) + [ACCESS_VIOLATION] * WINDOWS
@@ -242,6 +245,7 @@ def test_the_exit_status_is_that_of_the_process(variant, start, zombie, main, co
 
 
 @pytest.mark.windows
+@tells_codes
 def test_the_exit_status_of_a_process_that_is_no_child(zombie):
     given = codes(0, 3, -signal.SIGTERM) + [ACCESS_VIOLATION] * WINDOWS
     for code in given:
@@ -250,6 +254,7 @@ def test_the_exit_status_of_a_process_that_is_no_child(zombie):
 
 
 @pytest.mark.windows
+@tells_codes
 def test_the_first_to_exit_with_an_error_gives_the_status(start, start_told, zombie):
     """As they exit, not as they are given."""
     late = [start_told(code) for code in (3, 4)]

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -53,6 +54,8 @@ def main(args):
         top.joinpath("ps").chmod(0o755)
         env = dict(os.environ, DRESSED=name, DRESSED_ROOT=str(top / "root"))
         env["PYTHONPATH"] = os.pathsep.join(map(str, (DRESS, ROOT)))
+        # Its file is Linux's.
+        env["_PYTHON_SYSCONFIGDATA_NAME"] = sysconfig._get_sysconfigdata_name()
         env["PATH"] = os.pathsep.join((str(top / "bin"), os.environ["PATH"]))
         command = [*unshare, "sh", "-ec", PREPARE, "sh", folder, shutil.which("ps"), *hidden, "--"]
         command += [sys.executable, "-m", "pytest", "-p", "tests.matrix.dress.left_out", *args]

@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from .. import pidwait
+from ..needs import needs
 from ..processes import become_zombie, eventually, gone_pid
 from ..seam import refusing
 from . import LONG
@@ -90,6 +91,7 @@ def test_no_lock_of_a_set_is_held_while_a_record_is_written(pidfds, seam, herd, 
     eventually(lambda: threading.active_count() == 1)
 
 
+@needs("/proc")
 def test_no_lock_of_a_child_is_held_while_a_record_is_written(
     variant, backend, seam, set_handlers, monkeypatch
 ):

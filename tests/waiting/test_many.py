@@ -15,6 +15,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import open_fds
+from ..needs import need_quick_looks
 from ..processes import (
     HERD,
     WINDOWS,
@@ -337,6 +338,7 @@ def test_a_thousand_processes(variant, herd):
     """Each is reported once, though all exit at the same time."""
     if variant.startswith("kqueue-darwin"):
         pytest.skip("macOS does not tell the codes of others' children")
+    need_quick_looks(variant)
     with Crowd(1000) as crowd:
         pids = list(crowd.codes)
         assert pidwait.wait_procs(pids, 0) == ([], pids)

@@ -18,6 +18,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import KQUEUES, open_fds
+from ..needs import need_quick_looks
 from ..processes import (
     HERD,
     WINDOWS,
@@ -196,6 +197,7 @@ def test_a_thousand_members(variant, herd):
     """While none exits, looking at them takes 5 % of a core at most."""
     if variant.startswith("kqueue-darwin"):
         pytest.skip("macOS does not tell the codes of others' children")
+    need_quick_looks(variant)
     with Crowd(1000) as crowd, pidwait.WaitSet([herd.fork(0)]) as waiting:
         pids = list(crowd.codes)
         for pid in pids:

@@ -15,7 +15,7 @@ from pathlib import Path
 SYSTEMS = {
     "darwin": (
         "darwin",
-        ("Darwin", "24.6.0", "arm64"),
+        ("Darwin", "19.6.0", "x86_64"),
         "darwin",
         "getresgid getresuid pipe2 posix_fadvise setresgid setresuid SIGRTMIN SIGRTMAX "
         "sigtimedwait sigwaitinfo",
@@ -39,6 +39,8 @@ def undress(lacking):
         for name in list(vars(module)):
             if name.startswith(tuple(LINUX_ALONE)) or name in lacking:
                 delattr(module, name)
+    if hasattr(os, "process_cpu_count"):  # which calls sched_getaffinity
+        os.process_cpu_count = os.cpu_count
     sys.modules["psutil"] = None  # it is Linux's, and wants /proc
 
 
