@@ -297,6 +297,19 @@ def test_signals_are_passed_on(start_job, options):
 
 
 @posix
+def test_signals_that_come_at_once_are_all_passed_on(start_job):
+    script = "trap 'echo 1' USR1; trap 'echo 2' USR2; echo ready; while [ x$line != xend ]; do "
+    job = start_job(*RUN, "--foreground", "sh", "-c", script + "read line; done")
+    assert job.stdout.readline() == b"ready\n"
+    for name in "STOP", "USR1", "USR2", "CONT":
+        job.send_signal(getattr(signal, "SIG" + name))
+        if name == "STOP":
+            eventually(lambda: state(job.pid) == "T")
+    assert {job.stdout.readline(), job.stdout.readline()} == {b"1\n", b"2\n"}
+    assert job.communicate(b"end\n")[0] == b"" and job.returncode == 0
+
+
+@posix
 def test_kill_after_counts_from_a_signal_that_is_passed_on(start_job):
     job = start_job(*RUN, "-k", "0.1", "sh", "-c", STUBBORN)
     assert job.stdout.readline() == b"ready\n"

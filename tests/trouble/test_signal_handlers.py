@@ -213,6 +213,20 @@ def test_the_exception_of_any_kind_of_handler_comes_out(
         error.__traceback__ = None  # whose frames refer to what they had open
 
 
+def test_the_exception_comes_out_though_c_code_calls_the_handler(sleeping_itself, herd):
+    """No frame of its traceback is the handler's own then: lru_cache is written in C."""
+    error = TimeoutError(errno.ETIMEDOUT, "on purpose")
+
+    @functools.lru_cache(maxsize=None)
+    def handler(signum, frame):
+        raise error
+
+    with signalled_asleep(handler), pytest.raises(TimeoutError) as caught:
+        pidwait.wait(herd.fork(3), LONG)
+    assert caught.value is error
+    error.__traceback__ = None
+
+
 CALLS = ["pidfd_open", "waitid", "ioctl", "pidfd_send_signal", "epoll", "timerfd_create"]
 
 
