@@ -306,7 +306,7 @@ def test_signals_that_come_at_once_are_all_passed_on(start_job):
         if name == "STOP":
             eventually(lambda: state(job.pid) == "T")
     assert {job.stdout.readline(), job.stdout.readline()} == {b"1\n", b"2\n"}
-    assert job.communicate(b"end\n")[0] == b"" and job.returncode == 0
+    assert job.communicate(b"end\n") == (b"", b"") and job.returncode == 0
 
 
 @posix
