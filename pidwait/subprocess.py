@@ -220,7 +220,7 @@ def _settled(self: "Any", code: "Any", patience: float) -> "Any":
 def _wait(
     beneath: "Any", self: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
 ) -> "Any":
-    if _is_tree(self):
+    if self.returncode is None and _is_tree(self):
         return self._wait_for_tree(timeout)
     # Before Python 3.7 there is an endtime.
     if endtime or named or not is_standard(beneath):

@@ -52,9 +52,9 @@ class TreePopen(_Base):  # type: ignore[misc]
                 more.update(preexec_fn=None, process_group=0)
         if tree not in (False, True, "kill", "wait", "leave"):
             raise ValueError("tree must be a bool, 'kill', 'wait' or 'leave', not %r" % (tree,))
-        is_of_run = vars(of_run).pop("is_next", False)
         if tree:
-            if is_of_run:  # before the start: from then on, an interruption has it end the tree
+            # Before the start: from then on, an interruption has it end the tree.
+            if vars(of_run).pop("is_next", False):
                 self.__class__ = type("Popen", (RunPopen, type(self)), {})
             self._grace = None if grace is None else check_grace(grace)
             self._rest = "kill" if tree is True else tree
