@@ -160,8 +160,7 @@ class Kqueue:
 
     def event_of(self, one: Registration) -> "Any":
         """Its event, if it has been taken."""
-        event = self.hot.get(one)  # first: from there it goes on
-        return event or next(filter(None, one.events), None)
+        return self.hot.get(one) or next(filter(None, one.events), None)  # hot first: it moves on
 
     def is_watched(self, one: Registration, seconds: float = 0.0) -> bool:
         """Whether its event, which may be lost, has not come and does not come in ``seconds``."""
@@ -200,8 +199,7 @@ class Kqueue:
             raise
 
     def ring(self, seconds: float = 0.0) -> None:
-        """Have all sleeps end, and the kqueue be readable, until that event is read: now, or each
-        ``seconds`` from now on."""
+        """End all sleeps, and be readable until that is read: now, or every ``seconds``."""
         try:
             self._start(seconds)
         except Failed as why:  # ENOMEM: timers are few; EMFILE

@@ -33,7 +33,6 @@ _BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE 
 _INFINITE = 0xFFFFFFFF
 _HANDLES = 62  # in one call at most: Python 3.7 takes no more, to add the event that Ctrl-C sets
 _LOOKS = 2 * _HANDLES  # at the end of a time-out: those of 5,000 members would take 30 ms (Wine)
-_number_of = itemgetter(3)  # of a packet
 
 
 def _open_port() -> Owned:
@@ -101,7 +100,7 @@ class PortPoller:
             milliseconds = 0
         receive = native("GetQueuedCompletionStatus")
         packets = takewhile(bool, map(receive, repeat(port), chain((milliseconds,), repeat(0))))
-        members = map(self._by_number.get, map(_number_of, packets))
+        members = map(self._by_number.get, map(itemgetter(3), packets))
         call(self.hot.update, zip(members, repeat(None)))
         if seconds == 0:  # the pool may not have posted all packets yet
             there = list(self._by_number)
@@ -132,9 +131,6 @@ def _may_be_signalled(*handles: int) -> bool:
         return wait_for_handle(0, *handles)
     except Failed:  # somebody else has closed one: a look shows which
         return True
-
-
-# The checks
 
 
 def check_port() -> None:
