@@ -2,15 +2,18 @@
 """/proc that is not there, hides processes, or belongs to another PID namespace; other users."""
 
 import contextlib
+import errno
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
 
 from .. import pidwait, trouble
 from ..needs import needs
+from ..processes import eventually
 from . import LONG, Child, Stranger, every_wait_works, forked, raises, system, times_out
 
 pytest.importorskip("ctypes")
@@ -53,6 +56,34 @@ def received(child, fd):
 @pytest.mark.parametrize("how", ["hidepid=1", "hidepid=2", "tmpfs"])
 def test_a_proc_that_hides_processes(namespaces, how):
     trouble.run_on_each_backend(hidden, how, within=namespaces)
+
+
+@contextlib.contextmanager
+def another_thread():
+    """Its ID, and what pidfd_open makes of that: an error number."""
+    over, ids = threading.Event(), []
+    thread = threading.Thread(target=lambda: ids.append(trouble.thread_id()) or over.wait())
+    thread.start()
+    try:
+        eventually(lambda: ids)
+        yield ids[0], raises(OSError, system.pidfd_open, ids[0]).errno
+    finally:
+        over.set()
+        thread.join()
+
+
+def a_thread():
+    with another_thread() as (tid, _):
+        system.mount("tmpfs", "/proc")
+        assert pidwait.wait(tid, LONG) is None
+        assert not pidwait.pid_exists(tid)
+
+
+def test_a_thread_is_not_a_process_if_the_kernel_alone_says_so(namespaces):
+    with another_thread() as (_, code):
+        if code != errno.ENOENT:
+            pytest.skip("before Linux 6.15 the error may also mean a process that is exiting")
+    trouble.run(a_thread, within=namespaces)
 
 
 def mounted_later(backend):
