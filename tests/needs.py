@@ -18,7 +18,9 @@ THERE = {
     "exit code of somebody else's child": sys.platform != "darwin",
 }
 # Linux's own.
-THERE.update(dict.fromkeys(["PTRACE_SEIZE", "proc connector", "keeper of trees"], LINUX))
+THERE.update(
+    dict.fromkeys(["PTRACE_SEIZE", "clone(2)", "proc connector", "keeper of trees"], LINUX)
+)
 
 
 def need_quick_looks(variant):

@@ -15,6 +15,7 @@ import pytest
 
 from .. import pidwait, trouble
 from .. import seam as table
+from ..needs import needs
 from . import LONG, Child, Popen, Stranger, by_handle, by_set, each_line, forked, system, times_out
 
 pytest.importorskip("ctypes")
@@ -262,6 +263,7 @@ def test_the_zombie_is_not_there_yet(use_variant, seam, told, wait):
     assert len(early) < 3
 
 
+@needs("clone(2)")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the number of clone(2) is x86-64's")
 def test_a_child_of_clone_that_sends_no_sigchld(variant):
     """waitid(2) and wait4(2) want __WALL for it."""
