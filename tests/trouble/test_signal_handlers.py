@@ -290,6 +290,10 @@ def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
 # After an exception at any line
 
 
+# An interrupted Popen of ps(1) may lose both of its pipes.
+PIPES = 1 if THERE["/proc"] else 2
+
+
 def waits_again(way):
     child = Child()
     child.become_zombie(7)
@@ -302,7 +306,7 @@ def waits_again(way):
         if trouble.open_fds() != before:
             gc.collect()
         lost = set(trouble.open_fds()) - set(before)
-        assert len(lost) <= 1, line.where
+        assert len(lost) <= PIPES, line.where
         for fd in lost:
             os.close(fd)
     child.reap()
