@@ -17,6 +17,7 @@ NOT_SHOWN = {
     "package/test_single_file": "the stand-in serves one copy of the package",
     "test_the_root_and_the_user_may_change": "in another root the stand-in has no /proc",
     "test_an_ancestor_that_exits_at_any_line": "the stand-in's ps is slow",
+    "reaped_at_any_line]": "the stand-in's ps is slow",
     "test_whom_we_may_not_signal_stays_alive": "the stand-in's ps needs root's rights",
     "trouble/test_interruptions": "exceptions come in the middle of the stand-in",
     "trouble/test_no_memory": "exceptions come in the middle of the stand-in",

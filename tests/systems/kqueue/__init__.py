@@ -145,6 +145,9 @@ def select_types(kernel):
         _fd = -1
 
         def __init__(self):
+            system_call(self._open)()
+
+        def _open(self):
             self._fd = answering(kernel.kqueue)()
             os.set_inheritable(self._fd, False)
 

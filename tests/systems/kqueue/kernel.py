@@ -11,8 +11,7 @@ import resource
 import select
 import struct
 import threading
-import time
-from time import monotonic  # a test may stop the clock
+from time import monotonic, sleep  # a test may replace them
 
 from .signals import forked, sleeping, system_call
 from .systems import (
@@ -160,7 +159,7 @@ class Queue:
             with self._changed:
                 if self._is_closed or any(note not in missed for note in self._ready()):
                     return
-            sleeping(time.sleep, 0.001)
+            sleeping(sleep, 0.001)
 
     def _ready(self):
         notes = {note.fd: note for note in self._notes.values()}
@@ -438,7 +437,7 @@ class Kernel:
         self.kill_finds_zombies = True  # not on older OpenBSDs
         self.late = 0  # so many looks come before our child that has exited is a zombie
         self.interrupt = None  # the signal that comes right after events have been taken
-        self.meanwhile = lambda note: time.sleep(0)  # called while an event is being taken
+        self.meanwhile = lambda note: sleep(0)  # called while an event is being taken
         self.misses = False  # where the system may do so: in the kernels it is rare
         self.may_signal = False  # macOS 11: status also of whom we may send a signal
         self.stuck = 0  # threads that NetBSD before 10 would have left stuck in the kernel
@@ -481,7 +480,7 @@ class Kernel:
         end = monotonic() + 10
         while self.queues and monotonic() < end:
             gc.collect()
-            time.sleep(0.001)
+            sleep(0.001)
         left = list(map(self.close_fd, list(self.queues)))
         assert not left, "%d kqueues are left open" % len(left)
 
