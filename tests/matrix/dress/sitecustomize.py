@@ -78,9 +78,10 @@ def main():
     uname = os.uname_result((system, "here", release, system + " " + release, machine))
     os.uname = sys.modules["posix"].uname = lambda: uname
     # For the stand-in, which is made of what Linux has.
-    open_ = os.open
+    open_, stat = os.open, os.stat
     own = [types.SimpleNamespace(**vars(module)) for module in (os, select)]
     own[0].open = lambda path, flags: open_(behind(path), flags)
+    own[0].stat = lambda path: stat(behind(path))
     undress(lacking.split())
     import selectors  # noqa: F401  # before there is a kqueue: the stand-in does not serve it
 
