@@ -82,8 +82,10 @@ class Registration:
 class Kqueue:
     """A kqueue, and what is registered in it. It is closed when nobody refers to it any more."""
 
+    bell: "Any" = None  # if several threads sleep in it
+    _kqueue: "Any" = None
+
     def __init__(self, bell: "Any" = None) -> None:
-        """``bell``: if several threads sleep in it."""
         self._pid = os.getpid()
         self.bell = bell
         self._numbers = count(READ + 1)
@@ -92,7 +94,6 @@ class Kqueue:
         self.by_number: "dict[int, Any]" = {}
         # The events that have been taken, and that nobody has read.
         self.hot: "dict[Any, Any]" = {}
-        self._kqueue: "Any" = None
         self._kqueue = ask("kqueue")
 
     def is_open(self) -> bool:
@@ -105,7 +106,7 @@ class Kqueue:
 
     def close(self) -> None:
         kqueue, self._kqueue = self._kqueue, None
-        if self._pid != os.getpid():
+        if kqueue and self._pid != os.getpid():
             _kept.append(kqueue)
             kqueue = None
         for file in filter(None, (self.bell, kqueue)):
@@ -295,8 +296,7 @@ class KqueueHandle(PsHandle):
 
     def _is_running(self) -> bool:
         """False also if the kqueue is closed, or can't tell any more."""
-        is_open = self._queue.is_open()
-        return is_open and not self._tells_exit(NOW) and self.backend == "kqueue"
+        return self._queue.is_open() and not self._tells_exit(NOW) and self.backend == "kqueue"
 
     def fileno(self) -> int:
         if self.backend == "polling" or not self._queue.is_open():

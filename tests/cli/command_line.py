@@ -8,6 +8,7 @@ import sys
 import time
 
 from .. import pidwait, seam
+from ..needs import THERE
 from ..processes import WINDOWS, state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
@@ -27,10 +28,10 @@ def run(*args, **kwargs):
 
 def until_it_sleeps(pid):
     """Wait until a process has slept for a while: it has loaded all it needs, and waits."""
-    looks = 0
+    looks, pause = 0, 0.003 if THERE["/proc"] else 0.1  # there it also sleeps while its ps runs
     while looks < 5:
         looks = 0 if state(pid) in ("R", "D") else looks + 1
-        time.sleep(0.003)
+        time.sleep(pause)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def storm(handler):
 
     def handle(*args):
         is_first = not calls
-        if len(calls) < 20:  # some take longer than that: they would nest, and nothing go on
+        if len(calls) < 5:  # some take longer than that: they would nest, and nothing go on
             calls.append(None)
             try:
                 handler(*args)
@@ -301,10 +301,12 @@ def waits_again(way):
     child = Child()
     child.become_zombie(7)
     assert way(child.pid, LONG) == 7
-    before = trouble.open_fds()
+    before, ignored = trouble.open_fds(), []
+    sys.unraisablehook = lambda unraisable: ignored.append(unraisable.exc_type)  # Python 3.8
     for line in each_line(trouble.interrupt, step=5):
         with contextlib.suppress(KeyboardInterrupt), line:
             way(child.pid, LONG)
+        assert set(ignored) <= {KeyboardInterrupt}, line.where
         assert way(child.pid, LONG) == 7, line.where
         if trouble.open_fds() != before:
             gc.collect()
@@ -399,11 +401,17 @@ INTERRUPTED = [
 ]
 
 
+@pytest.mark.kqueue
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("scenario", INTERRUPTED)
 def test_no_exit_is_lost_wherever_ctrl_c_comes(variant, scenario):
-    if variant.startswith("polling") and not THERE["/proc"]:
+    takes_zombies = variant.startswith("kqueue-freebsd") or scenario[0] is not waits_again
+    if KQUEUES and (variant.startswith("polling") or not takes_zombies):
         pytest.skip(IN_SUBPROCESS)
+    if KQUEUES and not variant.endswith("own"):
+        pytest.skip("a binding opens a kqueue and owns it in two steps")
+    if KQUEUES and scenario[0] is left_children_are_reaped and sys.version_info >= (3, 11):
+        pytest.skip("CPython keeps the exception of a block whose return a trace function ends")
     forked(*scenario)
 
 
