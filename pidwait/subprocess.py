@@ -298,7 +298,7 @@ if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard
         return _Alone(**options)
 
     def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
-        _popens.of_run.is_next = True
+        _popens.of_run.is_next = options.get("tree")  # else a handler's Popen would take it
         try:
             popen = Popen(*args, **options)
         finally:

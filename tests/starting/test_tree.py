@@ -452,6 +452,15 @@ def test_the_death_of_the_program_ends_all(reaper, witness, then, sig):
         os.killpg(popen.pid, signal.SIGKILL)
 
 
+def end_dropped(witness):
+    for popen in subprocess._active:
+        popen.kill()
+    eventually(lambda: not witness.sees())
+    for popen in list(subprocess._active):
+        popen.wait()
+    subprocess._cleanup()
+
+
 def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, witness):
     pids = []
     thread = threading.Thread(target=lambda: pids.append(Popen(sh(ALL), tree=True).pid))
@@ -461,12 +470,24 @@ def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, w
         gc.collect()
     run(["true"], tree=True)
     assert witness.sees() and state(pids[0]) == "S"
-    for popen in subprocess._active:
-        popen.kill()
-    eventually(lambda: not witness.sees())
-    for popen in list(subprocess._active):
-        popen.wait()
-    subprocess._cleanup()
+    end_dropped(witness)
+
+
+def test_a_tree_that_starts_within_the_start_of_a_run_is_nobodys_but_its_own(mechanism, witness):
+    class Path:  # as a signal handler would, which could come there, too
+        def __fspath__(self):
+            popens.append(Popen(sh(ALL), tree=True))
+            return "/"
+
+    popens = []
+    run(["true"], cwd=Path())
+    pid = popens[0].pid
+    with pytest.warns(ResourceWarning):
+        del popens[:]
+        gc.collect()
+    run(["true"], tree=True)
+    assert witness.sees() and state(pid) == "S"
+    end_dropped(witness)
 
 
 def test_if_somebody_kills_the_keeper_the_command_ends_with_it(reaper, witness):
