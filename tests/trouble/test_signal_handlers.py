@@ -38,6 +38,7 @@ def storm(handler):
     """In the block a signal comes every half millisecond, whatever is running."""
     start = functools.partial(signal.setitimer, signal.ITIMER_REAL, 0.0005, 0.0005)
     calls = []  # of the handler, since it has interrupted the block
+    is_over = []
 
     def handle(*args):
         is_first = not calls
@@ -48,13 +49,15 @@ def storm(handler):
             finally:
                 if is_first:
                     del calls[:]
-                    start()
+                    if not is_over:
+                        start()
 
     with on_signal(handle, signal.SIGALRM):
         start()
         try:
             yield
         finally:
+            is_over.append(True)
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
