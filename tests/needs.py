@@ -16,7 +16,7 @@ THERE = {
     "os.waitid()": hasattr(os, "waitid"),
     "os.setresuid()": hasattr(os, "setresuid"),
     "exit code of somebody else's child": sys.platform != "darwin",
-    "code 0 of somebody else's zombie": LINUX or sys.platform.startswith(("freebsd", "dragonfly")),
+    "code 0 of a stranger's zombie": not sys.platform.startswith(("darwin", "netbsd", "openbsd")),
 }
 # Linux's own.
 THERE.update(

@@ -36,7 +36,7 @@ ACCESS_VIOLATION = 0xC0000005  # how Windows ends a process
 
 posix = not_on_windows("signals")
 tells_codes = needs("exit code of somebody else's child")
-tells_zeros = needs("code 0 of somebody else's zombie")
+tells_zeros = needs("code 0 of a stranger's zombie")
 
 
 def rows(text):

@@ -469,7 +469,7 @@ def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, w
         thread.join()
         gc.collect()
     run(["true"], tree=True)
-    eventually(lambda: state(pids[0]) == "S" and witness.sees())
+    assert witness.sees() and state(pids[0]) == "S"
     end_dropped(witness)
 
 
@@ -486,7 +486,7 @@ def test_a_tree_that_starts_within_the_start_of_a_run_is_nobodys_but_its_own(mec
         del popens[:]
         gc.collect()
     run(["true"], tree=True)
-    eventually(lambda: state(pid) == "S" and witness.sees())
+    assert witness.sees() and state(pid) == "S"
     end_dropped(witness)
 
 
