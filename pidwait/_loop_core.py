@@ -165,8 +165,8 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
         log("can't wake an event loop: %r", error)
 
 
-async def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = False) -> "Any":
-    """What the function returns, in a thread of its own: asyncio's executor has few."""
+def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = False) -> "Any":
+    """A future of what it returns, in a thread of its own: asyncio's executor has few."""
     from threading import Thread
 
     future: "Future[Any]" = Future()
@@ -179,7 +179,7 @@ async def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool 
             future.set_exception(error)
 
     Thread(target=run, name=__name__, daemon=daemon).start()
-    return await asyncio.wrap_future(future)
+    return asyncio.wrap_future(future)
 
 
 class AsyncioChild:

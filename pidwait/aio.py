@@ -326,7 +326,7 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
         subprocess._started.tell = tell
         return beneath(*args, **options)
 
-    done = asyncio.ensure_future(in_thread(start, daemon=True))
+    done = in_thread(start, daemon=True)  # no task: asyncio.run() cancels those at its end
     while not done.done():
         try:
             await asyncio.wait([done])

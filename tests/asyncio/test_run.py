@@ -63,3 +63,20 @@ def test_a_cancel_before_the_start_ends_it_as_well(run, tree):
         assert await ending
 
     run(main())
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "run"), reason="before Python 3.7")
+def test_the_end_of_asyncio_run_waits_for_it():
+    async def main():
+        options = {"shell": True, "stdout": writer, "tree": True, "grace": 60}
+        tasks.append(await begun(aio.run(SCRIPT % "exit", **options)))
+        while not select.select([reader], [], [], 0)[0]:
+            await asyncio.sleep(0.01)
+        os.close(writer)
+
+    tasks = []
+    reader, writer = os.pipe()
+    with open(reader, "rb") as output:
+        asyncio.run(main())
+        assert tasks[0].cancelled() and select.select([reader], [], [], 0)[0]
+        assert output.read() == b"ready\nterm\n"
