@@ -13,10 +13,10 @@ from time import sleep
 
 from .._base import at_once, run_through, step
 from .._base.deadline import Deadline
-from .._base.errors import log, raise_of_handler
+from .._base.errors import TimeoutExpired, log, raise_of_handler
 from .._ending import Ending
 from .._finding import ProcessInfo, add_children
-from .._process import has_exited
+from .._process import has_exited, wait
 from .._sets import WaitSet
 from .._systems.posix import is_our_child
 from .._watching import watch
@@ -33,6 +33,7 @@ class GroupTree:
         self._rest, self._grace = rest, grace
         self.left: "list[int] | None" = []
         self._ends: "list[Any]" = []  # for each end() a lock, which is free when it is done
+        self._caller = os.getpid()
         self._has_exited = False  # the command; and if its rest is to end, there is an end()
 
     def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
@@ -49,6 +50,11 @@ class GroupTree:
             raise
 
     def poll(self) -> "int | None":
+        if self._caller != os.getpid():  # a forked child has no thread that waits for it
+            try:
+                return wait(self._command, 0) or 0
+            except TimeoutExpired:
+                return None
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None
         # It is reaped last, so that its number stays that of its group.

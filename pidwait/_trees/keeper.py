@@ -109,6 +109,7 @@ class Keeper:
         self.hears = True  # the caller still has its end of the socket
         self.poll = select.poll()
         self.came: "list[int]" = []  # signals to be passed on
+        self.words = contents("/proc/self/cmdline").split(b"\0")[:-2]
         self.owed: "dict[int, int]" = {}  # {pid: the signal that it gets when it is our child}
         self.watch = open_pidfd(self.caller)
         if posix.getppid() != self.caller:
@@ -117,19 +118,19 @@ class Keeper:
             answer(control, "E38 -")  # ENOSYS
         self.reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
         _signal.set_wakeup_fd(writer)
-        numbers = {getattr(_signal, name) for name in _PASSED_ON}
-        for number in numbers:
-            if _signal.getsignal(number) != _signal.SIG_IGN:  # else the command ignores it, too
-                _signal.signal(number, lambda number, frame: self.came.append(number))
-        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
-        numbers.add(_signal.SIGCHLD)
-        mask = _signal.pthread_sigmask(_signal.SIG_UNBLOCK, numbers)
-        group = posix.getpgrp()
+        numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
+        # What comes to the command before it runs its program waits until it does.
+        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
+        handled = [one for one in numbers if _signal.getsignal(one) != _signal.SIG_IGN]
+        for number in {*handled, _signal.SIGCHLD}:  # what the command ignores is not passed on
+            _signal.signal(number, self.hear)
+        group = plan["group"] or posix.getpgrp()
         attempt(posix.setpgid, 0, 0)  # what ends the caller's group spares the keeper
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
         self.command = posix.fork()
         if not self.command:
-            self.become_command(group, mask, failed)
+            self.become_command(group, mask, handled, failed)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
         # All that is the command's: its readers wait for the end of it.
@@ -143,7 +144,11 @@ class Keeper:
             answer(control, why.decode())
         answer(control, "P%d" % self.command)
 
-    def become_command(self, group: int, mask: "Any", failed: int) -> None:
+    def hear(self, number: int, frame: "Any") -> None:
+        if number != _signal.SIGCHLD:
+            self.came.append(number)
+
+    def become_command(self, group: int, mask: "Any", handled: "list[int]", failed: int) -> None:
         """As CPython's _posixsubprocess does it, and in that order."""
         plan, number, step = self.plan, 0, "-"
         steps: "Any" = (
@@ -156,8 +161,10 @@ class Keeper:
             ("-", lambda number: posix.setreuid(number, number), plan["uid"]),
         )
         try:
-            for one in (_signal.SIGPIPE, _signal.SIGXFSZ) if plan["restore_signals"] else ():
+            for one in {*handled, _signal.SIGPIPE, _signal.SIGXFSZ} - {*plan["ignored"]}:
                 _signal.signal(one, _signal.SIG_DFL)
+            if _signal.SIGCHLD not in handled:
+                _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
             if not plan["session"] and plan["process_group"] == -1:
                 attempt(posix.setpgid, 0, group)
             for step, function, value in steps:  # noqa: B007 - an error tells which
@@ -169,7 +176,7 @@ class Keeper:
                 posix._exit(255)
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             step = "x"
-            env = dict(item.split(b"=", 1) for item in plan["env"] if b"=" in item)
+            env = dict(item.split(b"=", 1) for item in plan["env"] if item.find(b"=") > 0)
             for path in plan["paths"]:
                 try:
                     posix.execve(path, plan["argv"], env)
@@ -184,7 +191,7 @@ class Keeper:
 
     def send(self, number: int) -> None:
         """To all who are there now: who ends of it leaves its own to us."""
-        for pid, fd in self.descendants(self.me):
+        for pid, fd in self.descendants():
             if fd is None:
                 self.owed.setdefault(pid, number)
             elif fd < 0:
@@ -193,28 +200,27 @@ class Keeper:
                 in_c("syscall", _PIDFD_SEND_SIGNAL, fd, number, 0, 0)
                 posix.close(fd)
 
-    def descendants(self, parent: int, fd: "int | None" = -1) -> "list[tuple[int, int | None]]":
+    def descendants(self) -> "list[tuple[int, int | None]]":
         """Pids, with pidfds of those that are not our children, as others may reap them.
 
-        ``fd`` is the parent's. If the parent still lists a pid once its pidfd is open, and runs,
-        then that is its child's. None: that is not sure, or pidfds are refused; so it has to wait
-        until it is our child. What is below another keeper is left to that one, which passes on
-        what it gets.
+        If the parent still lists a pid once its pidfd is open, and runs, then that is its child's.
+        None: that is not sure, or pidfds are refused; so it has to wait until it is our child.
+        What is below another keeper is left to that one, which passes on what it gets.
         """
-        found: "list[tuple[int, int | None]]" = []
-        for pid in children_of(parent):
-            own: "int | None" = -1
-            if parent != self.me:
-                own = open_pidfd(pid)
-                is_there = own >= 0 and pid in children_of(parent)
-                if not is_there or fd is None or (fd >= 0 and is_readable(fd)):
-                    attempt(posix.close, own)
-                    own = None
-            found.append((pid, own))
+        found: "list[tuple[int, int | None]]" = [(self.me, -1)]
+        for parent, fd in found:  # it grows
             # The last words are the number of its socket, and nothing.
-            if contents("/proc/%d/cmdline" % pid).split(b"\0")[:-2] != self.plan["words"]:
-                found += self.descendants(pid, own)
-        return found
+            words = contents("/proc/%d/cmdline" % parent).split(b"\0")[:-2]
+            for pid in children_of(parent) if parent == self.me or words != self.words else ():
+                own: "int | None" = -1
+                if parent != self.me:
+                    own = open_pidfd(pid)
+                    is_there = own >= 0 and pid in children_of(parent)
+                    if not is_there or fd is None or (fd >= 0 and is_readable(fd)):
+                        attempt(posix.close, own)
+                        own = None
+                found.append((pid, own))
+        return found[1:]
 
     def end(self, number: int, grace: float) -> None:
         """Send the signal to all, and SIGKILL in ``grace`` seconds, or at an earlier deadline."""
@@ -331,7 +337,6 @@ def keep_tree(control: int) -> None:
     plan["null"] = null
     if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
-    plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
     try:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us

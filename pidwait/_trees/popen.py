@@ -11,7 +11,7 @@ from types import BuiltinFunctionType
 from .._base import with_globals
 from .._base.deadline import Deadline, check_grace
 from .._ending import end_procs
-from .._process import KILL
+from .._process import KILL, check_signal
 from .._systems import backend
 from . import open_tree
 
@@ -57,7 +57,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             if vars(of_run).pop("is_next", False):
                 self.__class__ = type("Popen", (RunPopen, type(self)), {})
             self._grace = None if grace is None else check_grace(grace)
-            self._rest = "kill" if tree is True else tree
+            self._rest = tree if isinstance(tree, str) else "kill"
             self._tree = open_tree(self._rest, self._grace or 0.0)
         elif grace is not None:
             raise ValueError("grace needs tree")
@@ -152,6 +152,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         if self._tree is None:
             super().send_signal(sig)
         else:
+            check_signal(sig)
             self._send_to_tree(int(sig), sig in (_signal.SIGTERM, KILL))
 
     def _send_to_tree(self, sig: int, everybody: bool) -> None:
@@ -185,6 +186,7 @@ class TreePopen(_Base):  # type: ignore[misc]
 
         By default ``grace`` is that of Popen, or else 5. It returns when nothing is left.
         """
+        check_signal(sig)
         default = 5.0 if self._grace is None else self._grace
         grace = default if grace is None else check_grace(grace)
         if self._tree is None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Linux's; PyPy's modules lack the names.
 _F_DUPFD_CLOEXEC = 1030
 _LOOK, _WAIT_ALL, _NO_SIGNAL = 0x42, 0x100, 0x4000  # MSG_PEEK | MSG_DONTWAIT, _WAITALL, _NOSIGNAL
+_PATH = os.path.join(os.path.dirname(__spec__.origin or ""), "keeper.py")
+_WHOLE_PATH = os.path.abspath(_PATH)  # before a chdir(): Python 3.8 imports by relative paths
 
 
 class ReaperTree:
@@ -56,17 +58,26 @@ class ReaperTree:
         if b"/" not in request.executable:
             folders = map(os.fsencode, os.get_exec_path(env))
             paths = [os.path.join(folder, request.executable) for folder in folders]
-        names = "gid gids uid umask process_group restore_signals".split()
-        values = {name: plan.get(name) for name in names}
+        if not request.argv[0]:
+            raise ValueError("args must begin with a name, which the command of a tree gets")
+        values = {name: plan.get(name) for name in "gid gids uid umask process_group".split()}
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
         values.update(argv=request.argv, paths=paths, env=request.environment)
+        # The keeper is in a group of its own from the start, as Ctrl-C in ours would end it.
+        group = 0 if plan["preexec_fn"] else os.getpgrp()
+        both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
+        ignored = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
+        values.update(group=group, ignored=ignored)
         text = marshal.dumps(dict(values, session=bool(plan["start_new_session"])))
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
-        own.update(umask=-1, process_group=-1, restore_signals=False, start_new_session=False)
+        own.update(umask=-1, process_group=0 if group else -1)
+        own.update(restore_signals=False, start_new_session=False)
         control, theirs = _socket.socketpair()
         fd, self._control = -1, Shared(control)  # type: ignore[arg-type]
         try:
             try:
+                for one in control, theirs:  # not as socket.setdefaulttimeout() says
+                    one.setblocking(True)
                 fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
                 passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
                 os.set_inheritable(fd, not passed)
@@ -104,10 +115,13 @@ class ReaperTree:
     def poll(self) -> "int | None":
         if self._code is not None:
             return self._code
-        killed = self._keeper.poll()  # first: it may have reported its end before
+        is_copy = self._control.is_copy()  # in a forked child, whose child the keeper is not
+        killed = None if is_copy else self._keeper.poll()  # first: it may have told its end before
         try:
             # It is not taken: of several threads each has to find it.
             told = self._control.handle.recv(65536, _LOOK)
+            if is_copy and not told:
+                killed = -_signal.SIGKILL
         except OSError as why:  # nothing is there, or another thread has closed it
             raise_of_handler(why)
             told = b""
@@ -152,7 +166,6 @@ class ReaperTree:
 
 def _keeper() -> "list[str]":
     """The interpreter's arguments for the keeper: its path, or in an archive its source."""
-    path = os.path.join(os.path.dirname(__spec__.origin or ""), "keeper.py")
-    if os.path.isfile(path):
-        return [path]
-    return ["-c", __spec__.loader.get_data(path).decode()]  # type: ignore[union-attr]
+    if os.path.isfile(_WHOLE_PATH):
+        return [_WHOLE_PATH]
+    return ["-c", __spec__.loader.get_data(_PATH).decode()]  # type: ignore[union-attr]

@@ -497,6 +497,117 @@ def test_if_somebody_kills_the_keeper_the_command_ends_with_it(reaper, witness):
     assert popen.left is None
 
 
+@pytest.mark.parametrize("timeout", [0, 0.005])
+def test_a_default_time_out_of_sockets_is_not_the_trees(reaper, witness, timeout):
+    socket = importlib.import_module("socket")
+    socket.setdefaulttimeout(timeout)
+    try:
+        popen = witness.started("echo ready; exec sleep 60")
+        assert popen.poll() is None
+        assert popen.end(0) == -signal.SIGKILL
+    finally:
+        socket.setdefaulttimeout(None)
+
+
+def test_a_chain_of_many_processes_is_ended(reaper, witness, tmp_path):
+    file = tmp_path / "chain"
+    file.write_text('[ $1 = 0 ] && { echo ready; exec sleep 60; }; sh "$0" $(($1 - 1)); :')
+    popen = witness.started("sh %s 1010" % file)
+    assert popen.end(1) < 0
+    assert popen.left == [] and not witness.sees()
+
+
+def test_a_signal_to_the_group_of_the_program_does_not_end_a_keeper_that_starts(reaper, tmp_path):
+    file, fake = tmp_path / "pid", tmp_path / "python"
+    script = '#!/bin/sh\necho $$ > %s.new; mv %s.new %s; kill -STOP $$\nexec %s "$@"\n'
+    fake.write_text(script % (file, file, file, sys.executable))
+    fake.chmod(0o755)
+    code = """if True:
+        import os, signal, sys, threading, time
+        from {0} import subprocess
+
+        def interrupt():
+            while not os.path.exists({1!r}):
+                time.sleep(0.01)
+            pid = int(open({1!r}).read())
+            while open("/proc/%d/stat" % pid).read().split()[-50] != "T":
+                time.sleep(0.01)
+            os.killpg(0, signal.SIGINT)
+            os.kill(pid, signal.SIGCONT)
+
+        signals = []
+        signal.signal(signal.SIGINT, lambda *args: signals.append(args))
+        sys.executable = {2!r}
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        group = subprocess.check_output("ps -o pgid= $$ || kill $$", shell=True, tree=True)
+        thread.join()
+        print(int(group) == os.getpgrp(), len(signals))
+    """
+    code = code.format(pidwait.__name__, str(file), str(fake))
+    done = run_python(code, start_new_session=True)
+    assert (done.stdout, done.stderr) == ("True 1\n", "")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_forked_child_waits_for_the_parents_tree(mechanism, witness, is_killed):
+    popen = witness.started("echo ready; read line; exit 3", stdin=PIPE)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        code = b"%d" % pidwait.wait(popen)
+        os.write(writer, code if popen.wait() == int(code) else b"not both")
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        eventually(lambda: state(pid) == "S")
+        assert not select.select([answer], [], [], 0.05)[0]
+        popen.kill() if is_killed else popen.communicate(b"\n")
+        code = popen.wait()
+        assert code == (-signal.SIGKILL if is_killed else 3)
+        # Without a keeper nobody may know: then Popen says 0 in a child.
+        assert int(answer.read()) in ({code} if mechanism == "reaper" else {code, 0})
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("ignores", ["PIPE", "XFSZ", "CHLD", "TERM", ""])
+def test_the_command_ignores_the_signals_that_the_program_ignores(reaper, ignores):
+    code = """if True:
+        import signal
+        from {0} import subprocess
+
+        for name in "PIPE", "XFSZ", "CHLD", "TERM":
+            ignored = signal.SIG_IGN if name == {1!r} else signal.SIG_DFL
+            signal.signal(getattr(signal, "SIG" + name), ignored)
+        for tree in False, True:
+            subprocess.run(["grep", "SigIgn", "/proc/self/status"], tree=tree, **{2!r})
+    """
+    for options in {"restore_signals": False}, {}:
+        one, two = run_python(code.format(pidwait.__name__, ignores, options)).stdout.splitlines()
+        assert one == two
+
+
+def test_a_variable_without_a_name_is_left_out(reaper):
+    output = run(["/usr/bin/env"], env={"A": "b", "": "c"}, tree=True, stdout=PIPE).stdout
+    assert output == b"A=b\n"
+
+
+def test_a_relative_path_of_the_package_outlives_a_chdir(reaper):
+    folder = pathlib.Path(pidwait.__spec__.origin).parent
+    if not folder.is_dir():
+        pytest.skip("the package is in an archive")
+    code = """if True:
+        import os, sys
+        sys.path[:] = ["."] + [one for one in sys.path if one not in ("", {1!r})]
+        from {0} import subprocess
+        os.chdir("/")
+        print(subprocess.call(["sh", "-c", "exit 3"], tree=True))
+    """
+    top = str(folder)[: -len(pidwait.__name__) - 1]
+    done = run_python(code.format(pidwait.__name__, top), cwd=top)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
 @pytest.mark.kqueue
 def test_who_holds_the_pipe_from_outside_delays_it_by_a_second_at_most(mechanism, witness):
     popen = witness.started("echo ready; sleep 60")
@@ -518,6 +629,15 @@ def test_bad_input_is_refused_by_its_name(options):
         Popen(["true"], **options)
 
 
+@pytest.mark.parametrize("sig", [2**70, signal.NSIG, -1])
+def test_a_number_that_is_no_signal_is_refused(mechanism, witness, sig):
+    popen = witness.started(ALL)
+    for call in popen.send_signal, functools.partial(popen.end, 60):
+        with pytest.raises(ValueError, match="^sig "):
+            call(sig)
+    assert popen.poll() is None
+
+
 def test_the_environment_chooses_the_mechanism(monkeypatch):
     monkeypatch.setenv("PIDWAIT_TREE", "grouq")
     with pytest.raises(ValueError, match="auto, reaper, job, group"):
@@ -525,6 +645,12 @@ def test_the_environment_chooses_the_mechanism(monkeypatch):
     monkeypatch.setenv("PIDWAIT_TREE", "job")
     with pytest.raises(OSError, match="PIDWAIT_TREE"):
         Popen(["true"], tree=True)
+
+
+@pytest.mark.parametrize("tree", [True, 1, "kill"])
+def test_with_true_the_rest_is_killed(mechanism, witness, tree):
+    assert run(sh("sleep 60 & exit 3"), tree=tree).returncode == 3
+    assert not witness.sees()
 
 
 def test_without_an_interpreter_it_is_a_group_and_says_so():
