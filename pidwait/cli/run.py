@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import signal
-from errno import ENOENT, ENOEXEC
+from errno import ENOENT, ENOEXEC, ENOSYS
 
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
@@ -85,8 +85,9 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
 
         return start(["/bin/sh", which(name) or name, *command[1:]])
     except OSError as error:
-        # Not strerror: before Python 3.8 that of subprocess repeats the name.
-        why = os.strerror(error.errno) if error.errno else error
+        # Not strerror: before Python 3.8 that of subprocess repeats the name. Ours has ENOSYS.
+        why: object = os.strerror(error.errno) if error.errno else error
+        why = error.strerror if error.errno == ENOSYS else why
         text = "can't start %r: %s" % (name, why)
         if error.errno == ENOENT:
             with contextlib.suppress(Usage):
@@ -95,6 +96,8 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
             raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
         raise CommandError(text, 126 if of_command else RUN.failed) from None
+    except ValueError as error:  # PIDWAIT_TREE has another value
+        raise CommandError("can't start %r: %s" % (name, error), RUN.failed) from None
 
 
 def _signals() -> "dict[str, int]":

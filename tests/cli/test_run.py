@@ -17,6 +17,7 @@ from .. import pidwait
 from ..needs import THERE, needs
 from ..processes import (
     PYTHON,
+    WINDOWS,
     eventually,
     exiting,
     need_program,
@@ -252,6 +253,17 @@ def test_a_command_that_can_not_be_started(programs, name):
     assert (done.returncode, done.stdout) == (status, "")
     about = "%s run: can't start '" % PROG
     assert done.stderr.startswith(about) or status in (0, 9) or name == "no binary", done
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("tree", ["nonesuch", "group" if WINDOWS else "job"])
+def test_a_tree_by_a_mechanism_that_is_not_there_is_an_error(monkeypatch, tree):
+    monkeypatch.setenv("PIDWAIT_TREE", tree)
+    done = run("run", "--tree", sys.executable, "-c", "0")
+    why = "must be one of auto, reaper, job, group, not 'nonesuch'\n"
+    about = "%s run: can't start %r: PIDWAIT_TREE " % (PROG, sys.executable)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
+    assert done.stderr.startswith(about + (why if tree == "nonesuch" else "is %s: " % tree))
 
 
 @posix
