@@ -64,8 +64,8 @@ DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 exit status:
   0    all processes have exited, or as many as -c or --any require
   1    a PID did not exist (not with -e), or the output could not be written;
-       the wait for the other processes is over
-  2    the arguments are wrong
+       all other processes have been waited for
+  2    the arguments are wrong, or FILE has no PID
   124  time-out
   141  nobody reads stdout any more; under nohup the wait goes on
 With --exit-code, the exit status is that of the first process that did not exit
@@ -138,10 +138,14 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
 
 def _read_pid(path: str) -> str:
     """The file's first word, as pgrep takes it: some programs write more."""
-    with open(path, "rb") as file:
-        word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
+    try:
+        with open(path, "rb") as file:
+            word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
+    except OSError as error:
+        raise_of_handler(error)
+        raise CommandError("--pidfile: %s: %s" % (path, error.strerror), WAIT.wrong) from None
     if not digits(word):
-        raise CommandError("--pidfile: %s does not begin with a PID" % path)
+        raise CommandError("--pidfile: %s does not begin with a PID" % path, WAIT.wrong)
     return word
 
 
