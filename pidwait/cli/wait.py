@@ -102,7 +102,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         count = digits(options["count"]) or 0
         if not count:
             raise Usage("--count: %r is not a number greater than 0" % options["count"])
-        if count > len(pids) and not chooses:
+        if count > len(pids) and pids and not chooses:  # without pids, there is -e
             raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
     deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
     chooses = chooses or (bool(pids) and "list" in options)

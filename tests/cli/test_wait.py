@@ -146,7 +146,7 @@ def test_pids_may_come_as_other_programs_print_them(zombie, main):
 
 @pytest.mark.windows
 @pytest.mark.kqueue
-@pytest.mark.parametrize("args", [["-t", "5", "--json"], ["--any", "-v", ""]])
+@pytest.mark.parametrize("args", [["-t", "5", "--json"], ["--any", "-v", ""], ["-c", "2"]])
 def test_no_pid_is_allowed_with_e(main, args):
     assert main("-e", *args) == (0, "", "")
 
