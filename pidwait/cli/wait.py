@@ -91,7 +91,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and words[0] in _COMMANDS:
-        raise Usage("put the options of {0} after it: see {1} {0} -h".format(words[0], WAIT.name))
+        raise Usage("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
     if "pidfile" in options:
         words.append(_read_pid(options["pidfile"]))
     pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))

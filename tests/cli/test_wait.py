@@ -335,7 +335,7 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
         (["-c", "1_0", "1"], "--count: '1_0' is not a number greater than 0"),
         (["-c", "x", "--name", "x"], "--count: 'x' is not a number greater than 0"),
         (["make"], "PID: 'make' is not a number"),
-        (["-t", "5", "run", "true"], "put the options of run after it"),
+        (["-t", "5", "run", "true"], "put the options of run after the word run, as in run -h"),
         (["run", "-t", "x", "-k", "5", "true"], "--timeout: 'x' is not a duration"),
         (["run", "-t", "5", "-k", "x", "true"], "--kill-after: 'x' is not a duration"),
         (["run", "--tree", "--rest", "x", "true"], "--rest: 'x' is not kill, wait or leave"),
