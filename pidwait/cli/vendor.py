@@ -44,9 +44,13 @@ the copy: acme/_vendor/NAME, say. If DEST is a copy already, it is updated.
   -V, --version           show the version
   -h, --help              show this
 
-exit status: 0 success, or the copy is current; 1 failure; 2 wrong arguments;
-with --check 3 the copy has another version, or a part of one; 4 files were
-changed or removed by hand
+exit status:
+  0  success; with --check: the copy is current
+  1  failure
+  2  the arguments are wrong
+  3  with --check: the copy is not like this version, or an update was
+     interrupted
+  4  with --check: files were changed or removed by hand
 """
 VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
 
@@ -58,6 +62,8 @@ def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     work = {"check": _check, "single-file": _make_file}.get("".join(actions[-1:]), _copy)
     if len(operands) != 1 and (operands or work != _make_file):
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
+    if "" in operands:
+        raise Usage("the name of %s is empty" % ("FILE" if work == _make_file else "DEST"))
     if work != _make_file and ("parts" in options or "systems" in options):
         raise Usage("--parts and --systems are for --single-file")
     return work(options, *operands)

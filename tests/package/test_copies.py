@@ -98,6 +98,16 @@ def test_a_name_that_can_not_be_imported_is_refused(tmp_path, name):
     assert repr(name) in err and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["", "--force", "--check", "--single-file"])
+def test_an_empty_name_is_refused(tmp_path, monkeypatch, option):
+    """It would be the current folder's."""
+    monkeypatch.chdir(tmp_path)
+    status, out, err = vendor(*option.split(), "")
+    name = "FILE" if option == "--single-file" else "DEST"
+    assert (status, out) == (2, "") and ": the name of %s is empty (see " % name in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_copy_of_another_version_is_updated_both_ways(tmp_path, old):
     dest = tmp_path / "dest"
     assert run("-m", "other", "vendor", dest, path=old)[0] == 0
