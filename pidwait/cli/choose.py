@@ -38,8 +38,8 @@ Instead of giving PIDs, choose the processes that match all of these options:
   -o, --oldest            of the matching processes, the one that started first
   -l, --list              show the processes, and do not wait
 With -F, only the process of that PID, if it matches; without, never zombies,
-this process and its ancestors. If no process matches, the exit status is 1, or
-0 with -e.
+this process and its ancestors. If no process matches, the exit status is 1 (127
+with --exit-code), or 0 with -e.
 
 run works like GNU timeout, patch makes a script's subprocesses faster, vendor
 copies this package into a project: see run -h, patch -h, vendor -h.

@@ -24,7 +24,7 @@ starts them where Python would fork, and a wait does not poll.
 
 SCRIPT can also be a folder or zip file with a __main__.py.
 
-exit status: that of the script; 2 if it can't be read
+exit status: as with python; 2 if SCRIPT can't be read, or for wrong arguments
 """
 _PATCH = Command(" patch", _PATCH_USAGE, _PATCH_TEXT, "m|module")
 _PATCH.intermixed = False

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .._types import Any, Callable, Sequence
 
 _RUN_TEXT = """\
-Start a command, wait until it has exited, and exit as it did. Both are in a new
-process group. HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to it.
+Start a command, wait until it has exited, and exit as it did. This program and
+COMMAND are in a new process group, and HUP, INT, QUIT, TERM, USR1 and USR2 are
+passed on to the group.
 
   -t, --timeout DURATION     after this time, send a signal to the group
   -s, --signal SIGNAL        name or number of the signal; default TERM; 0: none

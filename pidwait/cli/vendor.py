@@ -48,8 +48,7 @@ exit status:
   0  success; with --check: the copy is current
   1  failure
   2  the arguments are wrong
-  3  with --check: the copy is not like this version, or an update was
-     interrupted
+  3  with --check: it is not like this version, or an update was interrupted
   4  with --check: files were changed or removed by hand
 """
 VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")

@@ -50,8 +50,8 @@ Wait until processes have exited. They need not be children of the caller.
   -c, --count COUNT       wait until COUNT of the processes have exited
       --any               wait until one has exited
   -F, --pidfile FILE      read a PID from the beginning of FILE
-  -e, --exited            ignore PIDs that do not exist;
-                          an empty list of PIDs is no error
+  -e, --exited            a PID that does not exist counts as exited, without an
+                          error; an empty list of PIDs is no error
       --exit-code         exit as the process did: see below
   -v, --verbose           print how each process ended; at a time-out, print
                           which are still running
