@@ -274,8 +274,8 @@ class WaitSet(Generic[P]):
         """Return a file descriptor. When it becomes readable, call wait(0).
 
         That call may return an empty list. The file descriptor stays the same until close().
-        Raises io.UnsupportedOperation (an OSError) on Windows, and where the set has no epoll or
-        kqueue: no file descriptor was left for it, or gevent or eventlet has patched the program.
+        Raises io.UnsupportedOperation (an OSError) on Windows, and where no file descriptor was
+        left for the set's epoll or kqueue.
         """
         return self._opened().fileno()
 

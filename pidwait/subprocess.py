@@ -331,8 +331,8 @@ def patch() -> _ExitStack:
     """Change the standard library's Popen in place, to start and wait as this module's Popen.
 
     Each patch() needs its own unpatch(); a ``with patch():`` block calls it at its end. The
-    last unpatch() restores Popen. It leaves alone the methods where this Python already does the
-    same, and everything that other code (or another copy of this package) has replaced. A
+    last unpatch() restores Popen. patch() leaves alone the methods where this Python already does
+    the same, and everything that other code (or another copy of this package) has replaced. A
     debugger's replacements of ``_posixsubprocess.fork_exec`` or ``os.posix_spawn`` stay in use,
     and so do hooks that other code sets after patch(). asyncio's subprocesses are started in this
     way, too, but asyncio waits for them as before.

@@ -28,10 +28,10 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     ``tree`` is False, or what happens to the others when the command itself has exited: True or
     "kill" ends them, "wait" waits for them, "leave" leaves them. wait(), poll() and communicate()
-    report its end when nothing is left. A time-out of run(), an exception in a ``with`` block and
-    the death of this program end all of it, by SIGTERM, and SIGKILL ``grace`` seconds later; with
-    0, the default, by SIGKILL at once. So do kill() and terminate(), with their signals. ``pid``
-    and ``returncode`` are the command's.
+    report an exit only when nothing is left. A time-out of run(), an exception in a ``with`` block
+    and the death of this program end all of it, by SIGTERM, and SIGKILL ``grace`` seconds later;
+    with 0, the default, by SIGKILL at once. So do kill() and terminate(), with their signals.
+    ``pid`` and ``returncode`` are the command's.
     """
 
     _tree: "Any" = None
@@ -87,12 +87,12 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     @property
     def mechanism(self) -> "Any":
-        """How it ends: by a "reaper" (Linux), "job" (Windows) or "group"; None without a tree."""
+        """What ends the tree: "reaper" (Linux), "job" (Windows) or "group"; None without a tree."""
         return None if self._tree is None else self._tree.mechanism
 
     @property
     def left(self) -> "Any":
-        """The pids that we may not end, root's say; None if the keeper of the tree was killed."""
+        """Pids of processes that we may not end, such as root's; None if the keeper was killed."""
         return [] if self._tree is None else self._tree.left
 
     def _internal_poll(self, *args: "Any", **more: "Any") -> "Any":
