@@ -64,13 +64,14 @@ DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m.
 exit status:
   0    all processes have exited, or as many as -c or --any require
   1    a PID did not exist (not with -e), or the output could not be written;
-       all other processes have been waited for
-  2    the arguments are wrong, or FILE has no PID
+       all other processes have been waited for; or FILE has no PID
+  2    the arguments are wrong
   124  time-out
   141  nobody reads stdout any more; under nohup the wait goes on
 With --exit-code, the exit status is that of the first process that did not exit
 with 0, or 128 plus the number of the signal that killed it; 125 if the exit
-code is not known, or the output could not be written; 127 if a PID is gone.
+code is not known, or the output could not be written; 127 if a PID is gone, or
+FILE has none.
 """
 WAIT = Command(
     "",
@@ -92,8 +93,9 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     words = [word for operand in operands for word in operand.split()]
     if words and words[0] in _COMMANDS:
         raise Usage("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
+    nobody = NOT_KNOWN if "exit-code" in options else NOT_THERE
     if "pidfile" in options:
-        words.append(_read_pid(options["pidfile"]))
+        words.append(_read_pid(options["pidfile"], nobody))
     pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
     if not pids and not chooses and "exited" not in options:
         raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
@@ -108,8 +110,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     chooses = chooses or (bool(pids) and "list" in options)
     targets: "Any" = choose(options, pids) if chooses else pids
     if chooses and not targets and "exited" not in options:
-        status = NOT_KNOWN if "exit-code" in options else NOT_THERE
-        raise CommandError("no process matches (use -e to ignore)", status)
+        raise CommandError("no process matches (use -e to ignore)", nobody)
     if "list" in options:
         show_list(targets, "json" in options)
         return 0
@@ -136,16 +137,16 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
     return 0
 
 
-def _read_pid(path: str) -> str:
+def _read_pid(path: str, nobody: int) -> str:
     """The file's first word, as pgrep takes it: some programs write more."""
     try:
         with open(path, "rb") as file:
             word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
     except OSError as error:
         raise_of_handler(error)
-        raise CommandError("--pidfile: %s: %s" % (path, error.strerror), WAIT.wrong) from None
+        raise CommandError("--pidfile: %s: %s" % (path, error.strerror), nobody) from None
     if not digits(word):
-        raise CommandError("--pidfile: %s does not begin with a PID" % path, WAIT.wrong)
+        raise CommandError("--pidfile: %s does not begin with a PID" % path, nobody)
     return word
 
 

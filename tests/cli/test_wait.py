@@ -200,11 +200,11 @@ def test_a_file_without_a_pid_is_refused(main, tmp_path, text):
     path = tmp_path / "file"
     path.write_bytes(text)
     done = main("-e", "-F", path)
-    assert done == (2, "", "%s: --pidfile: %s does not begin with a PID\n" % (PROG, path))
+    assert done == (1, "", "%s: --pidfile: %s does not begin with a PID\n" % (PROG, path))
     path.unlink()
-    for option in "-e", "--exit-code":
+    for option, status in ("-e", 1), ("--exit-code", 127):
         done = main(option, "-F", path)
-        assert done == (2, "", "%s: --pidfile: %s: No such file or directory\n" % (PROG, path))
+        assert done == (status, "", "%s: --pidfile: %s: No such file or directory\n" % (PROG, path))
 
 
 @pytest.mark.windows
