@@ -222,6 +222,22 @@ def test_the_kernel_is_in_the_middle_of_reaping(seam, told, times):
         assert process.wait(0) in told
 
 
+@pytest.mark.parametrize("make", [Child, Stranger])
+def test_the_kernel_does_not_find_what_runs(seam, told, make):
+    """Linux 6.13 to 6.18, of a process whose parent is outside of our PID namespace."""
+    seam.refuse("ioctl", errno.ESRCH)
+    seam.refuse("epoll")  # so wait_procs() looks before there is an event
+    it = make()
+    with pidwait.Process(it.pid) as process:
+        for _ in range(2):  # the first look finds out that it is a stranger
+            assert pidwait.wait_procs([it.pid], 0) == ([], [it.pid])
+            times_out(process.wait, 0)
+        it.become_zombie(7)
+        assert process.wait(LONG) == pidwait.wait(it.pid, LONG) == 7
+        assert pidwait.wait_procs([it.pid], LONG) == ([(it.pid, 7)], [])
+    assert it.reap() == 7
+
+
 @pytest.mark.parametrize("when", [1, 20])  # at the first look, or after some 50 ms
 def test_a_zombie_that_we_may_not_look_into_is_reaped_during_the_wait(seam, told, when):
     """Only the reaping tells its code, and a wait gives it up to a second."""
