@@ -141,7 +141,9 @@ class PidfdHandle(Handle):
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
         log("pid %s is polled: %s", self.pid, why)
         if self.pid is None:
-            raise why
+            if self._ask()[0]:
+                return False
+            raise why.as_error("poll", None) from None
         try:
             polled = ProcfsHandle(self.pid)
         except Failed as gone:

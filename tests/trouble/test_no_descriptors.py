@@ -20,6 +20,7 @@ from . import (
     every_wait_works,
     forked,
     interrupt,
+    kernel_tells,
     raises,
     system,
     times_out,
@@ -255,7 +256,22 @@ def closed_by_others():
         target.reap()
 
 
-SCENARIOS = [received, limit_falls, limit_falls_at_any_line, closed_by_others]
+def received_once_reaped():
+    """It has no pid to poll it by."""
+    child, right = Child(), (7,) if kernel_tells() else (7, None)
+    fds = [system.pidfd_open(child.pid) for _ in range(2)]
+    child.end(7)
+    assert child.reap() == 7
+    with pidwait.Process.from_fd(fds[0]) as process, limit_is_zero():
+        assert process.has_exited() and process.wait(LONG) in right
+        raises(ProcessLookupError, process.kill)
+    with pidwait.Process.from_fd(fds[1]) as process:
+        os.close(fds[1])
+        for use in process.has_exited, process.wait, process.kill:
+            assert raises(OSError, use).errno == errno.EBADF
+
+
+SCENARIOS = [received, limit_falls, limit_falls_at_any_line, closed_by_others, received_once_reaped]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
