@@ -60,7 +60,7 @@ class Core:
         for one in self.find(owner.key):
             if type(owner.key) is not int or not self._is_passed_on(one):
                 return None
-            steps = self._entering(one, self.exited.get(one, RUNNING))
+            steps = self._entering(one, self.exited.get(one, self.seen.get(one, RUNNING)))
             self.end(one, *steps)
         member = Member(owner, owner.key)
         status, when = self._open(member), Rounds.NEW

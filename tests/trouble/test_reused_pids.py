@@ -14,7 +14,7 @@ import time
 import pytest
 
 from .. import pidwait, seam, trouble
-from ..processes import eventually, state
+from ..processes import eventually, gone_pid, state
 from . import LONG, Child, Stranger, each_line, raises, system, times_out
 
 pytest.importorskip("ctypes")
@@ -135,6 +135,23 @@ def added_again(backend):
         number.finish()
 
 
+def added_while_gone(backend):
+    """The pid is added while no process has it, and again for the next one."""
+    pid = gone_pid()
+    with pidwait.WaitSet([os.getpid(), pid]) as waiting:
+        system.next_pid(pid)
+        new = Child()
+        assert new.pid == pid
+        waiting.add(pid)
+        assert len(waiting) == 3
+        assert waiting.wait(LONG) == [(pid, None)]
+        assert waiting.wait(0) == [] and pid in waiting
+        new.become_zombie(NEW)
+        assert waiting.wait(LONG) == [(pid, NEW)]
+        assert list(waiting) == [os.getpid()]
+    assert new.reap() == NEW
+
+
 class Known:
     """Like psutil.Process, it remembers when its process started."""
 
@@ -198,7 +215,10 @@ def endings(backend):
         number.finish()
 
 
-@pytest.mark.parametrize("scenario", [handles, many, added_again, objects, endings])
+SCENARIOS = [handles, many, added_again, added_while_gone, objects, endings]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_another_process_has_the_pid(namespaces, scenario):
     trouble.run_on_each_backend(scenario, within=namespaces)
 
