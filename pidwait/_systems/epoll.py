@@ -125,10 +125,10 @@ class EpollPoller:
         if who is Hints:
             return () if self._hints is None else self._hints.read()
         try:
-            if who is self._bell:
-                call(self._epoll.unregister, who.fileno())
-            elif who is self._timer:
+            if who is self._timer:
                 self._set_timer(0.0)
+            else:  # the bell; or a timer that another thread's has replaced in fileno()
+                call(self._epoll.unregister, who.fileno())
         except Failed as why:
             if why.errno != ENOENT:  # another thread was quicker
                 raise

@@ -640,6 +640,27 @@ def test_fileno_of_polled_members(variant, backend, seam, start_told, sleeper):
         assert turns_for(waiting, fd, 0.05) < 5
 
 
+def test_fileno_that_two_threads_ask_for_at_the_same_time(by_polling, seam, start_told):
+    """Each makes a timer, and one of these replaces the other, which may be about to ring."""
+    need_timer()
+    create, fds, child = get("timerfd_create"), [], start_told(3)
+
+    def timerfd_create(*args):
+        if not fds:
+            fds.append(None)
+            fds.append(waiting.fileno())  # as another thread does
+        return create(*args)
+
+    seam.put("timerfd_create", timerfd_create)
+    with pidwait.WaitSet([child.pid]) as waiting:
+        assert waiting.wait(0) == []
+        fd = waiting.fileno()
+        assert fds == [None, fd]
+        assert turns_for(waiting, fd, 0.2) < 60
+        child.stdin.close()
+        turns_until(waiting, fd, [(child.pid, 3)])
+
+
 def test_polled_members_take_a_small_share_of_a_core(by_polling):
     """At most 5 %, also in a loop of short waits, each of which looks at its end, too. What needs
     no look is reported at once."""
