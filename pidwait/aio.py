@@ -80,8 +80,7 @@ class _Group:
         self.exits: "dict[Owner, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
-            process = proc._child if isinstance(proc, Child) else proc
-            self.left[find(process, partial(_tell, ref(self), self.sleepers))] = proc
+            self.left[find(proc, partial(_tell, ref(self), self.sleepers))] = proc
         add_to_loop(self.loop, self.left)
 
     def look(self) -> None:
@@ -215,12 +214,9 @@ async def end_procs(
     >>> asyncio.run(main())  # Python 3.7 or newer
     (True, [])
     """
-    given = list(procs)
-    inner = [proc._child if isinstance(proc, Child) else proc for proc in given]
-    exited, alive = await in_thread(_ending.end_procs, inner, grace, sig, None, tree)
-    outer = dict(zip(map(id, inner), given))
-    found = [(outer.get(id(proc), proc), exitcode) for proc, exitcode in exited]
-    return found, [outer.get(id(proc), proc) for proc in alive]
+    return await in_thread(  # type: ignore[no-any-return]
+        _ending.end_procs, list(procs), grace, sig, None, tree
+    )
 
 
 def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "Child":

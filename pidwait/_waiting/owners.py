@@ -309,14 +309,15 @@ class ProcessOwner(Owner):
 
 
 class ChildOwner(ReapingOwner):
-    """Our Child, or that of another copy of this package: wait() reaps."""
+    """Our Child, or that of another copy of this package: wait() reaps. Or aio's, which has one."""
 
     def returncode(self) -> "Outcome":
-        return self.proc.exitcode if self.proc.reaped else RUNNING
+        child = getattr(self.proc, "_child", self.proc)
+        return child.exitcode if child.reaped else RUNNING
 
     def reap(self, code: "Any") -> "Outcome":
         try:
-            known: "int | None" = self.proc.wait(0)
+            known: "int | None" = getattr(self.proc, "_child", self.proc).wait(0)
         except TimeoutError as error:
             raise_of_handler(error)
             return PENDING
@@ -330,6 +331,7 @@ _KINDS = (
     (LoopOwner, ("returncode",)),
     (PsutilOwner, ("is_running", "create_time")),
     (MultiprocessingOwner, ("exitcode", "join")),
+    (ChildOwner, ("exitcode", "_child")),
 )
 # If this method is a coroutine function, it is of another kind: trio's has a poll(), too; dask's
 # has a join().
@@ -340,10 +342,7 @@ _COROUTINES: "dict[type[Owner], tuple[str, type[Owner]]]" = {
 
 
 def find(proc: "Proc", key: object = None) -> Owner:
-    """The owner for a caller's ``proc``; TypeError or ValueError if it is not a process.
-
-    ``key`` is that of a set for it.
-    """
+    """The owner for a ``proc``, by a set's ``key``; TypeError or ValueError if it is no process."""
     if type(proc) is int or (hasattr(proc, "__index__") and not hasattr(proc, "pid")):
         return Owner(proc, check_pid(proc, "proc"), key)
     if not hasattr(proc, "pid"):

@@ -17,6 +17,7 @@ from ..processes import (
     sleeping,
     state,
 )
+from ..waiting.ways import WAYS as BLOCKING
 from .loops import WAYS, aio, begun, gathered, is_cancelled
 
 pytestmark = pytest.mark.kqueue
@@ -52,6 +53,21 @@ def test_any_wait_reaps_it_and_returns_the_exit_code(variant, run, code, wait):
 
     run(main())
     os.close(reader)
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("by", BLOCKING)
+@pytest.mark.parametrize("waited", [False, True], ids=["", "once more"])
+def test_blocking_waits_know_its_code_and_reap_it_too(variant, run, by, waited):
+    async def main():
+        async with aio.spawn(exiting(3)) as child:
+            if waited:
+                await child.wait()
+            assert by(child) == child.exitcode == 3 and pidwait.has_exited(child)
+            become_gone(child.pid)
+        assert by(child) == 3
+
+    run(main())
 
 
 @pytest.mark.windows
