@@ -68,7 +68,8 @@ def wait_procs(
         exited.append(one)
         if callback is not None:
             callback(*one)
-    return exited, [proc for proc in given if key_of(proc) in core.members]
+    done = {key_of(proc) for proc, _ in exited}  # the core's members end there after a fork
+    return exited, [proc for proc in given if key_of(proc) not in done]
 
 
 if TYPE_CHECKING:

@@ -281,6 +281,23 @@ def test_an_iterator_goes_on_in_a_forked_child(variant, herd):
     assert sorted(completed) == sorted((pid, -signal.SIGTERM) for pid in pids)
 
 
+@pytest.mark.kqueue
+def test_a_callback_may_fork(variant, herd):
+    """Both processes go on, and each returns what it has seen."""
+    pids, forks = [herd.fork(0, 0), herd.fork(0, 0.3)], []
+
+    def fork(pid, code):
+        if not forks:
+            forks.append(os.fork())
+
+    def use():
+        exited, alive = pidwait.wait_procs(pids, 60, fork)
+        assert (sorted(dict(exited)), alive) == (sorted(pids), [])
+        assert forks == [0] or os.waitpid(forks[0], 0)[1] == 0
+
+    assert in_a_fork(use)
+
+
 class Given:
     def __init__(self, pid):
         self.pid = pid
