@@ -315,6 +315,21 @@ def test_another_thread_of_the_owner_reaps(variant, run, zombie):
     assert run(main()) == 3
 
 
+@pytest.mark.parametrize("timeout", [0, 0.02])
+def test_an_exit_that_was_seen_is_no_time_out(variant, run, zombie, sleeper, timeout):
+    """Its Popen's lock is held, so the code counts that was seen."""
+    child = zombie(3)
+
+    async def main():
+        began = time.monotonic()
+        with child._waitpid_lock:
+            codes = await gathered([aio.wait(child, timeout) for _ in range(2)])
+            exits = await aio.wait_procs([sleeper, child], timeout)
+        return codes, exits, time.monotonic() - began < 1.9  # else each takes a second
+
+    assert run(main()) == ([3, 3], ([(child, 3)], [sleeper]), True)
+
+
 # Codes that are hard to get
 
 
