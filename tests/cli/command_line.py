@@ -26,11 +26,23 @@ def run(*args, **kwargs):
     )
 
 
-def until_it_sleeps(pid):
-    """Wait until a process has slept for a while: it has loaded all it needs, and waits."""
+def until_it_sleeps(pid, runs_ps=False):
+    """Wait until a process has slept for a while: it has loaded all it needs, and waits.
+
+    ``runs_ps``: where there is no /proc, it also sleeps while its ps runs, which may take long.
+    """
+
+    def is_busy():
+        if state(pid) in ("R", "D"):
+            return True
+        if not runs_ps or THERE["/proc"]:
+            return False
+        parents = subprocess.check_output(["ps", "-ax", "-o", "ppid="], universal_newlines=True)
+        return str(pid) in parents.split()
+
     looks, pause = 0, 0.003 if THERE["/proc"] else 0.1  # there it also sleeps while its ps runs
     while looks < 5:
-        looks = 0 if state(pid) in ("R", "D") else looks + 1
+        looks = 0 if is_busy() else looks + 1
         time.sleep(pause)
 
 

@@ -305,7 +305,7 @@ def test_it_waits_for_as_many_as_it_is_asked_for(token, named, start, option):
     children = [named(token) for _ in range(2)]
     args = COMMAND + ["-v"] + option + ["--exit-code", "--name", token]
     command = start(*args, stdout=subprocess.PIPE, universal_newlines=True)
-    until_it_sleeps(command.pid)
+    until_it_sleeps(command.pid, runs_ps=True)
     for child in children[: 1 if option else 2]:
         child.kill()
         line = command.stdout.readline()
