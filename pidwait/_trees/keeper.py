@@ -109,7 +109,6 @@ class Keeper:
         self.hears = True  # the caller still has its end of the socket
         self.poll = select.poll()
         self.came: "list[int]" = []  # signals to be passed on
-        self.words = contents("/proc/self/cmdline").split(b"\0")[:-2]
         self.owed: "dict[int, int]" = {}  # {pid: the signal that it gets when it is our child}
         self.watch = open_pidfd(self.caller)
         if posix.getppid() != self.caller:
@@ -214,7 +213,8 @@ class Keeper:
         for parent, fd in found:  # it grows
             # The last words are the number of its socket, and nothing.
             words = contents("/proc/%d/cmdline" % parent).split(b"\0")[:-2]
-            for pid in children_of(parent) if parent == self.me or words != self.words else ():
+            is_keeper = parent != self.me and words == self.plan["words"]
+            for pid in () if is_keeper else children_of(parent):
                 own: "int | None" = -1
                 if parent != self.me:
                     own = open_pidfd(pid)
@@ -340,6 +340,7 @@ def keep_tree(control: int) -> None:
     plan["null"] = null
     if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
+    plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
     try:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us
