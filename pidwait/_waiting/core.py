@@ -20,7 +20,7 @@ from .._base.handle import PENDING, RUNNING
 from .._systems import open_handle, system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Rounds, Visit
-from .owners import Owner, guarded
+from .owners import Owner, ProcessOwner, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ class Core:
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return what is known by then."""
         owner = member.owner
+        # A closed Process knows what it has seen, or raises ValueError: its pid may be another's.
+        known = owner.returncode() if type(owner) is ProcessOwner else RUNNING
+        if known is not RUNNING:
+            return known
         try:
             member.handle = self.poller.open(owner)
         except (Failed, UnsupportedOperation) as why:

@@ -27,6 +27,7 @@ from ..processes import (
     state,
 )
 from .threads import Thread
+from .ways import by_set, by_wait, by_wait_procs
 
 
 @everywhere
@@ -175,6 +176,16 @@ def test_a_closed_handle_can_not_be_used(variant, start_told):
             use()
     assert process.pid == child.pid and process.exitcode is None
     assert "closed" in repr(process)
+
+
+@everywhere
+@pytest.mark.parametrize("way", [by_wait, by_wait_procs, by_set])
+def test_no_wait_takes_a_closed_handle(variant, sleeper, way):
+    """It does not go by the pid, which may be another process's by then."""
+    process = pidwait.Process(sleeper.pid)
+    process.close()
+    with pytest.raises(ValueError, match="closed"):
+        way(process)
 
 
 @everywhere
@@ -333,6 +344,16 @@ def test_from_fd_of_a_process_that_has_been_reaped(pidfd_of, start):
         assert process.wait() in (4, None) and process.has_exited()
         with pytest.raises(ProcessLookupError):
             process.kill()
+
+
+@pytest.mark.parametrize("way", [by_wait, by_wait_procs, by_set])
+def test_from_fd_of_a_reaped_process_tells_its_code_after_close(pidfd_of, start, way):
+    child = start(*exiting(4))
+    fd = pidfd_of(child.pid)
+    child.wait()
+    with pidwait.Process.from_fd(fd) as process:
+        code = process.wait()
+    assert process.pid is None and way(process) == code
 
 
 def test_from_fd_of_a_reaped_process_hashes_as_its_equals(pidfd_of, start):
