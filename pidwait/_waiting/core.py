@@ -43,6 +43,7 @@ class Core:
         self.visits: "dict[ref[Visit], None]" = {}
         self._reaping: "dict[Member, ref[Visit]]" = {}  # whose wait runs the owner's code
         self.fd_is_exported = False  # a program has the file descriptor, and may poll it
+        self._heirs: "dict[int, Core]" = {}  # by the pid of a forked child: its threads share one
 
     def find(self, key: object) -> "list[Member]":
         """The members for a key: more than one if some are put back, or a pid was given again."""
@@ -348,7 +349,7 @@ class Core:
         for member in new.members.values():
             new.rounds.add(member)
             new._arm(member)
-        return new
+        return self._heirs.setdefault(new.pid, new)
 
     def close(self) -> None:
         """Close all handles. What is shared is closed by its last user letting go of it; but PyPy,

@@ -224,6 +224,28 @@ def test_a_set_that_the_forked_child_uses_while_a_thread_waits_on_it(variant, na
     child.reap()
 
 
+def test_a_set_that_two_threads_of_the_forked_child_use_first(backend, seam):
+    """Both use the same copy."""
+    if backend != "pidfd":
+        pytest.skip("it is about the making of an epoll")
+    real, gone = seam.get("epoll"), [gone_pid() for _ in range(2)]
+
+    def epoll():
+        seam.put("epoll", real)
+        waiting.add(gone[0])  # as another thread does
+        return real()
+
+    def use():
+        seam.put("epoll", epoll)
+        waiting.add(gone[1])
+        assert len(waiting) == 3
+        assert sorted(waiting.wait(LONG)) == sorted((pid, None) for pid in gone)
+        waiting.close()
+
+    with pidwait.WaitSet([os.getppid()]) as waiting:
+        in_a_fork(use)
+
+
 @pytest.mark.threads
 def test_a_copy_without_file_descriptors_does_not_wake_the_parent(backend):
     if backend != "pidfd":
