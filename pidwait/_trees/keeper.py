@@ -124,8 +124,9 @@ class Keeper:
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
         handled = [one for one in numbers if not ignored >> (one - 1) & 1]
-        for number in {*handled, _signal.SIGCHLD}:  # what the command ignores is not passed on
-            _signal.signal(number, self.hear)
+        for number in handled:  # what the command ignores is not passed on
+            _signal.signal(number, lambda number, frame: self.came.append(number))
+        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
         group = plan["group"] or posix.getpgrp()
         attempt(posix.setpgid, 0, 0)  # what ends the caller's group spares the keeper
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
@@ -145,10 +146,6 @@ class Keeper:
             posix.waitpid(self.command, 0)
             answer(control, why.decode())
         answer(control, "P%d" % self.command)
-
-    def hear(self, number: int, frame: "Any") -> None:
-        if number != _signal.SIGCHLD:
-            self.came.append(number)
 
     def become_command(self, group: int, mask: "Any", handled: "list[int]", failed: int) -> None:
         """As CPython's _posixsubprocess does it, and in that order."""

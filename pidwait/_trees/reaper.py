@@ -70,8 +70,8 @@ class ReaperTree:
         values.update(group=group, ignored=ignored)
         text = marshal.dumps(dict(values, session=bool(plan["start_new_session"])))
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
-        own.update(umask=-1, process_group=0 if group else -1)
-        own.update(restore_signals=False, start_new_session=False)
+        own.update(umask=-1, process_group=0 if group else -1, start_new_session=False)
+        own.update(restore_signals=False)
         control, theirs = _socket.socketpair()
         fd, self._control = -1, Shared(control)  # type: ignore[arg-type]
         try:

@@ -592,6 +592,11 @@ def test_a_variable_without_a_name_is_left_out(reaper):
     assert output == b"A=b\n"
 
 
+def test_a_command_needs_a_name(reaper):
+    with pytest.raises(ValueError, match="^args "):
+        Popen([""], executable="/bin/sh", tree=True)
+
+
 def test_a_relative_path_of_the_package_outlives_a_chdir(reaper):
     folder = pathlib.Path(pidwait.__spec__.origin).parent
     if not folder.is_dir():
