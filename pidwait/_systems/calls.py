@@ -8,7 +8,7 @@ answer is right, and the last one stays.
 import sys
 from errno import ENOSYS
 
-from .._base.errors import call, failed
+from .._base.errors import call, failed, raise_of_handler
 from .._base.probe import FFI, choice
 from .bindings import NAMES, PLATFORM, binding, check_files
 
@@ -42,7 +42,8 @@ class Calls(dict):  # type: ignore[type-arg]
             function, origins[name] = _resolve(name, *row)
         except LookupError as error:
             raise failed(ENOSYS, error.args[0]) from None
-        except ImportError as error:
+        except (ImportError, OSError) as error:
+            raise_of_handler(error)
             check_files()  # a lack of file descriptors is transient
             raise failed(ENOSYS, str(error)) from None
         self[name] = function
