@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from ..conftest import CHOSEN, EVENT
+from ..conftest import CHOSEN, EVENT, VARIANTS
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def by_pidfd(use_variant):
 @pytest.fixture
 def by_polling(use_variant):
     """The test runs once, and polls."""
-    use_variant(CHOSEN[-1])
+    use_variant(list(VARIANTS)[-1])
 
 
 @pytest.fixture
