@@ -62,12 +62,12 @@ class ReaperTree:
             raise ValueError("args must begin with a name, which the command of a tree gets")
         values = {name: plan.get(name) for name in "gid gids uid umask process_group".split()}
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
-        values.update(argv=request.argv, paths=paths, env=request.environment)
         # The keeper is in a group of its own from the start, as Ctrl-C in ours would end it.
         group = 0 if plan["preexec_fn"] else os.getpgrp()
+        values.update(argv=request.argv, paths=paths, env=request.environment, group=group)
+        # The keeper's Python ignores two signals; the command, only if the program ignores them.
         both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
-        ignored = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
-        values.update(group=group, ignored=ignored)
+        values["ignored"] = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
         text = marshal.dumps(dict(values, session=bool(plan["start_new_session"])))
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
         own.update(umask=-1, process_group=0 if group else -1, start_new_session=False)
