@@ -78,7 +78,8 @@ class Ending:
         self.left, self.given, self.grace, self.sig = left, given, grace, sig
         self._core = left._opened()
         self._refused: "set[object]" = set()  # keys
-        self.family = [*filter(None, map(self._info, left._members()))] if tree else []
+        infos = [self._info(member) for member in left._members()] if tree else []
+        self.family = [info for info in infos if info is not None]
 
     def alive(self) -> "list[Any]":
         """Those that we may not signal."""

@@ -73,8 +73,8 @@ class LoopCore(Core):
                 for member in self.find(owner.key):
                     if member in self.rounds.members:
                         self.look(member, me)
-            found = list(self.exited.items())
-            for member, code in found:  # twice, if an exception comes before its end
+            found = self.exited.copy()
+            for member, code in found.items():  # twice, if an exception comes before its end
                 member.owner.key(member.owner, code)  # type: ignore[operator]
                 self.end(member)
         finally:
@@ -111,7 +111,8 @@ class LoopCore(Core):
             if isinstance(child, AsyncioChild) and not child.is_removed:
                 child.leave()
 
-    __del__ = close
+    def __del__(self) -> None:
+        self.close()
 
 
 # By id(loop) and process: a forked child makes its own.
@@ -129,6 +130,7 @@ def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
         try:
             core = _cores[id(loop), getpid()] = LoopCore(loop)
         except (Failed, OSError, NotImplementedError) as why:
+            raise_of_handler(why)
             log("the event loop can't watch file descriptors, so a thread waits: %r", why)
             for owner in owners:
                 _watch(loop, owner)
@@ -200,6 +202,7 @@ class AsyncioChild:
         try:
             watch(self, lambda child, code: None)
         except RuntimeError as error:  # the interpreter is shutting down
+            raise_of_handler(error)
             log("pid %d is not reaped: %s", self.pid, error)
 
 

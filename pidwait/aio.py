@@ -12,7 +12,7 @@ from weakref import ref
 
 from . import _ending, _spawning
 from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
-from ._base.errors import TimeoutExpired, log
+from ._base.errors import TimeoutExpired, log, raise_of_handler
 from ._loop_core import ChildWatcher as ChildWatcher
 from ._loop_core import (
     add_to_loop,
@@ -60,9 +60,9 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
-    exited, _ = await wait_procs([proc], timeout)
-    if not exited:
-        raise TimeoutExpired(getattr(proc, "pid", proc), timeout)  # type: ignore[arg-type]
+    exited, alive = await wait_procs([proc], timeout)
+    if alive:
+        raise TimeoutExpired(find(proc).pid, timeout)
     return exited[0][1]
 
 
@@ -91,14 +91,13 @@ class _Group:
         for owner in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, owner, wait_now(owner.proc, 0))
-            except (TimeoutExpired, ValueError):  # ValueError: it was closed meanwhile
-                continue
+            except (TimeoutExpired, ValueError) as error:  # ValueError: it was closed meanwhile
+                raise_of_handler(error)
 
     def hasten(self) -> bool:
         """Give codes that are still to come 10 ms from now on; return whether there are any."""
         core = find_core(self.loop)
-        found = [] if core is None else map(core.find, [owner.key for owner in self.left])
-        pending = [one for members in found for one in members if one.until is not None]
+        pending = [] if core is None else [one for one in core.pending() if one.owner in self.left]
         for one in pending:
             one.until = Deadline(one.until.at_most(GRACE))  # type: ignore[union-attr]
         return bool(pending)

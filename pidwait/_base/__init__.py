@@ -29,6 +29,12 @@ def at_once(*steps: "Iterable[Any]") -> "list[Any]":
     return list(chain(*steps))
 
 
+def only_if(condition: "Iterator[Any]", *steps: "Iterable[Any]") -> "Iterator[Any]":
+    """Go through the steps if what the condition yields, one value at most, is true."""
+    there = {True: chain(*steps)}
+    return chain.from_iterable(map(there.__getitem__, filter(None, map(bool, condition))))
+
+
 # run_through(iterator) has an iterator in C do all that it does.
 run_through: "Callable[[Iterable[object]], object]" = partial(deque, maxlen=0)
 

@@ -3,7 +3,7 @@
 
 import time
 
-from .errors import Failed, call, is_python
+from .errors import Failed, call, is_python, raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Deadline:
             if type(timeout) is not float and type(timeout) is not int:
                 timeout = seconds(timeout)
             self._at = self.now() + timeout
-        except OverflowError:  # an int too large for a float
+        except OverflowError as error:  # an int too large for a float
+            raise_of_handler(error)
             if timeout < 0:
                 self._at = -_NEVER
         if self._at != self._at:

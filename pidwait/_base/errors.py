@@ -96,20 +96,29 @@ def raise_of_handler(error: BaseException) -> None:
     That is code of others, or code of ours that catches what is raised for a caller. For system
     calls there is call().
     """
+    traceback = error.__traceback__ and error.__traceback__.tb_next
+    if traceback is None:  # C code has raised it, where it was called
+        return
     codes = []
     for number in range(1, _signal.NSIG):
-        try:
-            handler = _signal.getsignal(number)
-        except ValueError:  # Windows has few
-            continue
+        handler = _signal.getsignal(number)
         for called in handler, getattr(handler, "func", handler):  # of a functools.partial
             for function in called, type(called).__call__:
                 codes.append(getattr(getattr(function, "__func__", function), "__code__", error))
-    traceback = error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
             raise error
         traceback = traceback.tb_next
+
+
+def has(thing: object, name: str) -> bool:
+    """hasattr(), but what a signal handler raises while Python code looks is not an answer."""
+    try:
+        getattr(thing, name)
+    except AttributeError as error:
+        raise_of_handler(error)
+        return False
+    return True
 
 
 def failed(code: int, text: "str | None" = None) -> Failed:
@@ -156,7 +165,8 @@ def log(message: str, *args: object, level: str = "info") -> None:
     if get_logger is not None:
         try:
             getattr(get_logger(PACKAGE), level)(message, *args)
-        except Exception:  # of a filter; logging itself treats a handler's error like this
+        except Exception as error:  # of a filter; logging treats a log handler's like this
+            raise_of_handler(error)
             sys.excepthook(*sys.exc_info())
 
 

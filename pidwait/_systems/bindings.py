@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
-from .._base.errors import PASSING, Failed, call, failed
+from .._base.errors import PASSING, Failed, call, failed, raise_of_handler
 from .._base.probe import FFI, choice
 
 TYPE_CHECKING = False
@@ -52,6 +52,7 @@ def load(name: str) -> "Any":
         # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
         # where a policy forbids memory that is both writable and executable.
         except Exception as error:
+            raise_of_handler(error)
             if getattr(error, "errno", None) in PASSING:
                 raise Failed(error) from None  # type: ignore[arg-type]
             check_files()
@@ -85,7 +86,8 @@ class _Adapter:
             self._libraries[library] = self._load(library)
         try:
             found: "Any" = self._find(self._libraries[library], name, prototype)
-        except AttributeError:
+        except AttributeError as error:
+            raise_of_handler(error)
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
 

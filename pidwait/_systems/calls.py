@@ -41,6 +41,7 @@ class Calls(dict):  # type: ignore[type-arg]
         try:
             function, origins[name] = _resolve(name, *row)
         except LookupError as error:
+            raise_of_handler(error)
             raise failed(ENOSYS, error.args[0]) from None
         except (ImportError, OSError) as error:
             raise_of_handler(error)

@@ -14,7 +14,7 @@ from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from .._base.errors import Failed, call
+from .._base.errors import Failed, call, raise_of_handler
 from .bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
@@ -104,6 +104,7 @@ class BoundKqueue:
             try:
                 self._kevent: "Any" = binding.function(symbol, prototype)
             except LookupError as error:
+                raise_of_handler(error)
                 found.append(str(error))
                 continue
             # FreeBSD's C library has one of two kevents as its default, and the kernel's version

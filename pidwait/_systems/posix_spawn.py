@@ -56,7 +56,7 @@ class SpawnRequest:
         files: "tuple[Stdio, Any, Iterable[int]]",
         attributes: "tuple[int, Any, Any]",
     ) -> None:
-        self.argv = list(map(os.fsencode, args))
+        self.argv = [os.fsencode(word) for word in args]
         self.executable = self.argv[0] if executable is args[0] else os.fsencode(executable)
         self.cwd = None if cwd is None else os.fsencode(cwd)
         self.environment: "list[bytes] | None" = None
@@ -310,4 +310,5 @@ if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
 def has_whole_posix_spawn() -> bool:
     """Whether the system's library has all that posix_spawn can have."""
     closes = works(check_closefrom) or works(check_cloexec_default)
-    return closes and all(map(works, (check_posix_spawn, check_setsid, check_chdir)))
+    checks = check_posix_spawn, check_setsid, check_chdir
+    return closes and False not in [works(check) for check in checks]

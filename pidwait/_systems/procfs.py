@@ -12,7 +12,7 @@ from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from functools import partial
 
 from .._base.deadline import Deadline
-from .._base.errors import GONE, Failed, call, failed, log
+from .._base.errors import GONE, Failed, call, failed, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle
 from .._base.probe import why_not, works
 from .bindings import PLATFORM
@@ -250,12 +250,13 @@ class ProcfsHandle(Handle):
 
     def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
         # Look first: the pid may be another child's of ours since this was opened.
-        if not interval[0] or deadline.remaining() is not None or not may_block():
+        blocks = deadline.remaining() is None and may_block() and hasattr(os, "waitid")  # not PyPy
+        if not (interval[0] and blocks):
             return super().sleep(deadline, interval)
         try:
             call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             return True
-        except (Failed, AttributeError):  # it is not our child; PyPy has no waitid
+        except Failed:  # it is not our child
             return super().sleep(deadline, interval)
 
     def identify(self) -> "Identity | None":
@@ -276,6 +277,7 @@ def check_reaper() -> None:
     try:
         __import__("_ctypes")
     except Exception as why:  # a broken library, or a policy
+        raise_of_handler(why)
         raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
 
 

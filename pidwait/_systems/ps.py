@@ -69,7 +69,8 @@ def seconds_of_date(words: "list[str]") -> "int | None":
         month = _MONTHS.index(words[1]) // 3 + 1
         hours, minutes, seconds = map(int, words[3].split(":"))
         when = datetime(int(words[4]), month, int(words[2]), hours, minutes, seconds)
-    except (ValueError, LookupError):
+    except (ValueError, LookupError) as error:
+        raise_of_handler(error)
         return None
     return int((when - datetime(1970, 1, 1)).total_seconds())
 
@@ -81,6 +82,7 @@ def read_ps(pid: int) -> "PsStat | None":
         row = text.partition("\n")[2]
         return PsStat(row) if row else None
     except (Failed, ValueError, LookupError) as why:  # no file descriptor left, a sandbox
+        raise_of_handler(why)
         log("%s of pid %d: %s", PS, pid, why)
         return None
 
@@ -104,7 +106,8 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
         with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment) as process:
             try:
                 printed, errors = process.communicate(timeout=limit)
-            except TimeoutExpired:
+            except TimeoutExpired as error:
+                raise_of_handler(error)
                 text = "%s took longer than %g seconds" % (PS, limit)
                 raise failed(ETIMEDOUT, text) from None
             finally:
@@ -123,6 +126,7 @@ def parent_as_ps_tells(pid: int) -> "int | None":
     try:
         return int(run_ps(["-o", "ppid=", "-p", str(pid)], _TIME_LIMIT)[2])
     except (Failed, ValueError) as why:
+        raise_of_handler(why)
         log("%s of pid %d: %s", PS, pid, why)
         return None
 

@@ -53,7 +53,8 @@ class GroupTree:
         if self._caller != os.getpid():  # a forked child has no thread that waits for it
             try:
                 return wait(self._command, 0) or 0
-            except TimeoutExpired:
+            except TimeoutExpired as error:
+                raise_of_handler(error)
                 return None
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None

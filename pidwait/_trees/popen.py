@@ -10,6 +10,7 @@ from types import BuiltinFunctionType
 
 from .._base import with_globals
 from .._base.deadline import Deadline, check_grace
+from .._base.errors import raise_of_handler
 from .._ending import end_procs
 from .._process import KILL, check_signal
 from .._systems import backend
@@ -122,6 +123,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         try:
             return super().communicate(input, timeout)
         except subprocess.TimeoutExpired as late:
+            raise_of_handler(late)
             is_in_time = self._is_in_time()
             if not is_in_time:
                 if self._tree is None or not self._is_run:
@@ -142,6 +144,7 @@ class TreePopen(_Base):  # type: ignore[misc]
                 late.output, late.stderr = super().communicate(timeout=1)
                 return True
             except subprocess.TimeoutExpired as error:
+                raise_of_handler(error)
                 if has_ended:
                     late.output = _as_text(self.stdout, error.output)
                     late.stderr = _as_text(self.stderr, error.stderr)

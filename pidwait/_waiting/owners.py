@@ -16,13 +16,11 @@ These, and returncode(), are called through guarded(), as the object's own code 
 """
 
 import os
-from contextlib import suppress
 from errno import ECHILD
-from itertools import chain
 
-from .._base import at_once, step
+from .._base import at_once, only_if, step
 from .._base.deadline import GRACE, Deadline
-from .._base.errors import PASSING, Failed, log, raise_of_handler
+from .._base.errors import PASSING, Failed, has, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
 from .._systems import is_relative
 from .._systems.posix import is_found, is_our_child, look_at_child
@@ -40,8 +38,8 @@ def check_pid(pid: "Any", name: str = "pid") -> int:
     if type(pid) is int and 0 < pid <= PID_MAX:
         return pid
     # A mock has every attribute: what has a pid is no number.
-    if isinstance(pid, bool) or not hasattr(pid, "__index__") or hasattr(pid, "pid"):
-        instead = ": wait() takes objects with a pid" if hasattr(pid, "pid") else ""
+    if isinstance(pid, bool) or not hasattr(type(pid), "__index__") or has(pid, "pid"):
+        instead = ": wait() takes objects with a pid" if has(pid, "pid") else ""
         raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))
     number: int = pid.__index__()
     if number <= 0:
@@ -60,7 +58,7 @@ def key_of(proc: "Any") -> object:
     """The key of a caller's ``proc``: its pid, or the identity of an object, hashable or not."""
     if type(proc) is int:
         return proc
-    if hasattr(proc, "__index__") and not (isinstance(proc, bool) or hasattr(proc, "pid")):
+    if hasattr(type(proc), "__index__") and not (isinstance(proc, bool) or has(proc, "pid")):
         return proc.__index__()
     return "id", id(proc)
 
@@ -138,8 +136,8 @@ class LoopOwner(ReapingOwner):
 
 
 def _popen_inside(proc: "Any") -> "Any":
-    while not hasattr(proc, "_waitpid_lock"):
-        proc = proc._process if hasattr(proc, "_process") else proc._proc
+    while not has(proc, "_waitpid_lock"):
+        proc = proc._process if has(proc, "_process") else proc._proc
     return proc
 
 
@@ -192,9 +190,8 @@ class PopenOwner(ReapingOwner):
         if lock is None or os.name == "nt":
             return False
         # One call: an exception of a handler would leave the lock held.
-        reads = {True: chain(step(getattr, self.proc, "returncode"), step(lock.release))}
-        is_locked = filter(None, map(bool, step(lock.acquire, False)))
-        known = at_once(chain.from_iterable(map(reads.__getitem__, is_locked)))
+        reads = step(getattr, self.proc, "returncode"), step(lock.release)
+        known = at_once(only_if(step(lock.acquire, False), *reads))
         is_ours = is_our_child(self.pid) if known[:1] == [None] else True
         return not (is_found(self.pid) if is_ours is None else is_ours)
 
@@ -224,8 +221,10 @@ class MultiprocessingOwner(ReapingOwner):
 
     def _join(self) -> None:
         """Have multiprocessing forget the process, which exitcode has reaped."""
-        with suppress(AssertionError):  # we are a fork of its parent
+        try:
             self.proc.join(0)
+        except AssertionError as error:  # we are a fork of its parent
+            raise_of_handler(error)
 
     def confirm(self) -> "Outcome":
         known = self.returncode()
@@ -343,16 +342,16 @@ _COROUTINES: "dict[type[Owner], tuple[str, type[Owner]]]" = {
 
 def find(proc: "Proc", key: object = None) -> Owner:
     """The owner for a ``proc``, by a set's ``key``; TypeError or ValueError if it is no process."""
-    if type(proc) is int or (hasattr(proc, "__index__") and not hasattr(proc, "pid")):
+    if type(proc) is int or (hasattr(type(proc), "__index__") and not has(proc, "pid")):
         return Owner(proc, check_pid(proc, "proc"), key)
-    if not hasattr(proc, "pid"):
+    if not has(proc, "pid"):
         many = isinstance(proc, (list, tuple, set, frozenset, dict))
         raise TypeError(
             "proc must be a process ID or an object with a pid, not %s%s"
             % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
         )
     kind = _kind_of(proc)
-    pid = proc.pid
+    pid: "Any" = proc.pid  # type: ignore[union-attr]
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
     elif kind not in (ProcessOwner, ChildOwner):  # a Process may have been given its pidfd
@@ -364,7 +363,7 @@ def _kind_of(proc: "Any") -> "type[Owner]":
     kind: "type[Owner]" = Owner
     try:
         for one, names in _KINDS:
-            if all(map(hasattr, (proc, proc), names)):
+            if False not in [has(proc, name) for name in names]:
                 kind = one
                 break
     except Exception as error:  # of trio's returncode: see LoopOwner
@@ -372,7 +371,7 @@ def _kind_of(proc: "Any") -> "type[Owner]":
         kind = LoopOwner
     if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
         return Owner
-    if kind is PopenOwner and isinstance(getattr(proc, "mechanism", None), str):
+    if kind is PopenOwner and has(proc, "mechanism") and isinstance(proc.mechanism, str):
         return TreeOwner
     name, instead = _COROUTINES.get(kind, ("", kind))
     code = getattr(getattr(type(proc), name, None), "__code__", None)

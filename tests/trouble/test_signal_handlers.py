@@ -101,8 +101,16 @@ RAISED = [
     InterruptedError(errno.EINTR, "on purpose"),
     OSError(errno.EMFILE, "on purpose"),
     ValueError("on purpose"),
+    IndexError("on purpose"),
+    KeyError("on purpose"),
+    AttributeError("on purpose"),
+    StopIteration("on purpose"),
+    SystemExit("on purpose"),
     OnPurpose("on purpose"),
 ]
+
+
+PEP_479 = sys.version_info >= (3, 7)
 
 
 def comes_out(wait, error):
@@ -113,10 +121,14 @@ def comes_out(wait, error):
         raised.append(type(error)(*error.args))
         raise raised[-1]
 
-    with signalled_asleep(handler), pytest.raises(type(error)) as caught:
+    # Python makes a RuntimeError of a StopIteration that would end a generator.
+    kinds = (type(error), RuntimeError) if isinstance(error, StopIteration) else type(error)
+    with signalled_asleep(handler), pytest.raises(kinds) as caught:
         wait()
-    assert [caught.value] == raised and type(caught.value) is type(error)
-    caught.value.__traceback__ = None  # whose frames refer to what they had open
+    came = caught.value.__cause__ if type(caught.value) is RuntimeError else caught.value
+    assert [came] == raised and type(came) is type(error)
+    for one in came, caught.value:
+        one.__traceback__ = one.__context__ = None  # whose frames refer to what they had open
 
 
 IN_SUBPROCESS = "polling sleeps in subprocess, with ps(1), where a child may be left"
@@ -134,7 +146,9 @@ def test_the_exception_of_a_handler_comes_out_of_the_call_that_sleeps(
     sleeping_itself, herd, no_garbage, way
 ):
     pid = herd.fork(3)
-    for error, timeout in zip(RAISED, [None, 60] * 4):
+    for error, timeout in zip(RAISED, [None, 60] * len(RAISED)):
+        if isinstance(error, StopIteration) and way is by_as_completed and not PEP_479:
+            continue  # LIMITS.md: before Python 3.7 it ends any generator
         comes_out(functools.partial(way, pid, timeout), error)
     os.kill(pid, signal.SIGKILL)
     become_zombie(pid)
