@@ -8,7 +8,7 @@ from errno import ESRCH
 
 from ._base.deadline import NOW, Deadline, patience, pause
 from ._base.errors import Failed, TimeoutExpired, failed, raise_of_handler, warn_unclosed
-from ._base.handle import PENDING, RUNNING, Shared, settled
+from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
 from ._waiting.owners import Owner, PsutilOwner, check_pid, find, guarded
 
@@ -44,7 +44,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    owner, handle = find(proc), None
+    owner, handle, sure = find(proc), None, None
     deadline = Deadline(timeout)
     if owner.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
@@ -60,6 +60,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         else:
             seen = guarded(owner.confirm) if is_object else RUNNING
             if seen is RUNNING:
+                sure = handle  # else it may be for another process, which has got the pid
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
         code, interval = seen, [0.0]
         if is_object and seen is not PENDING and seen is not RUNNING:
@@ -67,9 +68,9 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             while code is RUNNING and pause(deadline, interval):  # of a tree the command has exited
                 code = guarded(owner.reap, seen)
         if code is RUNNING:
-            raise TimeoutExpired(getattr(proc, "pid", owner.pid), timeout)
+            raise TimeoutExpired(owner.pid, timeout)
         if code is PENDING:
-            code = _settled(owner, handle, seen, reap, deadline)
+            code = _settled(owner, sure, seen, reap, deadline)
         return code  # type: ignore[return-value]
     finally:
         if handle is not None:
@@ -114,7 +115,9 @@ def _settled(
         if owner.reaps or seen is not PENDING:
             code = guarded(owner.reap, None if seen is PENDING else seen)
     if code is PENDING:  # what is known without the reaping
-        code = handle.look() if seen is PENDING and handle is not None else seen
+        code = seen
+    if (code is PENDING or code is None) and handle is not None:
+        code = handle.look()  # the reaping may have come since, and may show the code
     return None if code is PENDING or code is RUNNING else code
 
 
@@ -139,7 +142,7 @@ class Process:
     if TYPE_CHECKING:
         _exitcode: "int | None"
         _identity: "Identity | None"
-    _exited = False
+    _exited = _is_closed = False
     _exitcode = _identity = None
 
     def __init__(self, pid: "int | ProcessInfo") -> None:
@@ -147,6 +150,7 @@ class Process:
 
     def _start(self, handle: "Handle") -> None:
         self._identity = handle.identify()
+        self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)  # from here on, __del__ closes the handle
 
     @classmethod
@@ -167,12 +171,13 @@ class Process:
     @property
     def pid(self) -> "int | None":
         """The pid. It can be None only after from_fd()."""
-        return self._shared.handle.pid
+        return self._pid
 
     @property
     def backend(self) -> str:
         """How it waits: by "pidfd" (Linux 5.3), "kqueue" (macOS, BSDs), "win32" or "polling"."""
-        return self._shared.handle.backend
+        handle = self._shared.handle
+        return self._backend if handle is None else handle.backend
 
     @property
     def exitcode(self) -> "int | None":
@@ -185,9 +190,10 @@ class Process:
         It may still be a zombie. This does not raise TimeoutExpired.
         """
         deadline = Deadline(timeout)
-        if self._shared.closed and self._exited:
-            return True
-        with self._shared as handle:
+        with self._shared.use() as handle:
+            if self._is_closed and self._exited:
+                return True
+            self._check_open()
             return self._look(handle, deadline, False)
 
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
@@ -196,12 +202,18 @@ class Process:
         This also works after close(), if the exit was seen before and ``reap`` is false.
         """
         deadline = Deadline(timeout)
-        if self._shared.closed and self._exited and not reap:
-            return self._exitcode
-        with self._shared as handle:
+        with self._shared.use() as handle:
+            if self._is_closed and self._exited and not reap:
+                return self._exitcode
+            self._check_open()
             if self._look(handle, deadline, reap):
                 return self._exitcode
             raise TimeoutExpired(self.pid, timeout)
+
+    def _check_open(self) -> None:
+        """Raise ValueError if it is closed: ask this in a use, whose handle stays open."""
+        if self._is_closed:
+            raise_closed()
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         """Whether it has exited by the deadline; remember its exit code."""
@@ -231,7 +243,8 @@ class Process:
         CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 is not sent: it only checks.
         """
         check_signal(sig)
-        with self._shared as handle:
+        with self._shared.use() as handle:
+            self._check_open()
             try:
                 if hasattr(sys, "audit"):  # Python 3.8
                     sys.audit("os.kill", self.pid, sig)  # novm
@@ -255,12 +268,18 @@ class Process:
 
         Raises io.UnsupportedOperation (an OSError) if the process is polled, and on Windows.
         """
-        with self._shared as handle:
-            return handle.fileno()
+        with self._shared.use() as handle:
+            self._check_open()
+            return handle.fileno()  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Release the handle. The attributes stay. Methods raise ValueError from now on, except
         wait() and has_exited() if the exit was seen before."""
+        self._is_closed = True
+        self._release()
+
+    def _release(self) -> None:
+        self._backend = self.backend
         self._shared.close()
 
     def __enter__(self) -> "Self":
@@ -271,7 +290,7 @@ class Process:
 
     def __del__(self) -> None:
         shared = getattr(self, "_shared", None)
-        if shared is None or shared.ended:
+        if shared is None or shared.handle is None:
             return
         try:
             if not shared.is_copy():
@@ -297,7 +316,7 @@ class Process:
         raise TypeError("a handle on a process can't be pickled or copied")
 
     def __repr__(self) -> str:
-        state = "closed" if self._shared.closed else "exited" if self._exited else "open"
+        state = "closed" if self._is_closed else "exited" if self._exited else "open"
         shown = type(self).__name__, self.pid, self._exitcode, self.backend, state
         return "<%s pid=%s exitcode=%s backend=%s %s>" % shown
 

@@ -8,7 +8,7 @@ from io import UnsupportedOperation
 
 from ._base import is_standard
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, TimeoutExpired, log
+from ._base.errors import Failed, TimeoutExpired, log, raise_of_handler
 from ._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from ._process import Process
 from ._systems import backend, open_handle
@@ -190,6 +190,7 @@ class Child(Process):
 
     def _start(self, handle: "Handle") -> None:
         self._reaping: "dict[int, None]" = {}  # the threads that do it
+        self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)
 
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
@@ -198,11 +199,11 @@ class Child(Process):
         ``reap`` is ignored. Raises TimeoutExpired after ``timeout`` seconds.
         """
         deadline = Deadline(timeout)
-        shared = self._shared
-        if not self.reaped:
-            if shared.is_copy():
-                return super().wait(timeout)
-            with shared as handle:
+        if self._shared.is_copy():
+            return super().wait(timeout)
+        with self._shared.use() as handle:
+            if not (self.reaped or (self._is_closed and self._exited)):
+                self._check_open()
                 # One call reports the code and reaps, as Popen's. Others report the code first:
                 # a signal handler may raise before it has been noted, and then it would be lost.
                 is_one_call = timeout is None and handle.backend == "pidfd"
@@ -211,8 +212,8 @@ class Child(Process):
                 settled(lambda: self._reap(handle, NOW), self._reap(handle, deadline), deadline)
                 if is_one_call and not self.reaped:  # a tracer, say, is in the way
                     self._look(handle, NOW, False)
-            if self.reaped:
-                shared.end()
+        if self.reaped:
+            self._release()
         return self._exitcode
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
@@ -235,33 +236,34 @@ class Child(Process):
             self._reaping.pop(me, None)
 
     def fileno(self) -> int:
-        with self._shared as handle:
+        with self._shared.use() as handle:
+            self._check_open()
             if self.reaped:
                 raise UnsupportedOperation("a reaped child has no fileno")
-            return handle.fileno()
+            return handle.fileno()  # type: ignore[no-any-return]
 
     def _identify(self) -> "Identity | None":
-        if self._identity is None and not self._shared.ended:
-            with self._shared as handle:
+        with self._shared.use() as handle:
+            if self._identity is None and handle is not None:
                 self._identity = handle.identify()
         return self._identity
 
     def close(self) -> None:
         """Release the handle, as Process.close() does. Reap the child now if it has exited, or
         else later."""
-        shared = self._shared
-        if not (self.reaped or shared.closed or shared.is_copy()):
-            with shared as handle:
+        with self._shared.use() as handle:
+            if not (self.reaped or self._is_closed or self._shared.is_copy()):
                 self._reap(handle, NOW)
                 if not self.reaped:
                     _leave(self.pid)
-        shared.close()
+        super().close()
 
     def __exit__(self, *exc_info: object) -> None:
         try:
             # The child got Ctrl-C, too: it has a moment to end.
             self.wait(0.25 if KeyboardInterrupt in exc_info else None)
-        except TimeoutExpired:
+        except TimeoutExpired as error:
+            raise_of_handler(error)
             log("pid %s is still running after Ctrl-C; it is reaped later", self.pid)
         finally:
             self.close()
@@ -281,13 +283,13 @@ def _own(pid: int, args: "Any") -> Child:
         handle.pid = pid
         child._start(handle)
         child._exited = child.reaped = True
-        child._shared.end()
+        child._release()
     return child
 
 
 # Handles on children that were closed while running.
 _left: "dict[Handle, None]" = {}
-_looking: "dict[Handle, int]" = {}  # the threads that look at them
+_looking: "dict[Handle, object]" = {}  # by which call they are looked at
 
 
 def _leave(pid: int) -> None:
@@ -299,14 +301,14 @@ def _leave(pid: int) -> None:
 
 
 def _reap_left() -> None:
-    me = get_ident()
+    me = object()
     for handle in list(_left):
-        if _looking.setdefault(handle, me) != me:
-            continue
         try:
             # It stays in there until it has been reaped: a signal handler may raise.
-            if handle in _left and handle.look(True) not in (RUNNING, PENDING):
+            is_ours = _looking.setdefault(handle, me) is me and handle in _left
+            if is_ours and handle.look(True) not in (RUNNING, PENDING):
                 _left.pop(handle, None)
                 handle.close()
         finally:
-            _looking.pop(handle, None)
+            if _looking.get(handle) is me:
+                _looking.pop(handle, None)

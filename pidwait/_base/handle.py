@@ -12,6 +12,7 @@ A look has one of four outcomes:
 
 import os
 from io import UnsupportedOperation
+from weakref import ref
 
 from .deadline import Deadline, patience, pause
 from .errors import call
@@ -63,7 +64,8 @@ class Handle:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing is open between two looks, by default."""
+        """Release it. From now on its methods raise ValueError: no loop can wait for it."""
+        vars(self).update(_CLOSED)
 
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         """The outcome of the process once it has exited; RUNNING at the deadline."""
@@ -79,6 +81,13 @@ class Handle:
         return self.wait(deadline, True)
 
 
+def raise_closed(*args: object) -> "Any":
+    raise ValueError("the handle is closed")
+
+
+_CLOSED = dict.fromkeys(("look", "sleep", "fileno", "send_signal", "identify"), raise_closed)
+
+
 def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadline) -> "Outcome":
     """The outcome, looked for again as long as it is PENDING, and patience() lasts."""
     if outcome is PENDING:
@@ -89,54 +98,58 @@ def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadlin
 
 
 class Shared:
-    """A handle that several threads use, and that any of them may close.
+    """What several threads use, and any of them may close: a handle, or a socket.
 
-    ``with`` lends it; it is closed after the last use. After close(), ``with`` raises ValueError.
-    ``ended``: whether it has been closed, by close() or end().
+    ``with shared.use() as handle`` lends it, or None once it is closed. close() closes it, or the
+    last use that was in progress. It needs no lock: a use enters itself before it looks whether
+    the handle is there, and close() takes the handle away before it looks for uses.
+
+    A use that an exception has kept from leaving does not keep the handle open: close() drops our
+    reference to it, and only uses have others. CPython closes it with the last of these.
     """
 
-    # It needs no lock: a user enters itself before it checks whether the handle is closed, and
-    # close() sets ``closed`` before it looks for users.
+    __slots__ = ("handle", "pid", "uses")
 
-    __slots__ = ("_open", "_users", "closed", "ended", "handle", "pid")
-
-    def __init__(self, handle: Handle) -> None:
-        self.handle = handle
-        self.closed = self.ended = False
+    def __init__(self, handle: "Any") -> None:
+        self.handle: "Any" = handle  # None once it is closed
         self.pid = os.getpid()
-        self._open = [handle]
-        # The pid of each user's process: a forked child's copy also has the parent's threads.
-        self._users: "list[int]" = []
+        # The pid of each use's process: a forked child also has the uses of its parent's threads.
+        self.uses: "dict[ref[Use], int]" = {}
 
     def is_copy(self) -> bool:
         """Whether this is the copy in a forked child."""
         return self.pid != os.getpid()
 
-    def __enter__(self) -> Handle:
-        self._users.append(os.getpid())
-        if self.closed:
-            self.__exit__()
-            raise ValueError("the handle is closed")
-        return self.handle
-
-    def __exit__(self, *exc_info: "Any") -> None:
-        me = os.getpid()
-        if me in self._users:  # else the parent entered
-            self._users.remove(me)
-        if self.ended:
-            self.end()
+    def use(self) -> "Use":
+        return Use(self)
 
     def close(self) -> None:
         """Close it now, or after the last use."""
-        self.closed = True
-        self.end()
+        handle, self.handle = self.handle, None
+        self.release(handle)
 
-    def end(self) -> None:
-        """Close the handle as close() does; but ``with`` lends what is left of it, its pid."""
-        self.ended = True
-        if not self._open or (self._users and os.getpid() in self._users):
-            return
-        try:
-            self._open.pop().close()  # one thread gets it
-        except IndexError:
-            return
+    def release(self, handle: "Any") -> None:
+        """Close what has been taken away, unless it is used: two threads may both do so."""
+        me = os.getpid()
+        is_used = [use for use, pid in self.uses.copy().items() if pid == me and use() is not None]
+        if handle is not None and not is_used:
+            handle.close()
+
+
+class Use:
+    """One use of a handle, in a ``with`` block."""
+
+    __slots__ = ("__weakref__", "_handle", "_shared")
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._handle = shared, None
+
+    def __enter__(self) -> "Any":
+        self._shared.uses[ref(self)] = os.getpid()
+        self._handle = self._shared.handle
+        return self._handle
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._shared.uses.pop(ref(self), None)
+        if self._shared.handle is None:
+            self._shared.release(self._handle)

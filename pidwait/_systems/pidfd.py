@@ -22,8 +22,8 @@ import sys
 from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from .._base.deadline import NOW, Deadline
-from .._base.errors import DENIED, Failed, call, failed, log
-from .._base.handle import PENDING, RUNNING, Handle
+from .._base.errors import DENIED, Failed, call, failed, log, raise_of_handler
+from .._base.handle import PENDING, RUNNING, Handle, raise_closed
 from .._base.probe import still_works, works
 from .calls import ask, native
 from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
@@ -57,8 +57,6 @@ class PidfdHandle(Handle):
         self.fd: int = self._file.fileno()
 
     def look(self, reap: bool = False) -> "Outcome":
-        if self.fd < 0:  # closed: it saw the exit, but an exception kept it from the caller
-            return RUNNING
         if not (reap or PidfdHandle._was_ours):
             is_reaped, code = self._ask()
             if is_reaped:
@@ -127,6 +125,7 @@ class PidfdHandle(Handle):
         try:
             return int(fd_info(self.fd)["Pid"]) < 0, None  # Linux 5.5
         except (Failed, LookupError) as why:
+            raise_of_handler(why)
             log("pid %s: %s", self.pid, why)
             return None, None
 
@@ -138,6 +137,8 @@ class PidfdHandle(Handle):
 
     def _fall_back(self, why: Failed) -> bool:
         """Have a polled handle do the work from here on; False if the process is gone."""
+        if self.fd < 0:  # the pid may be another process's
+            raise_closed()
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
         log("pid %s is polled: %s", self.pid, why)
         if self.pid is None:
@@ -184,6 +185,7 @@ class PidfdHandle(Handle):
         return "start", self.pid, stat.started
 
     def close(self) -> None:
+        super().close()
         self.fd = -1  # the number may be another file's soon
         close(self._file)
 

@@ -201,6 +201,7 @@ class Win32Handle(Handle):
             return None
 
     def close(self) -> None:
+        super().close()
         self.owned.close()
 
 

@@ -5,7 +5,6 @@ import _signal  # type: ignore[import-not-found]
 import os
 import select
 import sys
-from contextlib import suppress
 from errno import EIO
 from time import sleep
 
@@ -56,7 +55,7 @@ class ReaperTree:
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
         paths = [request.executable]
         if b"/" not in request.executable:
-            folders = map(os.fsencode, os.get_exec_path(env))
+            folders = [os.fsencode(folder) for folder in os.get_exec_path(env)]
             paths = [os.path.join(folder, request.executable) for folder in folders]
         if not request.argv[0]:
             raise ValueError("args must begin with a name, which the command of a tree gets")
@@ -73,7 +72,7 @@ class ReaperTree:
         own.update(umask=-1, process_group=0 if group else -1, start_new_session=False)
         own.update(restore_signals=False)
         control, theirs = _socket.socketpair()
-        fd, self._control = -1, Shared(control)  # type: ignore[arg-type]
+        fd, self._control = -1, Shared(control)
         try:
             try:
                 for one in control, theirs:  # not as socket.setdefaulttimeout() says
@@ -94,9 +93,11 @@ class ReaperTree:
                 if fd != -1:
                     os.close(fd)
             answer = []
-            with suppress(ConnectionError):
+            try:
                 control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
                 answer = control.recv(16, _WAIT_ALL).split()
+            except ConnectionError as why:
+                raise_of_handler(why)
             if not answer:
                 raise OSError(EIO, "the keeper of a tree has ended")
             if answer[0][:1] == b"E":
@@ -114,17 +115,19 @@ class ReaperTree:
 
     def poll(self) -> "int | None":
         if self._code is not None:
+            self._control.close()  # an exception may have come before
             return self._code
         is_copy = self._control.is_copy()  # in a forked child, whose child the keeper is not
         killed = None if is_copy else self._keeper.poll()  # first: it may have told its end before
-        try:
-            # It is not taken: of several threads each has to find it.
-            told = self._control.handle.recv(65536, _LOOK)
-            if is_copy and not told:
-                killed = -_signal.SIGKILL
-        except OSError as why:  # nothing is there, or another thread has closed it
-            raise_of_handler(why)
-            told = b""
+        told = b""
+        with self._control.use() as control:
+            try:
+                # It is not taken: of several threads each has to find it.
+                told = b"" if control is None else control.recv(65536, _LOOK)
+                if is_copy and control is not None and not told:
+                    killed = -_signal.SIGKILL
+            except OSError as why:  # nothing is there
+                raise_of_handler(why)
         if told[:1] == b"D":
             status, *left = map(int, told[1:].split())
             self._order(0, "done")
@@ -137,14 +140,14 @@ class ReaperTree:
         return self._code
 
     def sleep(self, timeout: "float | None") -> None:
-        try:
-            with self._control as control:
+        with self._control.use() as control:
+            if control is None:  # poll() knows the code
+                return
+            try:
                 poll(control.fileno(), select.POLLIN, Deadline(timeout))
-        except ValueError:  # another thread has closed it: poll() knows the code
-            return
-        except Failed as why:  # there is no poll(2), under eventlet for example
-            log("the keeper %d: %s", self._keeper.pid, why)
-            sleep(Deadline(timeout).at_most(0.01))
+            except Failed as why:  # there is no poll(2), under eventlet for example
+                log("the keeper %d: %s", self._keeper.pid, why)
+                sleep(Deadline(timeout).at_most(0.01))
 
     def has_exited(self) -> bool:
         return self.poll() is not None or has_exited(self.pid)
@@ -156,9 +159,10 @@ class ReaperTree:
         self._order(number, repr(float(grace)))
 
     def _order(self, number: int, what: str) -> None:
-        if self._code is None:
+        with self._control.use() as control:
             try:
-                self._control.handle.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
+                if self._code is None and control is not None:
+                    control.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
             except OSError as why:
                 raise_of_handler(why)
                 log("the keeper %d: %s", self._keeper.pid, why)  # it has ended

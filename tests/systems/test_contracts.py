@@ -171,10 +171,18 @@ def test_it_is_closed_and_harmless(make, start_told):
     for _ in range(2):
         handle.close()
         assert opened() == before
-    assert outcome_of(handle, 0) is handle.look() is RUNNING
+    # A loop that took it for a running process would never end; and it does not open the pid again.
     child.stdin.close()
     become_zombie(child.pid)
-    assert outcome_of(handle, 0) in (RUNNING, 7, None)
+    before = opened()
+    for ask in handle.look, handle.fileno, handle.identify, lambda: handle.send_signal(0):
+        with pytest.raises(ValueError, match="the handle is closed"):
+            ask()
+    for timeout in 0, 60, None:
+        for wait in handle.wait, handle.reap:
+            with pytest.raises(ValueError, match="the handle is closed"):
+                wait(Deadline(timeout))
+    assert opened() == before and child.wait() == 7
 
 
 # Pollers
