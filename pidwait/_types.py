@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Names for annotations. Type checkers read this module; it is never imported at run time."""
 
+from collections import defaultdict as defaultdict
 from collections import deque as deque
 from collections.abc import AsyncIterator as AsyncIterator
 from collections.abc import Callable as Callable
@@ -79,12 +80,16 @@ class Poller(Protocol):
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
 
+    def flush(self) -> None:
+        """Put into ``hot`` also what an interrupted take() has taken."""
+
     def read(self, who: Any) -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
 
-    def ring(self, seconds: float) -> None:
+    def ring(self, seconds: float) -> bool:
         """End one sleep at least, and have fileno() readable; ``seconds`` later, or earlier.
 
+        Return False if it is earlier, so that a program would ask again and again.
         Whoever has slept rings again, for as long as there is work for others.
         """
 

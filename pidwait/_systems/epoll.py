@@ -16,17 +16,16 @@ was raised stays valid after the limit has been restored.
 import os
 import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
-from itertools import chain, repeat
-from operator import getitem
+from itertools import chain
 
 from .._base import at_once, step
 from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import Failed, call, failed, log, raise_of_handler
 from .calls import ask, native
 from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
 from .linux_hints import Hints
 from .pidfd import PidfdHandle
-from .posix import may_block, opened, opened_bell, own, poll
+from .posix import EventSource, may_block, opened, opened_bell, own, poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _HIGH = 65536  # the kernel's table has room up to the highest number, and a for
 _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 
 
-class EpollPoller:
+class EpollPoller(EventSource):
     """Sleeps for many handles. Any number of threads may be in take() at once."""
 
     _hints: "Hints | None" = None  # about polled handles, from the first one on
@@ -49,6 +48,7 @@ class EpollPoller:
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether pidfds can be used; ``shared``: whether ring() is needed."""
+        super().__init__()
         self._opens = opens
         self._by_fd: "dict[int, Any]" = {}
         self.hot: "dict[Any, None]" = {}
@@ -114,9 +114,10 @@ class EpollPoller:
         if seconds and not may_block():
             poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
             seconds = 0
-        events = map(self._epoll.poll, (seconds,), (_EVENTS,))
-        fds = map(getitem, chain.from_iterable(events), repeat(0))
-        call(self.hot.update, zip(map(self._by_fd.get, fds), repeat(None)))
+        self.take_from(self._epoll.poll, seconds, _EVENTS)
+
+    def note(self, events: "list[tuple[int, int]]") -> None:
+        self.hot.update([(self._by_fd.get(fd), None) for fd, _ in events])
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
@@ -134,12 +135,15 @@ class EpollPoller:
                 raise
         return ()
 
-    def ring(self, seconds: float) -> None:
-        """End each sleep, and have fileno() readable, now; or after ``seconds``."""
+    def ring(self, seconds: float) -> bool:
+        """End each sleep, and have fileno() readable, now; or after ``seconds``.
+
+        Return False if it is readable at once, though it need not be.
+        """
         if seconds and self._timer is not None:
             try:
                 self._set_timer(seconds)
-                return
+                return True
             except Failed as why:  # a policy that came later
                 log("without a timer: %s", why)
                 self._timer = None
@@ -150,6 +154,7 @@ class EpollPoller:
             except Failed as why:
                 if why.errno != EEXIST:  # it rings
                     raise
+        return not seconds
 
     def _set_timer(self, seconds: float) -> None:
         settime = native("timerfd_settime")
@@ -205,6 +210,7 @@ def _duplicate(file: "Any") -> "Any":
         try:
             call(done.extend, chain(*steps))
         except (Failed, ValueError) as why:
+            raise_of_handler(why)
             log("RLIMIT_NOFILE: %s", why)
             if done:
                 list(_setting(soft, hard))

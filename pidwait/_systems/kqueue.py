@@ -24,13 +24,13 @@ import os
 import select
 import time
 from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
-from itertools import chain, compress, count, repeat, tee
-from operator import attrgetter, is_
+from itertools import compress, count, repeat
+from operator import is_
 from weakref import WeakValueDictionary
 
 from .._base import run_through
 from .._base.deadline import NOW, SHORTEST, Deadline
-from .._base.errors import Failed, call, failed, is_python, log
+from .._base.errors import Failed, failed, is_python, log
 from .._base.handle import PENDING, RUNNING
 from .._base.probe import works
 from .calls import ask
@@ -46,7 +46,15 @@ from .kqueue_calls import (
     change,
     table,
 )
-from .posix import check_bsd_waitid, close, code_of_status, may_block, opened_bell, poll
+from .posix import (
+    EventSource,
+    check_bsd_waitid,
+    close,
+    code_of_status,
+    may_block,
+    opened_bell,
+    poll,
+)
 from .ps import PsHandle
 
 TYPE_CHECKING = False
@@ -79,13 +87,14 @@ class Registration:
         self.later: "dict[None, Any]" = {}
 
 
-class Kqueue:
+class Kqueue(EventSource):
     """A kqueue, and what is registered in it. It is closed when nobody refers to it any more."""
 
     bell: "Any" = None  # if several threads sleep in it
     _kqueue: "Any" = None
 
     def __init__(self, bell: "Any" = None) -> None:
+        super().__init__()
         self._pid = os.getpid()
         self.bell = bell
         self._numbers = count(READ + 1)
@@ -189,15 +198,16 @@ class Kqueue:
             poll(self.opened().fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
         control = self.opened().control
-        one, two = tee(chain.from_iterable(map(control, (None,), (room,), (seconds,))))
-        whose = map(self.by_number.get, map(attrgetter("udata"), one))
         try:
-            call(self.hot.update, zip(whose, two))
+            self.take_from(control, None, room, seconds)
         except BaseException:
             if is_python(control):  # a handler's exception there can lose what the kernel gave
                 for there in list(self.by_number.values()):
                     self.hot.setdefault(there, None)
             raise
+
+    def note(self, events: "Any") -> None:
+        self.hot.update([(self.by_number.get(event.udata), event) for event in events])
 
     def ring(self, seconds: float = 0.0) -> None:
         """End all sleeps, and be readable until that is read: now, or every ``seconds``."""
@@ -314,6 +324,7 @@ class KqueueHandle(PsHandle):
         return "kqueue", self._identity
 
     def close(self) -> None:
+        super().close()
         if self._is_alone:
             self._queue.close()
 

@@ -54,6 +54,9 @@ class KqueuePoller:
     def take(self, seconds: "float | None") -> None:
         self._queue.take(LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP))
 
+    def flush(self) -> None:
+        self._queue.flush()
+
     def read(self, who: "Any") -> "Iterable[Any]":
         if type(who) is Registration:
             event = self.hot.get(who)
@@ -65,8 +68,9 @@ class KqueuePoller:
         elif who is not None:  # the bell, or the timer; disabled, it would stay readable
             change(self._queue.opened(), who[0], who[1], EV_DELETE)
 
-    def ring(self, seconds: float) -> None:
+    def ring(self, seconds: float) -> bool:
         self._queue.ring(seconds)
+        return True
 
     def fileno(self) -> int:
         return self._queue.opened().fileno()  # type: ignore[no-any-return]

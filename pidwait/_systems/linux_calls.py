@@ -123,8 +123,16 @@ class _Syscall(_Bound):
 class _TimerfdCreate(_Bound):
     """os.timerfd_create()."""
 
+    flags = (os.O_CLOEXEC,)
+
+    def __init__(self, binding: "Any", name: str) -> None:
+        super().__init__(binding, name)
+        # As that of _Syscall.
+        self.raw = binding.function(name, PROTOTYPES[name], None)
+        self.refusal: "Callable[[], Failed]" = binding.refusal
+
     def __call__(self, clock: int) -> "Any":
-        return self._function(clock, os.O_CLOEXEC)
+        return self._function(clock, *self.flags)
 
 
 class _TimerfdSettime(_Bound):

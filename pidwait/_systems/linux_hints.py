@@ -79,7 +79,7 @@ class Hints:
         if not self._sleeps_left:
             return
         self._sleeps_left -= 1
-        for pid, members in list(self._members.items()):
+        for pid, members in self._members.copy().items():
             if not members:
                 self._members.pop(pid, None)
         if self._sleeps_left or not self._members:

@@ -71,11 +71,15 @@ class PollingPoller:
     def take(self, seconds: "float | None") -> None:
         time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))
 
+    def flush(self) -> None:
+        """It has no events."""
+
     def read(self, who: "Any") -> "Iterator[Any]":
         return iter(())
 
-    def ring(self, seconds: float) -> None:
+    def ring(self, seconds: float) -> bool:
         """Each sleep is a short one."""
+        return True
 
     def fileno(self) -> int:
         raise UnsupportedOperation("a set of polled processes has no fileno here")

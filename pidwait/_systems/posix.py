@@ -5,18 +5,20 @@ import io
 import os
 import select
 from errno import EBADF, ECHILD, ENOSYS, ESRCH
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, starmap
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, log, refusal
+from .._base.errors import Failed, call, failed, log, raise_of_handler, refusal
 from .._base.handle import RUNNING
 from .calls import WAITID, native, removed_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Outcome
+    from .._types import Any, Callable, Outcome, defaultdict
+if not TYPE_CHECKING:
+    from _collections import defaultdict
 
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
 
@@ -35,9 +37,10 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
     A signal handler that raises there would leak it, and polling opens files all the time. So what
-    a binding has made of a system call lends its function in C, ``raw``, and the ``number``.
+    a binding has made of a system call lends its function in C, ``raw``, and the arguments that it
+    adds, in front and behind: ``number`` and ``flags``.
     """
-    numbers = (*getattr(function, "number", ()), *arguments)
+    numbers = (*getattr(function, "number", ()), *arguments, *getattr(function, "flags", ()))
     try:
         fds = map(getattr(function, "raw", function), *zip(numbers))
         file = next(map(own, filter(_is_opened, fds)), None)
@@ -46,6 +49,40 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     if file is None:
         raise function.refusal()  # type: ignore[attr-defined]
     return file
+
+
+class EventSource:
+    """Takes events from the system, and keeps them until note() has noted them.
+
+    One call takes and keeps them: a defaultdict keeps what its factory returns. So a signal handler
+    may raise at any moment. What it raises in an iterator, a StopIteration, would end that.
+    """
+
+    def __init__(self) -> None:
+        self._batches: "dict[int, defaultdict[None, Any]]" = {}  # of calls in progress, too
+
+    def note(self, events: "Any") -> None:
+        raise NotImplementedError
+
+    def take_from(self, function: "Callable[..., Any]", *args: object) -> None:
+        """Note the events that ``function(*args)`` returns; it may sleep."""
+        batch: "defaultdict[None, Any]" = defaultdict(partial(function, *args))
+        self._batches[id(batch)] = batch
+        try:
+            batch[None]
+        except OSError as error:
+            raise refusal(batch.default_factory, error) from None
+        finally:
+            self.flush(batch)
+
+    def flush(self, done: "Any" = None) -> None:
+        """Note all events, those of interrupted calls, too; ``done``: a batch that gets no more."""
+        for key, batch in self._batches.copy().items():
+            there = list(batch.values())
+            for events in there:
+                self.note(events)
+            if there or batch is done:
+                self._batches.pop(key, None)
 
 
 def opened_bell() -> "Any":
@@ -65,10 +102,10 @@ def close(file: "Any") -> None:
 
 def poll(fd: int, mask: int, deadline: Deadline) -> int:
     """The event on the file descriptor, as poll(2) returns it; 0 at the deadline."""
-    try:
-        poller = select.poll()
-    except AttributeError:  # eventlet, say, has removed it
-        raise failed(ENOSYS, "the select module has no poll") from None
+    make_poller = getattr(select, "poll", None)
+    if make_poller is None:  # eventlet, say, has removed it
+        raise failed(ENOSYS, "the select module has no poll")
+    poller = make_poller()
     if fd < 0:  # a signal handler has closed it
         raise failed(EBADF)
     poller.register(fd, mask)
@@ -163,7 +200,7 @@ def whole_name(name: str, words: "list[str]") -> str:
     found = [title, os.path.basename(first).partition(": ")[0]]
     if not any(words[1:]):  # else a space belongs to the name
         found = [title.partition(" ")[0], *found * ("/" in first)]
-    for longer in map(os.path.basename, found):
+    for longer in [os.path.basename(one) for one in found]:
         # As bytes: the cut may be in the middle of a character.
         if os.fsencode(longer).startswith(os.fsencode(name)):
             return longer
@@ -177,5 +214,6 @@ def user_name(uid: int) -> str:
 
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
+    except KeyError as error:
+        raise_of_handler(error)
         return str(uid)

@@ -110,13 +110,17 @@ class PortPoller:
                 if some and _may_be_signalled(*some):
                     self.hot.update(zip(map(self._by_number.get, some), repeat(None)))
 
+    def flush(self) -> None:
+        """take() puts all into ``hot`` at once."""
+
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own: none."""
         return ()
 
-    def ring(self, seconds: float) -> None:
+    def ring(self, seconds: float) -> bool:
         """End one sleep. Whoever has slept rings again, for as long as there is work for others."""
         call(native("PostQueuedCompletionStatus"), self._port.number, 0, 0, _BELL)
+        return True
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a set has no fileno")
