@@ -63,7 +63,7 @@ def wait_procs(
     deadline = Deadline(timeout)
     given = list(procs)
     exited: "list[tuple[Any, int | None]]" = []
-    core = _core_with(given, deadline)
+    core = _core_with(given)
     for one in _exits(core, given_again(given), deadline, False):
         exited.append(one)
         if callback is not None:
@@ -101,12 +101,12 @@ def as_completed(
     """
     deadline = Deadline(timeout)
     given = list(procs)
-    return _exits(_core_with(given, deadline), given_again(given), deadline, True)
+    return _exits(_core_with(given), given_again(given), deadline, True)
 
 
-def _core_with(procs: "list[Any]", deadline: Deadline) -> Core:
+def _core_with(procs: "list[Any]") -> Core:
     owners = [find(proc, key_of(proc)) for proc in procs]
-    core = Core(False, deadline)
+    core = Core(False)
     for owner in owners:
         core.add(owner)
     return core
@@ -123,12 +123,13 @@ def _exits(
         while core.members:
             if core.pid != getpid():
                 core = core.forked()
-            visit = Visit()
-            core.wait(deadline, visit)
+            visit = Visit(deadline)
+            core.wait(visit)
             if not visit.members:
-                if not core.is_pending():
+                if not core.pending():
                     break
-                core.wait(Deadline(PATIENCE), visit)  # a code is still to come
+                visit.deadline = Deadline(PATIENCE)  # a code is still to come
+                core.wait(visit)
             for member in visit.members:
                 for proc in again.get(member.owner.key, (member.owner.proc,)):
                     yield proc, visit.codes[member]
@@ -258,10 +259,9 @@ class WaitSet(Generic[P]):
         after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait,
         only one of them gets each exit.
         """
-        deadline = Deadline(timeout)
-        core, visit = self._opened(), Visit()
+        core, visit = self._opened(), Visit(Deadline(timeout))
         try:
-            core.wait(deadline, visit)
+            core.wait(visit)
             return visit.exits()
         except BaseException:  # a signal handler's, perhaps
             try:

@@ -8,16 +8,16 @@ event loop polls fileno(), or asks delay(), and calls collect(). members.py expl
 import sys
 from errno import ESRCH
 from io import UnsupportedOperation
-from itertools import chain, count, product, repeat, starmap
+from itertools import chain, product, repeat, starmap
+from operator import is_
 from os import getpid
-from time import sleep
 from weakref import ref
 
-from .._base import at_once, run_through, step
-from .._base.deadline import SHORTEST, Deadline, patience
+from .._base import at_once, only_if, run_through, step
+from .._base.deadline import NOW, PATIENCE, SHORTEST, Deadline, patience, pause
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
-from .._systems import open_handle, system
+from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Rounds, Visit
 from .owners import Owner, ProcessOwner, guarded
@@ -26,14 +26,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Collection, Iterable, Iterator, Outcome, Poller
 
+_ENDED = object()  # in place of a name that has been popped
+
 
 class Core:
-    def __init__(self, shared: bool, deadline: "Deadline | None" = None) -> None:
-        """``shared``: whether several threads use it at once. ``deadline``: of its only call."""
+    def __init__(self, shared: bool) -> None:
+        """``shared``: whether several threads use it at once."""
         self.pid = getpid()
-        self.deadline = deadline or Deadline(None)
         self._is_shared = shared
         self.members: "dict[object, Member]" = {}
+        self.names: "dict[Member, object]" = {}
         self.former: "dict[Member, None]" = {}
         self.seen: "dict[Member, Outcome]" = {}
         self.exited: "dict[Member, int | None]" = {}
@@ -50,7 +52,9 @@ class Core:
         there = self.members.get(key)
         found = [] if there is None else [there]
         if self.former:
-            found += [one for one in list(self.former) if one.owner.key == key and one.live]
+            found += [
+                one for one in list(self.former) if one.owner.key == key and one in self.names
+            ]
         return found
 
     def add(self, owner: Owner) -> "Member | None":
@@ -59,54 +63,47 @@ class Core:
         A pid whose process has exited can be added again: it stands for the next process, too.
         """
         for one in self.find(owner.key):
-            if type(owner.key) is not int or not self._is_passed_on(one):
+            if type(owner.key) is not int or not one.is_passed_on():
                 return None
             steps = self._entering(one, self.exited.get(one, self.seen.get(one, RUNNING)))
             self.end(one, *steps)
-        member = Member(owner, owner.key)
+        member = Member(owner)
         status, when = self._open(member), Rounds.NEW
-        if status is not RUNNING:
-            self.seen[member] = status
-        elif member.handle is not None and member.handle.backend == "polling":
+        known = [] if status is RUNNING else [step(self.seen.setdefault, member, status)]
+        if not known and member.handle is not None and member.handle.backend == "polling":
             when = Deadline.now(), SHORTEST
-        for turn in count():
-            # With it goes attention: whatever comes next, somebody looks at it.
-            there: "Any" = at_once(
-                step(self.members.setdefault, owner.key, member),
+        limit, interval = Deadline(PATIENCE), [0.0]
+        while True:
+            there = step(self.members.setdefault, owner.key, member)
+            # With the last step, whatever comes next, somebody looks at it.
+            is_in = only_if(
+                map(is_, there, (member,)),
+                step(self.names.setdefault, member, owner.key),
+                *known,
                 step(self.rounds.members.setdefault, member, when),
-            )[0]
-            if there is member:
+            )
+            if at_once(is_in):
                 self._arm(member)
                 self.rounds.at = 0.0
-                return member  # type: ignore[no-any-return]
-            if there.live:
-                self._forget([member])
+                return member
+            other = self.members.get(owner.key)
+            if other in self.names:
                 return None
-            sleep(0)  # its end is under way in another thread; on PyPy, it may be interrupted
-            if turn > 99 and self.members.get(owner.key) is there:
+            # Its end is under way in another thread; on PyPy, it may be interrupted.
+            if not pause(limit, interval) and self.members.get(owner.key) is other:
                 self.members.pop(owner.key, None)
-        return None
-
-    def _is_passed_on(self, member: Member) -> bool:
-        """Whether the pid of a member belongs to another process now."""
-        pid, handle = member.owner.pid, member.handle
-        if pid is None or (handle is not None and handle.look() is RUNNING):
-            return False
-        try:
-            return open_handle(pid).look() is RUNNING
-        except Failed:
-            return False
 
     def _entering(self, old: Member, code: "Outcome") -> "list[Iterator[Any]]":
         """What puts a new member in an old one's place, under a name of its own."""
-        new = Member(old.owner, object(), old.handle)
+        new, name = Member(old.owner, old.handle), object()
         steps = [
-            step(self.members.__setitem__, new.live[0], new),
+            step(self.members.__setitem__, name, new),
+            step(self.names.__setitem__, new, name),
             step(self.former.__setitem__, new, None),
             step(self.rounds.members.__setitem__, new, Rounds.NEW),
             step(self.exited.__setitem__, new, code),
         ]
-        return steps[: 3 if code is RUNNING else 4]
+        return steps[: 4 if code is RUNNING else 5]
 
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return what is known by then."""
@@ -141,7 +138,7 @@ class Core:
             log("pid %s is polled: %s", member.owner.pid, why)
             self.rounds.add(member)
             self.poller.hot.pop(member, None)
-        if not member.live:  # it has ended meanwhile, in another thread
+        if member not in self.names:  # it has ended meanwhile, in another thread
             self._forget([member])
 
     def discard(self, key: object) -> None:
@@ -150,19 +147,20 @@ class Core:
 
     def end(self, member: Member, *steps: "Iterable[object]") -> bool:
         """End it, and go through ``steps`` with it; return False if it has ended already."""
-        try:
-            names = map(list.pop, (member.live,))
-            self._forget([member], map(self.members.pop, names, repeat(None)), *steps)
-        except IndexError:
-            return False
-        return True
+        ended: "list[Member]" = []
+        name = map(self.names.pop, (member,), (_ENDED,))
+        there = map(self.members.pop, name, (None,))
+        self._forget([member], only_if(there, *steps, step(ended.append, member)))
+        return bool(ended)
 
     def _forget(self, members: "Collection[Member]", *steps: "Iterable[object]") -> None:
-        """Have them leave all tables but ``members``; ``steps`` come first."""
+        """Have them leave all tables but ``members`` and ``names``; ``steps`` come first."""
         rounds, hot = self.rounds.members, self.poller.hot
         tables = self.former, self.seen, self.exited, rounds, hot
         rest: "Any" = starmap(dict.pop, product(tables, members, (None,)))
-        run_through(chain(*steps, rest, *map(self.poller.steps_to_drop, members)))
+        # No map(): it would take a signal handler's StopIteration for its own end.
+        drops = [self.poller.steps_to_drop(member) for member in members]
+        run_through(chain(*steps, rest, *drops))
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
@@ -176,6 +174,7 @@ class Core:
 
     def delay(self) -> "float | None":
         """Seconds until collect() must be called even if there is no event; None: never."""
+        self.poller.flush()
         if self.exited or self.poller.hot:
             return 0.0
         return self.rounds.delay() if self.rounds.members else None
@@ -212,53 +211,70 @@ class Core:
                 self.look(member, visit)
 
     def look(self, member: Member, visit: "ref[Any]") -> None:
-        """Look at one once; if it has exited, have its owner reap."""
-        owner, handle = member.owner, member.handle
-        if member.live and member not in self.exited:
-            status: "Outcome" = self.seen.get(member, RUNNING)
+        """Look at one. If it has exited, look at the others for its process, and reap."""
+        owner, status = member.owner, self._status(member)
+        if status is RUNNING:
+            return
+        # What an event tells waits for nobody. But an owner's reaping would take the code from the
+        # others, and polled exits keep their order.
+        is_polled = member.handle is not None and member.handle.backend == "polling"
+        if owner.pid is not None and (is_polled or type(owner) is not Owner):
+            for one in filter(None, [self.members.get(owner.pid), *self.rounds.members.copy()]):
+                if one is not member and one.owner.pid == owner.pid and not one.owner.reaps:
+                    self._note(one, self._status(one), visit)
+        self._note(member, status, visit)
+
+    def _status(self, member: Member) -> "Outcome":
+        """What a look finds. RUNNING, also if nothing is left to do: then it waits for the next."""
+        if member in self.names and member not in self.exited:
+            handle, status = member.handle, self.seen.get(member, RUNNING)
             if status is RUNNING:
-                status = guarded(owner.returncode) if handle is None else handle.look()
-            if status is RUNNING:
-                if handle is not None and handle.backend != "polling":
-                    self._arm(member)
-                    return
-                self.rounds.add(member)
-            elif member.live:  # else its owner does not reap
-                self._note(member, status, visit)
+                status = guarded(member.owner.returncode) if handle is None else handle.look()
+            if status is not RUNNING:
+                return status
+            if handle is not None and handle.backend != "polling":
+                self._arm(member)
+                return RUNNING
+            self.rounds.add(member)
+        self._tidy(member)
+        return RUNNING
+
+    def _tidy(self, member: Member) -> None:
+        """Have it leave the tables of what is to be looked at, if it is in the next one."""
         self.poller.hot.pop(member, None)
         if member in self.exited:
             self.rounds.members.pop(member, None)
-        if not member.live:
+        if member not in self.names:
             self._forget([member])
 
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
+        """Note what a look has found; if it has exited, have its owner reap."""
+        if status is RUNNING:
+            return
+        if member in self.names and member not in self.exited:
+            code = self._code(member, status, visit)
+            if code is not RUNNING:
+                self.exited.setdefault(member, code)  # type: ignore[arg-type]
+        self._tidy(member)
+
+    def _code(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
+        """The exit code, or None; RUNNING if it comes later: it is in rounds then."""
         owner, outcome = member.owner, status
         if status is not PENDING and type(owner) is not Owner:
             status = self.seen.setdefault(member, status)
         if owner.reaps or (status is not PENDING and type(owner) is not Owner):
             self.rounds.add(member)  # behind all others: its owner may raise SystemExit each time
             self.poller.hot.pop(member, None)
-            self._look_at_others(member, visit)  # before its owner reaps
             outcome = self._reap(member, None if status is PENDING else status, visit)
-        if outcome is RUNNING:  # a tree: the command has exited, but other processes run
-            self.rounds.add(member)
-            return
         if outcome is PENDING:
-            member.until = member.until or patience(self.deadline)
-            if not member.until.expired():
-                self.rounds.add(member)
-                return
-            outcome = self.seen.get(member)
-        self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
-        if member.handle is not None and member.handle.backend == "polling":
-            self._look_at_others(member, visit)  # as exits keep their order
-
-    def _look_at_others(self, member: Member, visit: "ref[Any]") -> None:
-        """Look at what is for the same process, and no event may tell; not at owners."""
-        pid, pending = member.owner.pid, list(self.rounds.members)
-        for other in filter(None, [self.members.get(pid), *pending] if pid is not None else ()):
-            if other is not member and other.owner.pid == pid and not other.owner.reaps:
-                self.look(other, visit)
+            # The caller of a set comes again: its owners have time to reap.
+            is_patient = owner.reaps and self._is_shared
+            deadline = Deadline(None) if is_patient else visit().deadline  # type: ignore[union-attr]
+            member.until = member.until or patience(deadline)
+            outcome = self.seen.get(member) if member.until.expired() else RUNNING
+        if outcome is RUNNING:  # also of a tree: the command has exited, but other processes run
+            self.rounds.add(member)
+        return outcome
 
     def _reap(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
         """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
@@ -272,16 +288,16 @@ class Core:
         finally:
             self._reaping.pop(member, None)
 
-    def is_pending(self) -> bool:
-        """Whether one has exited whose code or reaping is still to come."""
-        return bool([one for one in list(self.rounds.members) if one.until is not None])
+    def pending(self) -> "list[Member]":
+        """Those that have exited, and whose code or reaping is still to come."""
+        return [one for one in self.rounds.members.copy() if one.until is not None]
 
-    def wait(self, deadline: Deadline, visit: Visit) -> None:
-        """Take what exits next into the visit; nothing at the deadline, or if the core is empty."""
+    def wait(self, visit: Visit) -> None:
+        """Take what exits next into the visit; nothing at its deadline, or if the core is empty."""
         me = ref(visit)
         self.visits[me] = None
         while True:
-            seconds = deadline.remaining()
+            seconds = visit.deadline.remaining()
             if not self.exited:
                 self.sleep(seconds)
                 self.collect(me, seconds == 0)
@@ -294,15 +310,10 @@ class Core:
 
     def take(self, visit: Visit) -> None:
         """End what has exited: this is the step by which they are reported."""
-        visit.codes = dict(self.exited)
-        left = iter(visit.codes)
-        while True:
-            try:
-                names = map(list.pop, map(getattr, left, repeat("live")))
-                visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
-                break
-            except IndexError:  # another thread was quicker with this one; go on behind it
-                continue
+        visit.codes = self.exited.copy()
+        names = map(self.names.pop, visit.codes, repeat(_ENDED))
+        # One call hands them over: another thread gets those whose names it was quicker to pop.
+        visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
         self._forget(visit.codes)
 
     def put_back(self, visit: Visit) -> None:
@@ -323,7 +334,10 @@ class Core:
             delay = 0.0
         if delay is not None:
             try:
-                self.poller.ring(delay)
+                if not self.poller.ring(delay):
+                    # Without a timer, the program would ask again and again until the code comes.
+                    for member in self.pending():
+                        member.until = NOW
             except Failed as why:
                 self.fall_back_to_polling(why)
 
@@ -342,8 +356,9 @@ class Core:
     def forked(self) -> "Core":
         """What replaces it in a forked child: the parent's threads, epoll, kqueue are not there."""
         self.poller.close()  # first: what the new one opens may get the same numbers
-        new = Core(True, self.deadline)
-        new.members, new.former = self.members.copy(), self.former.copy()
+        new = Core(True)
+        new.members, new.names = self.members.copy(), self.names.copy()
+        new.former = self.former.copy()
         new.seen, new.exited = self.seen.copy(), self.exited.copy()
         new.fd_is_exported = self.fd_is_exported
         for member in new.members.values():

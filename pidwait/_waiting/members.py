@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The states of a target, the steps from one to the next, and the rounds of looks at targets.
 
-Each target of a core is one Member. Its state is its token, ``live``: [name] while it is among the
-core's ``members`` under that name, [] once it has ended. Whoever pops the token has ended it, by
-reporting or by discarding it. It never comes back. A member moves like this:
+Each target of a core is one Member. While it is waited for, the core's ``names`` has its name, and
+``members`` has the member for that name. Whoever pops the name has ended the member, by reporting
+or by discarding it. It never comes back. A member moves like this:
 
-    added       into ``members`` and ``rounds``: whoever comes next looks at it
+    added       into ``members``, ``names`` and ``rounds``: whoever comes next looks at it
     armed       the poller will have its event; it leaves ``rounds``, unless it is polled
     hot         its event has been taken. A look finds it running, and arms it again, or:
     pending     it has exited; its code, or its reaping, is still to come. It is in ``rounds``, for
                 a second at most. ``seen`` has the code that a look has seen.
     exited      ``exited`` has its code. The first one stays.
-    ended       its token has been popped, and with it the name from ``members``, in one step; then
-                it leaves all other tables. Its handle goes with the last reference to it.
+    ended       its name has been popped, and then the member for that name, in one step; then it
+                leaves all other tables. Its handle goes with the last reference to it.
     put back    an exception keeps its caller from getting the exit: a new member takes its place,
                 under a name of its own, and is in ``former``
 
@@ -29,6 +29,9 @@ the place of locks:
 
 from .._base import at_once, step
 from .._base.deadline import LONGEST, SHORTEST, Deadline
+from .._base.errors import Failed
+from .._base.handle import RUNNING
+from .._systems import open_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,26 +39,38 @@ if TYPE_CHECKING:
 
 _SHARE = 30  # looking takes 1/30 of the time: with what is around it, 5 % of a core at most
 _BATCH = 0.002  # seconds of looks in a row
+# Seconds from now to the next look at most. A time that is further away was made before the clock
+# was set back, or by a parent in another time namespace.
+_FURTHEST = 1.0
 
 
 class Member:
-    """A target of a core, by the name that it has there."""
+    """A target of a core."""
 
-    __slots__ = ("handle", "live", "owner", "until")  # as a set has many of them
+    __slots__ = ("handle", "owner", "until")  # as a set has many of them
 
-    def __init__(self, owner: "Owner", name: object, handle: "Handle | None" = None) -> None:
+    def __init__(self, owner: "Owner", handle: "Handle | None" = None) -> None:
         self.owner = owner
-        self.live = [name]
         self.handle = handle
         self.until: "Deadline | None" = None  # for a code that is still to come
 
+    def is_passed_on(self) -> bool:
+        """Whether its pid belongs to another process now."""
+        if self.handle is not None and self.handle.look() is RUNNING:
+            return False
+        try:
+            return open_handle(self.owner.pid).look() is RUNNING
+        except Failed:
+            return False
+
 
 class Visit:
-    """A wait in progress: the members that it reports, and their codes."""
+    """A wait in progress: the members that it reports, and their codes; and its deadline."""
 
-    __slots__ = ("__weakref__", "codes", "members")
+    __slots__ = ("__weakref__", "codes", "deadline", "members")
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: "Deadline | None" = None) -> None:
+        self.deadline = deadline or Deadline(None)
         self.members: "list[Member]" = []
         self.codes: "dict[Member, int | None]" = {}
 
@@ -87,14 +102,17 @@ class Rounds:
 
     def delay(self) -> float:
         """Seconds until the next look."""
-        return max(0.0, self.at - Deadline.now())
+        seconds = self.at - Deadline.now()
+        return max(0.0, seconds) if seconds <= _FURTHEST else 0.0
 
     def due(self, final: bool = False) -> "Iterator[Any]":
         """What is to be looked at now. With ``final``, a time-out ends: what is not due, too, as
         much as the share allows, and one at least."""
         now, began = Deadline.now(), self._clock()
-        if now < self.at and not final:
+        if now < self.at <= now + _FURTHEST and not final:
             return
+        if Rounds.used_until > now + _FURTHEST:
+            Rounds.used_until = now
         # The share may be used up in advance, so that few members keep their intervals.
         is_resting = Rounds.used_until > now + _BATCH * _SHARE
         is_over = is_resting and not final
@@ -104,7 +122,7 @@ class Rounds:
             members = members[: int(final)]
         for member in members:
             when, interval = self.members.get(member, (now, SHORTEST))
-            if when and (is_over or (when > now and not final)):
+            if when and (is_over or (now < when <= now + _FURTHEST and not final)):
                 soonest = soonest if is_over else min(soonest, when)
                 continue
             interval = min(2 * interval, LONGEST) or SHORTEST
@@ -118,4 +136,4 @@ class Rounds:
         self.at = soonest
         if not is_resting:
             spent = (self._clock() - began) * _SHARE
-            Rounds.used_until = max(Rounds.used_until, now) + spent
+            Rounds.used_until = min(max(Rounds.used_until, now) + spent, now + _FURTHEST)

@@ -2,9 +2,11 @@
 """Many processes in one call: wait_procs() and as_completed()."""
 
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
+import queue
 import signal
 import sys
 import time
@@ -108,6 +110,66 @@ def test_a_process_given_as_a_pid_and_as_its_popen_is_reported_as_both(variant, 
     assert codes[child] == child.returncode == 3
     # The Popen may have reaped it before the pid was looked at, and not every system tells then.
     assert set(codes) == {child, child.pid} and codes[child.pid] in (3, None)
+
+
+OBJECTS = {
+    "pid": lambda popen: popen.pid,
+    "Process": lambda popen: pidwait.Process(popen.pid),
+    "ProcessInfo": lambda popen: pidwait.ProcessInfo(popen.pid),
+    "Popen": lambda popen: popen,
+}
+
+
+def begin_by_watch(objects):
+    """Return what waits for the exits."""
+    told = queue.Queue()
+    for one in objects:
+        pidwait.watch(one, lambda *exit: told.put(exit))
+    return lambda: [told.get(timeout=60) for _ in objects]
+
+
+def begin_by_as_completed(objects):
+    completed = pidwait.as_completed(objects, 60)
+    return lambda: list(completed)
+
+
+def begin_by_wait_procs(objects):
+    return Thread(lambda: pidwait.wait_procs(objects, 60)[0]).asleep().result
+
+
+BEGIN = begin_by_watch, begin_by_as_completed, begin_by_wait_procs
+
+
+@pytest.mark.kqueue
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("begin", BEGIN)
+@pytest.mark.parametrize("kinds", list(itertools.combinations_with_replacement(OBJECTS, 2)))
+def test_any_two_objects_for_one_process_are_both_reported(
+    variant, start_told, zombie, kinds, begin, runs
+):
+    child = start_told(3) if runs else zombie(3)
+    objects = [OBJECTS[kind](child) for kind in kinds]
+    result = begin(objects)
+    if runs:
+        child.stdin.close()
+    exited = result()
+    assert sorted(map(id, objects)) == sorted(id(one) for one, _ in exited)
+    # A bare pid next to a Popen: not every system tells the code when that has reaped it.
+    assert {code for one, code in exited if not isinstance(one, int)} <= {3}
+    assert {code for _, code in exited} <= {3, None}
+    for one in objects:
+        getattr(one, "close", int)()
+
+
+@pytest.mark.parametrize("begin", BEGIN)
+def test_hundreds_of_objects_for_one_process(variant, start_told, begin):
+    child = start_told(3)
+    objects = [pidwait.ProcessInfo(child.pid) for _ in range(400)]
+    result = begin(objects)
+    child.stdin.close()
+    exited = result()
+    assert sorted(map(id, objects)) == sorted(id(one) for one, _ in exited)
+    assert {code for _, code in exited} == {3}
 
 
 @pytest.mark.kqueue
