@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Callbacks when processes exit, on one thread for all of them."""
 
+import _thread
 import os
 import sys
 from weakref import ref
@@ -27,8 +28,8 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     callback goes to threading.excepthook() (before Python 3.8, sys.excepthook()). A forked
     child does not inherit watches, but can start its own.
 
-    Raises RuntimeError if the interpreter forbids daemon threads, as an isolated
-    subinterpreter does, and ValueError or TypeError for invalid arguments.
+    Raises RuntimeError in a subinterpreter (before Python 3.12, in an isolated one), whose end
+    daemon threads would abort, and ValueError or TypeError for invalid arguments.
 
     >>> import queue, subprocess, sys
     >>> exits = queue.Queue()
@@ -80,19 +81,22 @@ class Watch(Generic[P_co]):
     def _call(self, exitcode: "int | None") -> None:
         try:
             self.callback(self.proc, exitcode)
-        except SystemExit:
-            pass  # as in any thread: threading ignores it
-        except BaseException:  # reported as threading does if a thread does not catch one
-            threading: "Any" = sys.modules["threading"]  # serve() has loaded it
-            error = sys.exc_info()
-            try:
-                if hasattr(threading, "excepthook"):  # Python 3.8
-                    arguments = (*error, threading.current_thread())
-                    threading.excepthook(threading.ExceptHookArgs(arguments))  # novm
-                else:
-                    sys.excepthook(*error)
-            except BaseException as raised:
-                log("watch: the hook for exceptions raised %r", raised)
+        except BaseException:
+            _report()
+
+
+def _report() -> None:
+    """Report the exception as threading does for a thread that does not catch one."""
+    threading: "Any" = sys.modules["threading"]  # serve() has loaded it
+    error = sys.exc_info()
+    try:
+        if hasattr(threading, "excepthook"):  # Python 3.8
+            arguments = (*error, threading.current_thread())
+            threading.excepthook(threading.ExceptHookArgs(arguments))  # novm
+        elif error[0] is not SystemExit:
+            sys.excepthook(*error)
+    except BaseException as raised:
+        log("watch: the hook for exceptions raised %r", raised)
 
 
 class _Watches(Core):
@@ -104,7 +108,7 @@ class _Watches(Core):
     def __init__(self) -> None:
         super().__init__(True)
         self._visit = Visit()
-        self._idle = [None]  # a token: no thread runs
+        self._idle = {"token": True}  # no thread runs
         # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
         # left for that, and glibc would abort the process.
@@ -118,6 +122,8 @@ class _Watches(Core):
         """Call back for it; return False if the thread has ended before it could see it."""
         import threading
 
+        if not getattr(_thread, "_is_main_interpreter", lambda: True)():  # Python 3.12
+            raise RuntimeError("a subinterpreter's end would abort the program: no watch() there")
         watch: "Any" = owner.key
         watch._watches = ref(self)
         try:
@@ -148,32 +154,40 @@ class _Watches(Core):
             return status
 
     def _run(self) -> None:
+        while self.members and self._idle.pop("token", False):  # else another thread has it
+            is_whole = False
+            try:
+                self._call_back()
+                is_whole = True
+            except BaseException:  # the next watch starts a new thread
+                _report()
+            if self.pid != os.getpid():  # a callback has forked
+                return
+            if is_whole and _by_pid.get(self.pid) is self:
+                del _by_pid[self.pid]
+            self._idle["token"] = True
+            if not is_whole:
+                break
+        self = None  # type: ignore[assignment]  # see _call_back()
+
+    def _call_back(self) -> None:
+        """Call back for each exit, until there are no watches."""
         me = ref(self._visit)
         self.visits[me] = None  # or nothing would end its sleep
-        while True:
-            try:
-                self._idle.pop()
-            except IndexError:  # another thread has the token
-                return
-            while self.members:
-                self.sleep(None)
-                self.collect(me)
-                for member, code in list(self.exited.items()):
-                    watch: "Any" = member.owner.key
-                    watch._begun = True  # before its end: cancel() may come in between
-                    if self.end(member):
-                        watch._call(code)
-                    else:
-                        watch._begun = False  # it has been cancelled
-                    if self.pid != os.getpid():  # the callback has forked
-                        return
-            if _by_pid.get(self.pid) is self:
-                del _by_pid[self.pid]
-            self._idle.append(None)
-            if not self.members:
-                # The traceback of a callback's exception may keep this frame.
-                self = member = watch = me = None  # type: ignore[assignment]
-                return
+        while self.members:
+            self.sleep(None)
+            self.collect(me)
+            for member, code in self.exited.copy().items():
+                watch: "Any" = member.owner.key
+                watch._begun = True  # before its end: cancel() may come in between
+                if self.end(member):
+                    watch._call(code)
+                else:
+                    watch._begun = False  # it has been cancelled
+                if self.pid != os.getpid():
+                    return
+        # The traceback of a callback's exception may keep this frame.
+        self = member = watch = me = None  # type: ignore[assignment]
 
 
 # The watches of this process; a forked child also finds its parent's, and drops them.

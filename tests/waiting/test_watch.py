@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """watch(): callbacks when processes exit, on one thread for all of them."""
 
+import _thread
 import os
 import queue
 import sys
@@ -165,7 +166,8 @@ ERRORS = ValueError("on purpose"), KeyboardInterrupt("on purpose"), SystemExit()
 def test_an_exception_of_a_callback_ends_nothing_else(
     variant, start_told, told, monkeypatch, error, has_hook
 ):
-    """It goes to threading.excepthook(), before Python 3.8 to sys.excepthook()."""
+    """It goes to threading.excepthook(), before Python 3.8 to sys.excepthook(), as in any thread:
+    SystemExit too, which only the default hook ignores."""
     raised, children = [], (start_told(1), start_told(2))
     if has_hook:
         monkeypatch.setattr(threading, "excepthook", lambda args: raised.append(args.exc_value))
@@ -182,7 +184,7 @@ def test_an_exception_of_a_callback_ends_nothing_else(
     pidwait.watch(children[1], told.callback)
     children[0].stdin.close()
     assert told.get() == (children[1], 2)
-    assert raised == ([] if isinstance(error, SystemExit) else [error])
+    assert raised == ([] if isinstance(error, SystemExit) and not has_hook else [error])
 
 
 def test_a_hook_for_exceptions_that_raises_ends_nothing_else(
@@ -287,7 +289,66 @@ def test_where_threads_are_forbidden(sleeper, monkeypatch, told):
     assert told.get() == (gone, None)
 
 
+def test_what_ends_the_thread_is_reported_and_the_next_watch_starts_a_new_one(
+    by_pidfd, seam, sleeper, start_told, told, monkeypatch
+):
+    reported, real, broken = queue.Queue(), get("waitid"), []
+    monkeypatch.setattr(threading, "excepthook", reported.put, raising=False)
+    monkeypatch.setattr(sys, "excepthook", lambda *error: reported.put(error))
+
+    def waitid(*args):
+        if not broken:
+            broken.append(args)
+            raise MemoryError
+        return real(*args)
+
+    pidwait.watch(sleeper.pid, told.callback)
+    seam.put("waitid", waitid)
+    child = start_told(3)
+    pidwait.watch(child.pid, told.callback)
+    child.stdin.close()
+    assert reported.get(timeout=60)[0] is MemoryError
+    gone = gone_pid()
+    pidwait.watch(gone, told.callback)
+    exits = [told.get(timeout=60), told.get(timeout=60)]
+    assert sorted(exits, key=str) == sorted([(child.pid, 3), (gone, None)], key=str)
+    sleeper.kill()
+    assert told.get(timeout=60) == (sleeper.pid, -9)
+    assert reported.empty()
+
+
 # In interpreters of their own: what is printed there counts
+
+
+IN_A_SUBINTERPRETER = """if True:
+    import os
+
+    try:
+        import _interpreters as interpreters
+        made = interpreters.create("legacy")
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+        made = interpreters.create(isolated=False)
+    interpreters.run_string(made, '''if True:
+        import {package} as pidwait
+
+        try:
+            pidwait.watch({pid}, print).cancel()
+        except RuntimeError as error:
+            print(error)
+    ''')
+    interpreters.destroy(made)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(_thread, "_is_main_interpreter"), reason="before Python 3.12 nothing tells it"
+)
+def test_a_subinterpreter_refuses_a_watch_that_would_abort_the_program_at_its_end(variant):
+    code = IN_A_SUBINTERPRETER.format(package=pidwait.__name__, pid=os.getpid())
+    done = run_python(code)
+    text = "a subinterpreter's end would abort the program: no watch() there\n"
+    assert (done.stdout, done.stderr, done.returncode) == (text, "", 0)
 
 
 AT_THE_END = """if True:
