@@ -9,6 +9,7 @@ are the standard library's.
 patch() changes the standard Popen itself, in place.
 """
 
+import _signal  # type: ignore[import-not-found]
 import _thread
 import functools
 import os
@@ -151,7 +152,8 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     attributes = group, plan["start_new_session"], plan["restore_signals"]
     try:
         request = _posix_spawn.SpawnRequest(args, executable, env, cwd, files, attributes)
-    except Exception:  # anything: an object with __fspath__ may raise what it likes
+    except Exception as error:  # anything: an object with __fspath__ may raise what it likes
+        _errors.raise_of_handler(error)
         return False
     event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
     event = () if hasattr(self, "_is_told") else event  # audit hooks have seen that of its tree
@@ -222,12 +224,11 @@ def _wait(
 ) -> "Any":
     if self.returncode is None and _is_tree(self):
         return self._wait_for_tree(timeout)
-    # Before Python 3.7 there is an endtime.
-    if endtime or named or not is_standard(beneath):
+    if endtime or named or not is_standard(beneath):  # endtime: before Python 3.7
         return beneath(timeout, *endtime, **named)
-    # One call costs less. It goes by the pid, so no other thread may reap just before it.
-    blocks = timeout is None and hasattr(os, "waitid") and not _thread._count()
-    if blocks and self.returncode is None and _posix.may_block():
+    # One call costs less. It goes by the pid, so no thread, handler or system may reap before it.
+    blocks = timeout is self.returncode is None and hasattr(os, "waitid") and not _thread._count()
+    if blocks and _posix.may_block() and _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_DFL:
         with _suppress(_errors.Failed):  # what follows finds out why
             _errors.call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             self._internal_poll()
@@ -373,7 +374,7 @@ def unpatch() -> None:
     """
     del _users[-1:]
     if not _users:
-        for name, (found, ours) in list(_replaced.items()):
+        for name, (found, ours) in _replaced.copy().items():
             if vars(_Started.__base__)[name] is ours:  # else there is a hook over it
                 setattr(_Started.__base__, name, found)
                 del _replaced[name]

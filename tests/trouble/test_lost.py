@@ -7,6 +7,7 @@ The code is certain from Linux 6.15 on, else it may be None, but never a made-up
 import contextlib
 import errno
 import fcntl
+import importlib
 import multiprocessing
 import os
 import signal
@@ -65,6 +66,17 @@ def ignored(right):
         process.wait(LONG)
     # It was gone before we could open it.
     assert pidwait.wait(popen, LONG) is None and popen.returncode == 0
+
+
+def ignored_by_run(right):
+    """Without a time-out, too."""
+    ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+    codes = [code or 0 for code in right(7)]  # a Popen says 0 where nothing is known
+    for handler in signal.SIG_IGN, lambda *args: os.waitpid(-1, 0):
+        signal.signal(signal.SIGCHLD, handler)
+        for timeout in None, LONG:
+            # It runs until the wait has begun.
+            assert ours.run(["sh", "-c", "sleep 0.1; exit 7"], timeout=timeout).returncode in codes
 
 
 def ignored_under_multiprocessing(right):
@@ -129,7 +141,14 @@ def reaped_at_any_line(right):
             stranger.forget() if line.reached else stranger.reap()
 
 
-SCENARIOS = ignored, ignored_under_multiprocessing, stolen, stolen_at_any_line, reaped_at_any_line
+SCENARIOS = (
+    ignored,
+    ignored_by_run,
+    ignored_under_multiprocessing,
+    stolen,
+    stolen_at_any_line,
+    reaped_at_any_line,
+)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -164,6 +183,35 @@ def test_a_child_is_reaped_between_two_system_calls(variant, backend, where, sea
             assert popen.returncode == 0 and not victims
 
     where(scenario)
+
+
+def test_a_popen_that_another_thread_has_reaped_without_having_stored_its_code(
+    variant, backend, seam
+):
+    """It holds the Popen's lock: the handle is asked once more before the code is unknown."""
+    if backend != "pidfd" or not trouble.kernel_tells() or not hasattr(os, "waitid"):
+        pytest.skip("the system does not tell the code of what has been reaped")
+    popen, unknown, ioctl = Popen(5), [None] * 2, seam.get("ioctl")
+
+    def waitid(*args):
+        info = os.waitid(*args)
+        if not popen._waitpid_lock.locked():  # right after the Popen was found to run
+            popen._waitpid_lock.acquire()
+            popen.end()
+            os.waitpid(popen.pid, 0)
+        return info
+
+    def asked(*args):
+        if unknown:  # as during the reaping, see pidfd.py
+            unknown.pop()
+            raise ProcessLookupError(errno.ESRCH, "on purpose")
+        return ioctl(*args)
+
+    seam.put("waitid", waitid)
+    seam.put("ioctl", asked)
+    assert pidwait.wait(popen, 0) == 5 and not unknown
+    popen._waitpid_lock.release()
+    popen.returncode = 5
 
 
 def test_an_owner_that_another_thread_has_reap_while_it_is_asked(variant):
