@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import subprocess
+import time
 
 from . import pidwait
 from .needs import LINUX
@@ -160,6 +161,13 @@ class Seam:
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
         self._replace(_module("_systems.pidfd"), "code_of_zombie", lambda pid: None)
 
+    def move_clock(self, seconds):
+        """Have the clock show another time from now on, as in a forked child with its own."""
+        deadline = _module("_base.deadline").Deadline
+        now = deadline.now
+        self._set.append((deadline, "now", staticmethod(now)))
+        deadline.now = staticmethod(lambda: now() + seconds)
+
     def look_once(self):
         """Have the second look at what is polled come in a day, if nothing hints at it earlier."""
         self._replace(_module("_waiting.members"), "SHORTEST", 86400.0, forgets=False)
@@ -177,6 +185,106 @@ class Seam:
             rows, name, row = self._rows.pop()
             rows[name] = row
         forget()
+
+
+def sleepers(sleep, now):
+    """Have all that sleeps in the package sleep by turns; return what undoes that.
+
+    ``sleep(ask, seconds)`` returns None where it does not know the thread: that one sleeps as ever.
+    Else it returns a tuple of what ask() has said, which never blocks. ``now()`` is the clock.
+    """
+    deadline = _module("_base.deadline")
+    undo = []
+
+    def put(where, name, function):
+        undo.append((where, name, vars(where)[name]))
+        setattr(where, name, function)
+
+    put(deadline.Deadline, "now", staticmethod(now))
+    wait, real_sleep = os.waitid if hasattr(os, "waitid") else None, time.sleep
+
+    def pause(seconds):
+        if sleep(lambda: False, seconds) is None:
+            real_sleep(seconds)
+
+    def poll(fd, mask, end):
+        seconds = end.remaining()
+        if seconds != 0:
+            said = sleep(lambda: real_poll(fd, mask, deadline.NOW), seconds)
+            if said is not None:
+                return said[0] or 0
+        return real_poll(fd, mask, end)
+
+    real_poll = _module("_systems.posix").poll
+    put(time, "sleep", pause)
+    for name in "_systems.pidfd", "_systems.epoll", "_systems.kqueue", "_trees.reaper":
+        if "poll" in vars(_module(name)):
+            put(_module(name), "poll", poll)
+    for name in "_trees.reaper", "_trees.group":
+        put(_module(name), "sleep", pause)
+
+    def waiting(real):
+        def waitid(kind, number, options):
+            if not options & os.WNOHANG:
+                said = sleep(lambda: real(kind, number, options | os.WNOHANG), None)
+                if said is not None:
+                    return said[0]
+            return real(kind, number, options)
+
+        return waitid
+
+    real_waitid = calls.CALLS["waitid"]
+    calls.CALLS["waitid"] = waiting(real_waitid)
+    if wait is not None:
+        put(os, "waitid", waiting(wait))
+    for poller in _pollers():
+        put(poller, "take", _taking(poller.take, sleep))
+
+    def restore():
+        calls.CALLS["waitid"] = real_waitid
+        while undo:
+            setattr(*undo.pop())
+
+    return restore
+
+
+def _pollers():
+    """The classes that sleep for many."""
+    if os.name == "nt":
+        return []
+    from_kqueue = _module("_systems").system.backends[0] == "kqueue"
+    kqueue, poller = _module("_systems.kqueue").Kqueue, _module("_systems.pollers")._make_poller
+    return [kqueue if from_kqueue else poller]
+
+
+def _taking(take, sleep):
+    def taking(self, seconds, *room):
+        def ask():
+            take(self, 0, *room)
+            return bool(self.hot)
+
+        if seconds == 0 or sleep(ask, seconds) is None:
+            take(self, seconds, *room)
+
+    return taking
+
+
+def left_in(waiting):
+    """The tables of a set that are not empty: what it still knows of its members."""
+    core = waiting._opened()
+    tables = dict(vars(core), rounds=core.rounds.members, hot=core.poller.hot, poller=None)
+    tables.update(core.poller.__dict__.get("_batches") and {"batches": 1} or {})
+    ignored = "visits", "_heirs", "hot"
+    return sorted(
+        name
+        for name, table in tables.items()
+        if isinstance(table, dict) and table and name not in ignored
+    )
+
+
+def left_children():
+    """How many children nobody has an object for, so that spawn() reaps them."""
+    return len(_module("_spawning")._left)
 
 
 def start_by_posix_spawn():

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One run of a few threads, by a plan."""
+
+import builtins
+import dis
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+from .. import pidwait, seam
+
+ROOT = os.path.abspath(pidwait.__file__)
+if hasattr(pidwait, "__path__"):
+    ROOT = os.path.dirname(ROOT) + os.sep
+CLASSES = ("Exception", "IndexError", "KeyError", "StopIteration", "AttributeError")
+CLASSES += ("ProcessLookupError", "TimeoutError", "SystemExit")
+MOST_LINES = 20000  # without a sleep
+OUTSIDE = 20.0  # seconds of real time for what another process is to do
+_WORDS = "CALL STORE_ATTR LOAD_ATTR LOAD_METHOD BINARY_SUBSCR STORE_SUBSCR FOR_ITER CONTAINS"
+_CALLS = {n for n, name in enumerate(dis.opname) if name.startswith(tuple(_WORDS.split()))}
+
+
+class Stuck(BaseException):
+    """Ends the threads of a run that can't go on."""
+
+
+class Raised:
+    """What handlers raise: one class derived from each of CLASSES, as a program's own may be."""
+
+    classes = {
+        name: type("Raised", (getattr(builtins, name),), {"__module__": __name__})
+        for name in CLASSES
+    }
+    every = tuple(classes.values())
+
+
+def handler(number, frame):
+    """A signal handler: the package tells its exceptions from others by its code."""
+    raise handler.chosen()
+
+
+def raised_by(error):
+    """Whether a handler has. Python makes a RuntimeError of a StopIteration in a generator."""
+    if isinstance(error, RuntimeError):
+        error = error.__cause__
+    return isinstance(error, Raised.every)
+
+
+class Run:
+    """``outside``: whether other processes are to do something meanwhile."""
+
+    now = 0.0  # seconds that the threads have slept
+
+    def __init__(self, actions, plan, in_child=None, outside=False, opcodes=False):
+        self.actions, self.plan, self.in_child = list(actions), dict(plan), in_child
+        self.outside, self.opcodes = outside, opcodes
+        self.step = self.asked = self.progress = 0
+        self.is_idle = False  # one that sleeps asks, and nobody has done anything since
+        self.fault = None
+        self.raised = 0  # exceptions of handlers that have not come through
+        self.results, self.where = {}, {}
+        # Kept: CPython's settrace() borrows them.
+        self.trace, self.local = self._trace, self._local
+        self.states = []  # "ready", "asleep" or "done"
+        self.turns, self.threads, self.until, self.lines = [], [], [], []
+
+    def go(self):
+        for action in self.actions:
+            self._enter(threading.Thread(target=action))
+        self.count = len(self.actions)
+        for thread in self.threads[:]:
+            thread.start()
+        self.turns[self.plan.get(0, 0)].release()
+        for thread in self.threads:  # grows meanwhile
+            thread.join()
+        self.threads = []
+        return self
+
+    def _enter(self, thread):
+        """Have a thread run in turns from its start on."""
+        me, action = len(self.threads), thread.run
+        self.threads.append(thread)
+        self.turns.append(threading.Semaphore(0))
+        self.states.append("ready")
+        self.until.append(None)
+        self.lines.append(0)
+        thread.explored, thread.daemon = (self, me), True
+        thread.run = lambda: self._run(me, action if me >= len(self.actions) else self.actions[me])
+
+    def _run(self, me, action):
+        self.turns[me].acquire()
+        if self.fault is None:
+            sys.settrace(self.trace)
+            try:
+                self.results[me] = action()
+            except Stuck:
+                self.results[me] = None
+            except BaseException as error:
+                self.traceback = traceback.format_exc()  # for who debugs
+                self.results[me] = error.with_traceback(None)
+                error.__context__ = None
+            finally:
+                sys.settrace(None)
+        self.states[me], self.asked = "done", 0
+        self.progress += 1
+        for other in self._others(me)[:1]:
+            self.turns[other].release()
+
+    def _others(self, me):
+        """The threads that may go on in place of this one, in order."""
+        found = [[i for i, one in enumerate(self.states) if one == word] for word in _ORDER]
+        return [i for i in found[0] + found[1] if i != me]
+
+    def _trace(self, frame, event, arg):
+        if not frame.f_code.co_filename.startswith(ROOT):
+            return None
+        if self.opcodes:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.local
+
+    def _local(self, frame, event, arg):
+        if self.is_idle:
+            return self.local
+        if event == "line" or (event == "opcode" and _is_call(frame)):
+            me = threading.current_thread().explored[1]
+            self.step += 1
+            self.where[self.step] = me, frame.f_code, frame.f_lineno
+            self.lines[me] += 1
+            if self.lines[me] > MOST_LINES:
+                self._stop("thread %d spins in %s" % (me, place(*self.where[self.step][1:])))
+            what = self.plan.get(self.step)
+            if what is not None:
+                self._do(me, what, frame)
+            elif self.fault:
+                raise Stuck
+        return self.local
+
+    def _do(self, me, what, frame):
+        if what in Raised.classes:
+            # Handlers run in the main thread alone; what is raised in a destructor is ignored.
+            if me < self.count and not is_in_destructor(frame):
+                self.raised += 1
+                handler.chosen = Raised.classes[what]
+                handler(signal.SIGUSR1, frame)
+        elif what == "fork":
+            if self.in_child is not None:
+                self._fork(place(frame.f_code, frame.f_lineno))
+        elif what in self._others(me):
+            self._switch(me, what)
+
+    def _switch(self, me, to):
+        self.turns[to].release()
+        self.turns[me].acquire()
+        if self.fault:
+            raise Stuck
+
+    def _stop(self, fault):
+        self.fault = self.fault or fault
+        for turn in self.turns:
+            turn.release()
+        raise Stuck
+
+    def sleep(self, me, ask, seconds):
+        """Let others go on until ask() is true, for ``seconds`` at most; return what it says."""
+        self.until[me] = None if seconds is None else self.now + seconds
+        real_end = _monotonic() + OUTSIDE
+        seen = None  # by then nobody else has run since it asked
+        try:
+            while True:
+                self.states[me] = "asleep"
+                if self.fault:
+                    raise Stuck
+                self.is_idle, seen = seen == self.progress, self.progress
+                answer = ask()
+                self.is_idle, self.lines[me] = False, 0
+                if answer or (self.until[me] is not None and self.now >= self.until[me]):
+                    return answer
+                self.asked += 1
+                others = self._others(me)
+                if self.states.count("ready"):
+                    self._switch(me, others[0])
+                    continue
+                if self.asked > 2 * self.states.count("asleep"):  # all have, since somebody ran
+                    self._pass_time(real_end)
+                if others:  # those that sleep ask in turn
+                    self._switch(me, min(others, key=lambda one: (one < me, one)))
+        finally:
+            self.states[me], self.asked, self.is_idle = "ready", 0, False
+            self.progress += 1
+
+    def _pass_time(self, real_end):
+        """Nobody can go on now: have another process do something, or the next time-out come."""
+        pairs = zip(self.until, self.states)
+        ends = [end for end, state in pairs if state == "asleep" and end is not None]
+        if self.outside and _monotonic() < real_end:
+            _sleep(0.0005)
+        elif ends:
+            self.now = max(self.now, min(ends))
+        else:
+            self._stop("nobody can go on")
+
+    def _fork(self, where):
+        pid = os.fork()
+        if not pid:
+            sys.settrace(None)
+            explored.leave()
+            signal.alarm(20)
+            try:
+                said = self.in_child()
+            except BaseException as error:
+                said = repr(error)
+            if said:
+                os.write(2, ("in the child: %s\n" % said).encode())
+            os._exit(1 if said else 0)
+        if os.waitpid(pid, 0)[1]:
+            self.fault = self.fault or "wrong in a child that was forked at " + where
+
+
+_ORDER = "ready", "asleep"
+_sleep, _monotonic, _start = time.sleep, time.monotonic, threading.Thread.start
+_BEGAN = _monotonic()
+
+
+def place(code, line):
+    name = code.co_filename[len(ROOT) :] or os.path.basename(ROOT)
+    return "%s:%d %s()" % (name, line, code.co_name)
+
+
+def is_in_destructor(frame):
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_call(frame):
+    return frame.f_code.co_code[frame.f_lasti] in _CALLS
+
+
+class Explored:
+    """While it is entered, threads of a Run sleep and start threads in turns, by its clock."""
+
+    def enter(self):
+        self.undo = seam.sleepers(self.sleep, self.now)
+        threading.Thread.start = self.start
+
+    def leave(self):
+        self.undo()
+        threading.Thread.start = _start
+
+    @staticmethod
+    def sleep(ask, seconds):
+        """In a thread of a run; None elsewhere."""
+        run, me = getattr(threading.current_thread(), "explored", (None, None))
+        return None if run is None else (run.sleep(me, ask, seconds),)
+
+    @staticmethod
+    def now():
+        run, _ = getattr(threading.current_thread(), "explored", (None, None))
+        return _monotonic() if run is None else _BEGAN + run.now
+
+    @staticmethod
+    def start(thread):
+        run, _ = getattr(threading.current_thread(), "explored", (None, None))
+        if run is not None and run.fault is None:
+            run._enter(thread)
+        _start(thread)
+
+
+explored = Explored()
+
+
+def go_on_tracing():
+    """Python stops tracing a thread when a trace function raises."""
+    run, _ = getattr(threading.current_thread(), "explored", (None, None))
+    if run is not None:
+        sys.settrace(run.trace)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Planted faults: in a copy of the package a statement is changed, and the explorer finds it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from .. import pidwait
+from ..venvs import ROOT
+
+# The function; the statement, and what stands in its place; the scenario that shows it.
+FAULTS = {
+    "the wake-up after a wait is left out": (
+        "_waiting/core.py: Core.wait",
+        "        del self.visits[me]\n        self.ring()\n",
+        "        del self.visits[me]\n",
+        "set_wait_wait",
+    ),
+    "a name is popped late": (
+        "_waiting/core.py: Core.take",
+        "        visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))\n",
+        "        visit.members.extend([one for one in visit.codes if one in self.names])\n"
+        "        at_once(map(self.members.pop, names, repeat(None)))\n",
+        "set_wait_wait",
+    ),
+    "an interrupted wait puts nothing back": (
+        "_sets.py: WaitSet.wait",
+        "                core.put_back(visit)\n            finally:\n"
+        "                core.put_back(visit)",
+        "                core.ring()\n            finally:\n                core.ring()",
+        "set_wait_wait",
+    ),
+    "an event is forgotten before the next table has its member": (
+        "_waiting/core.py: Core._status",
+        "            handle, status = member.handle, self.seen.get(member, RUNNING)\n",
+        "            handle, status = member.handle, self.seen.get(member, RUNNING)\n"
+        "            self.poller.hot.pop(member, None)\n",
+        "set_wait_wait",
+    ),
+    "nobody looks at what has been added and is not armed": (
+        "_waiting/core.py: Core.add",
+        "                step(self.rounds.members.setdefault, member, when),\n",
+        "",
+        "set_wait_add",
+    ),
+    "what is added leaves the rounds before it is armed": (
+        "_systems/epoll.py: arm",
+        "                call(\n                    at_once,\n",
+        "                at_once(*steps)\n                steps = ()\n"
+        "                call(\n                    at_once,\n",
+        "set_wait_add",
+    ),
+    "events are noted after they have been forgotten": (
+        "_systems/posix.py: EventSource.flush",
+        "            for events in there:\n                self.note(events)\n",
+        "            self._batches.pop(key, None)\n"
+        "            for events in there:\n                self.note(events)\n",
+        "set_wait_wait",
+    ),
+    "a look calls itself": (
+        "_waiting/core.py: Core.look",
+        "                    self._note(one, self._status(one), visit)\n",
+        "                    self.look(one, visit)\n",
+        "kinds_process_process",
+    ),
+    "a handle is closed under a user": (
+        "_base/handle.py: Shared.release",
+        "        if handle is not None and not is_used:\n",
+        "        if handle is not None:\n",
+        "child_wait_wait",
+    ),
+    "reaped is asked too early": (
+        "_spawning.py: Child.wait",
+        "        with self._shared.use() as handle:\n"
+        "            if not (self.reaped or (self._is_closed and self._exited)):\n",
+        "        reaped = self.reaped\n"
+        "        with self._shared.use() as handle:\n"
+        "            if not (reaped or (self._is_closed and self._exited)):\n",
+        "child_wait_wait",
+    ),
+    "two threads look at a child that is left": (
+        "_spawning.py: _reap_left",
+        "            is_ours = _looking.setdefault(handle, me) is me and handle in _left\n",
+        "            is_ours = _looking.setdefault(handle, me) and handle in _left\n",
+        "spawn_spawn_left",
+    ),
+    "a handler's AttributeError is taken for an answer": (
+        "_base/errors.py: has",
+        "    except AttributeError as error:\n        raise_of_handler(error)\n",
+        "    except AttributeError:\n",
+        "popen_ours_wait_function",
+    ),
+    "reaped is set before the code is noted": (
+        "_spawning.py: Child._reap",
+        "                self._note(outcome)\n                self.reaped = True\n",
+        "                self.reaped = True\n                self._note(outcome)\n",
+        "child_wait_wait",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_is_found(fault, tmp_path):
+    where, statement, instead, scenario = FAULTS[fault]
+    path = where.partition(":")[0]
+    folder = tmp_path / "pidwait"
+    shutil.copytree(os.path.dirname(pidwait.__file__), str(folder))
+    text = (folder / path).read_text()
+    assert text.count(statement) == 1, where
+    (folder / path).write_text(text.replace(statement, instead))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.explore", "--here", "--seconds", "60", scenario],
+        cwd=str(tmp_path),
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert done.returncode == 1 and "FAULT" in done.stdout, done.stdout
