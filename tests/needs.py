@@ -19,9 +19,7 @@ THERE = {
     "code 0 of a stranger's zombie": not sys.platform.startswith(("darwin", "netbsd", "openbsd")),
 }
 # Linux's own.
-THERE.update(
-    dict.fromkeys(["PTRACE_SEIZE", "clone(2)", "proc connector", "keeper of trees"], LINUX)
-)
+THERE.update(dict.fromkeys(["PTRACE_SEIZE", "clone(2)", "keeper of trees"], LINUX))
 
 
 def need_quick_looks(variant):

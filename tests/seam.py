@@ -168,15 +168,10 @@ class Seam:
         self._set.append((deadline, "now", staticmethod(now)))
         deadline.now = staticmethod(lambda: now() + seconds)
 
-    def look_once(self):
-        """Have the second look at what is polled come in a day, if nothing hints at it earlier."""
-        self._replace(_module("_waiting.members"), "SHORTEST", 86400.0, forgets=False)
-
-    def _replace(self, module, name, value, forgets=True):
+    def _replace(self, module, name, value):
         self._set.append((module, name, getattr(module, name)))
         setattr(module, name, value)
-        if forgets:
-            forget()
+        forget()
 
     def undo(self):
         while self._set:

@@ -23,7 +23,6 @@ from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, failed, log, raise_of_handler
 from .calls import ask, native
 from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
-from .linux_hints import Hints
 from .pidfd import PidfdHandle
 from .posix import EventSource, may_block, opened, opened_bell, own, poll
 
@@ -42,7 +41,6 @@ _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 class EpollPoller(EventSource):
     """Sleeps for many handles. Any number of threads may be in take() at once."""
 
-    _hints: "Hints | None" = None  # about polled handles, from the first one on
     _bell: "Any" = None
     _timer: "Any" = None
 
@@ -75,11 +73,9 @@ class EpollPoller(EventSource):
         return PidfdHandle(owner.pid, None, opened_high)
 
     def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
-        """Have its next event taken, and call the steps with that; if it is polled, have hints."""
+        """Have its next event taken, and call the steps with that; not if it is polled."""
         fd = member.handle.fd
         if fd < 0 or member.handle.backend == "polling":
-            self._hints = self._hints or Hints(self._epoll, self._by_fd)
-            self._hints.add(member)
             return
         controls = [self._epoll.register, self._epoll.modify]
         if self._by_fd.get(fd) is member:
@@ -102,13 +98,10 @@ class EpollPoller(EventSource):
     def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
         """What forgets it, when it is gone through."""
         fd = -1 if member.handle is None else member.handle.fd
-        drop = map(self._by_fd.pop, (fd,), (None,))
-        return drop if self._hints is None else chain(drop, self._hints.steps_to_drop(member))
+        return map(self._by_fd.pop, (fd,), (None,))
 
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
-        if self._hints is not None:
-            self._hints.update()
         if seconds is None or seconds > self._longest:
             seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
         if seconds and not may_block():
@@ -123,8 +116,6 @@ class EpollPoller(EventSource):
         """The members to look at for an event that is not a member's own."""
         if who is None:  # a member has ended
             return ()
-        if who is Hints:
-            return () if self._hints is None else self._hints.read()
         try:
             if who is self._timer:
                 self._set_timer(0.0)
@@ -173,7 +164,7 @@ class EpollPoller(EventSource):
         return fd
 
     def close(self) -> None:
-        for file in self._epoll, self._bell, self._timer, self._hints:
+        for file in self._epoll, self._bell, self._timer:
             if file is not None:
                 file.close()
 

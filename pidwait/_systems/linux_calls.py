@@ -161,6 +161,4 @@ LINUX_ROWS: "Rows" = {
     "setrlimit": ("resource", None),
     "prlimit": ("resource", None),
     "epoll": ("select", None),
-    "socket": ("_socket", None),
-    "array": ("array", None),
 }

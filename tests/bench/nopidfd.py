@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where there is no pidfd: polling with the proc connector's hints, and without, beside the pidfds
+"""Where there is no pidfd: polling beside the pidfds.
 
-Each means has a process of its own, where seccomp refuses what is better: pidfd_open(2), for plain
-polling the sockets of netlink(7), too. Times are in microseconds unless a row says otherwise. A
-wait for one process has lasted 0.15 s or longer when it exits, so that the intervals of the
-polling have grown.
+Each means has a process of its own; in that of polling, seccomp refuses pidfd_open(2). Times are in
+microseconds unless a row says otherwise. A wait for one process has lasted 0.15 s or longer when it
+exits, so that the intervals of the polling have grown.
 """
 
 import os
@@ -20,7 +19,7 @@ from contextlib import ExitStack
 from . import core, herd, latency
 from .nopidfd_waiter import MEANS, Waiter
 
-PARTS = ("latency", "many", "idle", "killed")
+PARTS = ("latency", "many", "killed")
 TIMEOUT = 30
 DELAYS = 0.15, 0.2
 COUNT = 5000
@@ -54,18 +53,11 @@ def of_one(rounds):
         stack.callback(children.close)
         variants = {name: measured(name, waiter) for name, waiter in waiters(stack, *MEANS).items()}
         results = core.in_turns(variants, rounds, warm_up=2)
-    rows = [
-        core.Row(
-            "exit to return, p50, {} : pidfd".format(name),
-            core.median(results[name]),
-            core.median(results["pidfd"]),
-            bound=bound,
-        )
-        for name, bound in (("connector", 1.5), ("plain", None))
-    ]
+    p50 = [core.median(results[name]) for name in ("polling", "pidfd")]
+    rows = [core.Row("exit to return, p50, polling : pidfd", *p50)]
     wrong = {name: sum(code != 7 for code in codes[name]) for name in MEANS}
-    title = "wrong exit codes of {}, connector".format(len(codes["connector"]))
-    rows.append(core.Row(title, wrong["connector"], wrong["pidfd"], "count", 0))
+    title = "wrong exit codes of {}, polling".format(len(codes["polling"]))
+    rows.append(core.Row(title, wrong["polling"], wrong["pidfd"], "count", 0))
     return rows
 
 
@@ -96,7 +88,7 @@ def of_many(rounds):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2 * COUNT:
         raise core.Unavailable("the pidfds need a hard limit of {}".format(2 * COUNT))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found = waiters(stack, "connector", "pidfd")
+        found = waiters(stack, "polling", "pidfd")
         starter = herd.compile_starter(folder)
         for step, when in (STEP, "one every 0.2 ms"), (0, "all at once"):
             many = {
@@ -104,56 +96,22 @@ def of_many(rounds):
                 for name, waiter in found.items()
             }
             results = core.in_turns({name: one.measure for name, one in many.items()}, rounds)
-            for column, what, bound in (1, "an exit", 2 if step else None), (0, "an add", None):
+            for column, what, bound in (1, "an exit", None), (0, "an add", None):
                 if column or step:
                     ours, peer = (
                         [result[column] for result in results[name]]
-                        for name in ("connector", "pidfd")
+                        for name in ("polling", "pidfd")
                     )
-                    title = "CPU of {}, {}, {}, connector : pidfd".format(what, COUNT, when)
+                    title = "CPU of {}, {}, {}, polling : pidfd".format(what, COUNT, when)
                     rows.append(core.paired_row(title, ours, peer, bound))
     return rows
-
-
-def idle(rounds):
-    """While 1,000 others exit each second: elsewhere, and with pids between those waited for."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found = waiters(stack, "connector")
-        starter = herd.compile_starter(folder)
-        for title, mine, others in (
-            ("", slice(COUNT), slice(COUNT, None)),
-            (", pids mixed", slice(0, None, 2), slice(1, None, 2)),
-        ):
-            shares = []
-            for _ in range(rounds):
-                with herd.Herd(starter, 2 * COUNT) as processes:
-                    found["connector"].ask("watch", processes.pids[mine], LITTLE)
-                    found["connector"].ask("rest", 2)  # the intervals grow
-                    found["connector"].tell("rest", IDLE)
-                    each_millisecond(processes.pids[others][: IDLE * 1000])
-                    shares.append(found["connector"].answer())
-                    found["connector"].ask("leave")
-            text = "% of a core, {} waited for, 1,000 exits/s of others{}, connector"
-            rows.append(
-                core.Row(text.format(COUNT, title), core.median(shares), kind="count", bound=7)
-            )
-    return rows
-
-
-def each_millisecond(pids):
-    moment = time.monotonic()
-    for pid in pids:
-        moment += 0.001
-        time.sleep(max(0, moment - time.monotonic()))
-        os.kill(pid, signal.SIGUSR1)
 
 
 def of_killed(_rounds):
     """All wait for the same processes, at once."""
     delays = {}
     with ExitStack() as stack:
-        found = waiters(stack, "connector", "plain")
+        found = waiters(stack, "polling")
         processes = [stack.enter_context(subprocess.Popen(["sleep", "300"])) for _ in range(KILLED)]
         stack.callback(lambda: [process.kill() for process in processes])
         pids = [process.pid for process in processes]
@@ -182,21 +140,18 @@ def of_killed(_rounds):
             ]
             if len(delays[name]) != EXITS or len(exits) != len(pids):
                 raise core.Unavailable("{}: exits are missing or wrong".format(name))
-    p50 = [core.median(delays[name]) for name in ("connector", "plain")]
-    both = shares["connector"], shares["plain"]
     return [
-        core.Row("1,000: exit to report, p50, ms, connector : plain", *p50, "count", 40),
-        core.Row("1,000: % of a core, idle, connector : plain", *both, "count", 5),
+        core.Row("1,000: exit to report, p50, ms", core.median(delays["polling"]), kind="count"),
+        core.Row("1,000: % of a core, idle", shares["polling"], kind="count", bound=5),
     ]
 
 
 def run(options):
     if not sys.platform.startswith("linux"):
-        raise core.Unavailable("seccomp and the proc connector are Linux's")
+        raise core.Unavailable("seccomp is Linux's")
     measures = {
         "latency": (of_one, 40),
         "many": (of_many, 5),
-        "idle": (idle, 3),
         "killed": (of_killed, 1),
     }
     rows = []

@@ -19,8 +19,7 @@ from . import core
 # means: the system calls that fail, and the backend that is to be found then
 MEANS = {
     "pidfd": ((), "pidfd"),
-    "connector": (("pidfd_open",), "polling"),
-    "plain": (("pidfd_open", "netlink"), "polling"),
+    "polling": (("pidfd_open",), "polling"),
 }
 
 

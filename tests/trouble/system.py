@@ -66,22 +66,22 @@ def pidfd_info(fd):
 
 # machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
 _NAMES = (
-    "waitid ioctl netlink inotify_init1 seccomp epoll_create1 epoll_ctl epoll_wait epoll_pwait"
+    "waitid ioctl seccomp epoll_create1 epoll_ctl epoll_wait epoll_pwait"
     " timerfd_create timerfd_settime prlimit64 kill clock_gettime"
 ).split()
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, "247 16 41 294 317 291 233 232 281 283 286 302 62 228"),
+    "x86_64": (0xC000003E, "247 16 317 291 233 232 281 283 286 302 62 228"),
     # It has no epoll_wait(2): the C library calls epoll_pwait(2).
-    "aarch64": (0xC00000B7, "95 29 198 26 277 20 21 22 22 85 86 261 129 113"),
+    "aarch64": (0xC00000B7, "95 29 277 20 21 22 22 85 86 261 129 113"),
 }
 _ARCHITECTURES = {
     machine: (arch, dict(zip(_NAMES, map(int, numbers.split()))))
     for machine, (arch, numbers) in _ARCHITECTURES.items()
 }
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # in struct seccomp_data
-# Of some calls only those with this argument: PIDFD_GET_INFO; the family AF_NETLINK.
-_ONLY = {"ioctl": (_SECOND_ARGUMENT, PIDFD_GET_INFO), "netlink": (_FIRST_ARGUMENT, 16)}
+_NUMBER, _ARCH, _SECOND_ARGUMENT = 0, 4, 24  # in struct seccomp_data
+# Of some calls only those with this argument.
+_ONLY = {"ioctl": (_SECOND_ARGUMENT, PIDFD_GET_INFO)}
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
@@ -97,8 +97,8 @@ def why_no_policy():
 def forbid(rules, all_threads=False):
     """Have system calls fail from now on: {"pidfd_open": errno.EPERM}.
 
-    Of ioctl only PIDFD_GET_INFO fails; "netlink" are sockets of that family. This is for good,
-    and for children, too: seccomp(2). It is for the calling thread, or for all.
+    Of ioctl only PIDFD_GET_INFO fails. This is for good, and for children, too: seccomp(2). It is
+    for the calling thread, or for all.
     """
     arch, numbers = _ARCHITECTURES[os.uname().machine]
     program = [(_LOAD, 0, 0, _ARCH), (_JUMP_IF_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _ALLOW)]

@@ -69,7 +69,6 @@ REFUSED = [
     ("waitid", "EPERM EINVAL ENOSYS"),
     ("ioctl pidfd_send_signal waitid", "ENOSYS"),
     ("pidfd_open ioctl pidfd_send_signal waitid", "EPERM"),
-    ("pidfd_open netlink inotify_init1", "EPERM"),
     ("pidfd_open ioctl waitid epoll_create1 timerfd_create", "ENOSYS"),
     ("epoll_create1", "EPERM EMFILE"),
     ("epoll_ctl", "EPERM"),
