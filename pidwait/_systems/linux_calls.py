@@ -123,10 +123,9 @@ class _Syscall(_Bound):
 class _TimerfdCreate(_Bound):
     """os.timerfd_create()."""
 
-    flags = (os.O_CLOEXEC,)
-
     def __init__(self, binding: "Any", name: str) -> None:
         super().__init__(binding, name)
+        self.flags = (os.O_CLOEXEC,)
         # As that of _Syscall.
         self.raw = binding.function(name, PROTOTYPES[name], None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
