@@ -75,7 +75,9 @@ def parse(argv):
         help="only this part of the bench named; may be given again: " + "; ".join(parted),
     )
     parser.add_argument(
-        "--beside", metavar="FOLDER", help="of many: a second checkout, to measure in turns with us"
+        "--beside",
+        metavar="FOLDER",
+        help="of latency and many: a second checkout, to measure in turns with us",
     )
     options = parser.parse_args(argv)
     unknown = [name for name in options.names if name not in BENCHES]

@@ -8,6 +8,7 @@ batches, since after a fork the first wait would pay for shared pages. A child t
 the wait is reaped afterwards, outside of the timing.
 """
 
+import importlib.util
 import os
 import random
 import select
@@ -61,8 +62,27 @@ def make_inline():
     return inline
 
 
-def waiters():
+def loaded(folder):
+    """The package of another checkout, under another name."""
+    path = os.path.join(str(folder), pidwait.__name__)
+    spec = importlib.util.spec_from_file_location(
+        "beside", os.path.join(path, "__init__.py"), submodule_search_locations=[path]
+    )
+    module = sys.modules["beside"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def waiters(beside=None):
     """The variants, and the reasons why some are missing."""
+    if beside:
+        other = loaded(beside)
+        return {
+            "wait(pid)": lambda popen: pidwait.wait(popen.pid, TIMEOUT),
+            "the other's wait(pid)": lambda popen: other.wait(popen.pid, TIMEOUT),
+            "wait(popen)": lambda popen: pidwait.wait(popen, TIMEOUT),
+            "the other's wait(popen)": lambda popen: other.wait(popen, TIMEOUT),
+        }, {}
     found = {
         "wait(pid)": lambda popen: pidwait.wait(popen.pid, TIMEOUT),
         "wait(popen)": lambda popen: pidwait.wait(popen, TIMEOUT),
@@ -150,6 +170,16 @@ class Children:
             os.close(fd)
 
 
+def rows_beside(results):
+    for ours in "wait(pid)", "wait(popen)":
+        for title, column, bound in ("p50", 0, None), ("CPU", 1, 1.03):
+            both = (
+                [sample[column] for sample in results[name]]
+                for name in (ours, "the other's " + ours)
+            )
+            yield core.paired_row("%s %s : the other's" % (title, ours), *both, bound)
+
+
 def rows(results, lacks):
     # From 3.15 on Popen.wait does not poll any more.
     popen_bound = 1 / 30 if sys.version_info < (3, 15) else None
@@ -188,11 +218,11 @@ def rows(results, lacks):
             )
 
 
-def measure(rounds):
+def measure(rounds, beside=None):
     """{variant: [(wake-up, CPU time) of each wait]}, and the reasons why some are missing."""
     if not hasattr(os, "fork"):
         raise core.Unavailable("no os.fork")
-    found, lacks = waiters()
+    found, lacks = waiters(beside)
     with tempfile.TemporaryDirectory() as folder:
         children = Children(folder)
         try:
@@ -205,4 +235,5 @@ def measure(rounds):
 
 
 def run(options):
-    return list(rows(*measure(options.rounds or 300)))
+    results, lacks = measure(options.rounds or 300, options.beside)
+    return list(rows_beside(results) if options.beside else rows(results, lacks))
