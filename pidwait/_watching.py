@@ -123,7 +123,7 @@ class _Watches(Core):
         import threading
 
         if not getattr(_thread, "_is_main_interpreter", lambda: True)():  # Python 3.12
-            raise RuntimeError("a subinterpreter's end would abort the program: no watch() there")
+            raise RuntimeError("a thread of watch() would abort the subinterpreter at its end")
         watch: "Any" = owner.key
         watch._watches = ref(self)
         try:

@@ -49,13 +49,9 @@ class Core:
 
     def find(self, key: object) -> "list[Member]":
         """The members for a key: more than one if some are put back, or a pid was given again."""
-        there = self.members.get(key)
-        found = [] if there is None else [there]
-        if self.former:
-            found += [
-                one for one in list(self.former) if one.owner.key == key and one in self.names
-            ]
-        return found
+        found = [one for one in list(self.former) if one.owner.key == key] if self.former else []
+        there: "Any" = [self.members.get(key), *found]
+        return [one for one in there if one in self.names]
 
     def add(self, owner: Owner) -> "Member | None":
         """Wait for this one, too; return None if its key is there already.
@@ -82,10 +78,14 @@ class Core:
                 *known,
                 step(self.rounds.members.setdefault, member, when),
             )
-            if at_once(is_in):
-                self._arm(member)
-                self.rounds.at = 0.0
-                return member
+            try:
+                if at_once(is_in):
+                    self._arm(member)
+                    self.rounds.at = 0.0
+                    return member
+            finally:  # no memory in the middle of it
+                if member not in self.names and self.members.get(owner.key) is member:
+                    self.members.pop(owner.key, None)
             other = self.members.get(owner.key)
             if other in self.names:
                 return None
@@ -240,7 +240,7 @@ class Core:
         return RUNNING
 
     def _tidy(self, member: Member) -> None:
-        """Have it leave the tables of what is to be looked at, if it is in the next one."""
+        """Have it leave the tables that it needs no more."""
         self.poller.hot.pop(member, None)
         if member in self.exited:
             self.rounds.members.pop(member, None)
