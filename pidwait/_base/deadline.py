@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
-_NEVER = float("inf")
+_ENDLESS = float("inf")
 _ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
 
 # Seconds that one system call sleeps at most. poll(2) takes up to 2**31 ms, a timer of some BSDs
@@ -38,7 +38,7 @@ class Deadline:
 
     def __init__(self, timeout: "float | None") -> None:
         self.timeout: "float | None" = timeout
-        self._at = _NEVER
+        self._at = _ENDLESS
         if timeout is None:
             return
         try:
@@ -48,7 +48,7 @@ class Deadline:
         except OverflowError as error:  # an int too large for a float
             raise_of_handler(error)
             if timeout < 0:
-                self._at = -_NEVER
+                self._at = -_ENDLESS
         if self._at != self._at:
             raise ValueError("timeout must not be NaN")
 
@@ -57,7 +57,7 @@ class Deadline:
 
     def remaining(self) -> "float | None":
         """The seconds that are left, at least 0; None if it never ends."""
-        return None if self._at == _NEVER else max(0.0, self._at - self.now())
+        return None if self._at == _ENDLESS else max(0.0, self._at - self.now())
 
     def at_most(self, seconds: float) -> float:
         """``seconds``, or the seconds that are left if they are fewer."""
@@ -65,7 +65,7 @@ class Deadline:
 
     def milliseconds(self) -> "tuple[int | None, bool]":
         """The time-out for one poll(2), rounded up; and whether its end is the deadline."""
-        if self._at == _NEVER:
+        if self._at == _ENDLESS:
             return None, False
         milliseconds = (self._at - self.now()) * 1000
         if milliseconds <= 0:
@@ -90,7 +90,7 @@ def check_grace(grace: "Any") -> float:
     return value
 
 
-NOW = Deadline(0)
+NOW, NEVER = Deadline(0), Deadline(None)
 
 
 def patience(deadline: Deadline) -> Deadline:

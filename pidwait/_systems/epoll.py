@@ -102,6 +102,9 @@ class EpollPoller(EventSource):
 
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
+        if self._batches:
+            self.flush()
+            seconds = 0 if self.hot else seconds
         if seconds is None or seconds > self._longest:
             seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
         if seconds and not may_block():

@@ -194,6 +194,9 @@ class Kqueue(EventSource):
 
     def take(self, seconds: float, room: int = _EXITS) -> None:
         """Sleep until there are events, for ``seconds`` at most, and put them into ``hot``."""
+        if self._batches:
+            self.flush()
+            seconds = 0 if self.hot else seconds
         if seconds and not may_block():
             poll(self.opened().fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0

@@ -160,9 +160,10 @@ class PidfdHandle(Handle):
         return True
 
     def fileno(self) -> int:
-        return self.fd
+        return self.fd if self.fd >= 0 else raise_closed()
 
     def send_signal(self, sig: int) -> None:
+        self.fileno()
         try:
             ask("pidfd_send_signal", self.fd, sig)
         except Failed as why:
@@ -174,6 +175,7 @@ class PidfdHandle(Handle):
             super().send_signal(sig)
 
     def identify(self) -> "Identity | None":
+        self.fileno()
         if works(check_pidfs):
             try:
                 return "pidfd", call(os.fstat, self.fd).st_ino
@@ -185,8 +187,9 @@ class PidfdHandle(Handle):
         return "start", self.pid, stat.started
 
     def close(self) -> None:
-        super().close()
-        self.fd = -1  # the number may be another file's soon
+        if self.backend == "polling":  # its methods are another handle's
+            super().close()
+        self.fd = -1  # the number may be another file's soon: calls with it fail, see _fall_back()
         close(self._file)
 
     def reap(self, deadline: Deadline) -> "Outcome":

@@ -69,19 +69,21 @@ class EventSource:
         batch: "defaultdict[None, Any]" = defaultdict(partial(function, *args))
         self._batches[id(batch)] = batch
         try:
-            batch[None]
+            events = batch[None]
         except OSError as error:
             raise refusal(batch.default_factory, error) from None
         finally:
-            self.flush(batch)
+            if not batch:
+                del self._batches[id(batch)]
+        self.note(events)
+        self._batches.pop(id(batch), None)
 
-    def flush(self, done: "Any" = None) -> None:
-        """Note all events, those of interrupted calls, too; ``done``: a batch that gets no more."""
+    def flush(self) -> None:
+        """Note what calls have taken that an exception has interrupted."""
         for key, batch in self._batches.copy().items():
             there = list(batch.values())
             for events in there:
                 self.note(events)
-            if there or batch is done:
                 self._batches.pop(key, None)
 
 

@@ -14,7 +14,7 @@ from os import getpid
 from weakref import ref
 
 from .._base import at_once, only_if, run_through, step
-from .._base.deadline import NOW, PATIENCE, SHORTEST, Deadline, patience, pause
+from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Deadline, patience, pause
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
 from .._systems import system
@@ -174,7 +174,6 @@ class Core:
 
     def delay(self) -> "float | None":
         """Seconds until collect() must be called even if there is no event; None: never."""
-        self.poller.flush()
         if self.exited or self.poller.hot:
             return 0.0
         return self.rounds.delay() if self.rounds.members else None
@@ -221,7 +220,9 @@ class Core:
         if owner.pid is not None and (is_polled or type(owner) is not Owner):
             for one in filter(None, [self.members.get(owner.pid), *self.rounds.members.copy()]):
                 if one is not member and one.owner.pid == owner.pid and not one.owner.reaps:
-                    self._note(one, self._status(one), visit)
+                    found = self._status(one)
+                    if found is not RUNNING:
+                        self._note(one, found, visit)
         self._note(member, status, visit)
 
     def _status(self, member: Member) -> "Outcome":
@@ -248,33 +249,26 @@ class Core:
             self._forget([member])
 
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
-        """Note what a look has found; if it has exited, have its owner reap."""
-        if status is RUNNING:
-            return
-        if member in self.names and member not in self.exited:
-            code = self._code(member, status, visit)
-            if code is not RUNNING:
-                self.exited.setdefault(member, code)  # type: ignore[arg-type]
+        """Note that a look has seen the exit, and have the owner reap."""
+        if member in self.names and member not in self.exited:  # else its owner does not reap
+            owner, outcome = member.owner, status
+            if status is not PENDING and type(owner) is not Owner:
+                status = self.seen.setdefault(member, status)
+            if owner.reaps or (status is not PENDING and type(owner) is not Owner):
+                self.rounds.add(member)  # behind all others: its owner may raise each time
+                self.poller.hot.pop(member, None)
+                outcome = self._reap(member, None if status is PENDING else status, visit)
+            if outcome is PENDING:
+                # The caller of a set comes again: its owners have time to reap.
+                is_patient = owner.reaps and self._is_shared
+                call: "Any" = visit()
+                member.until = member.until or patience(NEVER if is_patient else call.deadline)
+                outcome = self.seen.get(member) if member.until.expired() else RUNNING
+            if outcome is RUNNING:  # also of a tree: others run, though the command has exited
+                self.rounds.add(member)
+            else:
+                self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
         self._tidy(member)
-
-    def _code(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
-        """The exit code, or None; RUNNING if it comes later: it is in rounds then."""
-        owner, outcome = member.owner, status
-        if status is not PENDING and type(owner) is not Owner:
-            status = self.seen.setdefault(member, status)
-        if owner.reaps or (status is not PENDING and type(owner) is not Owner):
-            self.rounds.add(member)  # behind all others: its owner may raise SystemExit each time
-            self.poller.hot.pop(member, None)
-            outcome = self._reap(member, None if status is PENDING else status, visit)
-        if outcome is PENDING:
-            # The caller of a set comes again: its owners have time to reap.
-            is_patient = owner.reaps and self._is_shared
-            deadline = Deadline(None) if is_patient else visit().deadline  # type: ignore[union-attr]
-            member.until = member.until or patience(deadline)
-            outcome = self.seen.get(member) if member.until.expired() else RUNNING
-        if outcome is RUNNING:  # also of a tree: the command has exited, but other processes run
-            self.rounds.add(member)
-        return outcome
 
     def _reap(self, member: Member, status: "Outcome", visit: "ref[Any]") -> "Outcome":
         """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
@@ -329,6 +323,7 @@ class Core:
         others = bool(self.visits) and self._has_visits()
         if not (others or self.fd_is_exported):
             return
+        self.poller.flush()
         delay = self.delay()
         if others and (delay is not None or not self.members):
             delay = 0.0

@@ -103,10 +103,9 @@ def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
         log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
         if not args:
             return RUNNING
-        # An import also fails if no file descriptor is left.
+        # ImportError: no file descriptor is left, perhaps
         passes = isinstance(error, ImportError) or getattr(error, "errno", None) in PASSING
-        code: "Outcome" = args[0]
-        return PENDING if passes and owner.reaps else code
+        return PENDING if passes and owner.reaps else args[0]
 
 
 class ReapingOwner(Owner):
@@ -183,9 +182,8 @@ class PopenOwner(ReapingOwner):
     def _is_lost(self) -> bool:
         """Whether somebody else has reaped it, which a Popen reports as exit code 0."""
         # Popen reaps and sets returncode under this lock. If the child is gone, the lock is free,
-        # and there is no returncode, then it was not the Popen that reaped. If another thread
-        # holds the lock, it is about to set returncode. gevent's Popen has no such lock, and
-        # never makes up a code. Windows can always tell.
+        # and there is no returncode, then it was not the Popen that reaped. gevent's Popen has no
+        # such lock, and never makes up a code. Windows can always tell.
         lock = getattr(self.proc, "_waitpid_lock", None)
         if lock is None or os.name == "nt":
             return False
@@ -221,10 +219,11 @@ class MultiprocessingOwner(ReapingOwner):
 
     def _join(self) -> None:
         """Have multiprocessing forget the process, which exitcode has reaped."""
-        try:
+        if self._is_ours():
             self.proc.join(0)
-        except AssertionError as error:  # we are a fork of its parent
-            raise_of_handler(error)
+
+    def _is_ours(self) -> bool:  # else join() raises
+        return getattr(self.proc, "_parent_pid", os.getpid()) == os.getpid()
 
     def confirm(self) -> "Outcome":
         known = self.returncode()
@@ -250,8 +249,7 @@ class MultiprocessingOwner(ReapingOwner):
 
     def _can_reap(self) -> bool:
         """Whether exitcode may still be set: not for parent_process(), nor in a forked child."""
-        parent = getattr(self.proc, "_parent_pid", os.getpid())
-        return self._method() is not None and parent == os.getpid()
+        return self._method() is not None and self._is_ours()
 
     def _has_own_child(self) -> bool:
         """Whether waitid(2) knows its child, until it is reaped: a fork server's is not ours."""
@@ -344,14 +342,15 @@ def find(proc: "Proc", key: object = None) -> Owner:
     """The owner for a ``proc``, by a set's ``key``; TypeError or ValueError if it is no process."""
     if type(proc) is int or (hasattr(type(proc), "__index__") and not has(proc, "pid")):
         return Owner(proc, check_pid(proc, "proc"), key)
-    if not has(proc, "pid"):
-        many = isinstance(proc, (list, tuple, set, frozenset, dict))
-        raise TypeError(
-            "proc must be a process ID or an object with a pid, not %s%s"
-            % (type(proc).__name__, ": for several there is wait_procs()" if many else "")
-        )
+    try:
+        pid: "Any" = proc.pid  # type: ignore[union-attr]
+    except AttributeError as error:
+        raise_of_handler(error)
+        several = isinstance(proc, (list, tuple, set, frozenset, dict))
+        text = "proc must be a process ID or an object with a pid, not %s%s"
+        more = ": for several there is wait_procs()" if several else ""
+        raise TypeError(text % (type(proc).__name__, more)) from None
     kind = _kind_of(proc)
-    pid: "Any" = proc.pid  # type: ignore[union-attr]
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
     elif kind not in (ProcessOwner, ChildOwner):  # a Process may have been given its pidfd
@@ -361,17 +360,20 @@ def find(proc: "Proc", key: object = None) -> Owner:
 
 def _kind_of(proc: "Any") -> "type[Owner]":
     kind: "type[Owner]" = Owner
-    try:
-        for one, names in _KINDS:
-            if False not in [has(proc, name) for name in names]:
-                kind = one
+    for one, names in _KINDS:
+        try:
+            for name in names:
+                getattr(proc, name)
+            kind = one
+            break
+        except Exception as error:
+            raise_of_handler(error)
+            if not isinstance(error, AttributeError):  # of trio's returncode: see LoopOwner
+                kind = LoopOwner
                 break
-    except Exception as error:  # of trio's returncode: see LoopOwner
-        raise_of_handler(error)
-        kind = LoopOwner
     if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
         return Owner
-    if kind is PopenOwner and has(proc, "mechanism") and isinstance(proc.mechanism, str):
+    if kind is PopenOwner and hasattr(type(proc), "mechanism") and isinstance(proc.mechanism, str):
         return TreeOwner
     name, instead = _COROUTINES.get(kind, ("", kind))
     code = getattr(getattr(type(proc), name, None), "__code__", None)

@@ -54,16 +54,15 @@ FAULTS = {
         "set_wait_add",
     ),
     "events are noted after they have been forgotten": (
-        "_systems/posix.py: EventSource.flush",
-        "            for events in there:\n                self.note(events)\n",
-        "            self._batches.pop(key, None)\n"
-        "            for events in there:\n                self.note(events)\n",
+        "_systems/posix.py: EventSource.take_from",
+        "        self.note(events)\n        self._batches.pop(id(batch), None)\n",
+        "        self._batches.pop(id(batch), None)\n        self.note(events)\n",
         "set_wait_wait",
     ),
     "a look calls itself": (
         "_waiting/core.py: Core.look",
-        "                    self._note(one, self._status(one), visit)\n",
-        "                    self.look(one, visit)\n",
+        "                        self._note(one, found, visit)\n",
+        "                        self.look(one, visit)\n",
         "kinds_process_process",
     ),
     "a handle is closed under a user": (
