@@ -87,10 +87,11 @@ FAULTS = {
         "spawn_spawn_left",
     ),
     "a handler's AttributeError is taken for an answer": (
-        "_base/errors.py: has",
+        "_waiting/owners.py: find",
+        '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n'
         "    except AttributeError as error:\n        raise_of_handler(error)\n",
-        "    except AttributeError:\n",
-        "popen_ours_wait_function",
+        '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n    except AttributeError:\n',
+        "child_set_wait",
     ),
     "reaped is set before the code is noted": (
         "_spawning.py: Child._reap",
