@@ -163,7 +163,8 @@ class PidfdHandle(Handle):
         return self.fd if self.fd >= 0 else raise_closed()
 
     def send_signal(self, sig: int) -> None:
-        self.fileno()
+        if self.fd < 0:
+            raise_closed()
         try:
             ask("pidfd_send_signal", self.fd, sig)
         except Failed as why:
@@ -175,7 +176,8 @@ class PidfdHandle(Handle):
             super().send_signal(sig)
 
     def identify(self) -> "Identity | None":
-        self.fileno()
+        if self.fd < 0:
+            raise_closed()
         if works(check_pidfs):
             try:
                 return "pidfd", call(os.fstat, self.fd).st_ino

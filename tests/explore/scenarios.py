@@ -569,66 +569,50 @@ SCENARIOS["run_alone"] = RunAlone
 
 
 class Tree(Scenario):
-    outside = True
-    expected = (CODE, None, (b"", None))
+    """A command that is told to exit, or ended, while threads wait for its tree."""
 
-    def __init__(self, *names, kills_keeper=False):
+    outside = True
+
+    def __init__(self, *names):
         self.names = names
-        command = "read line; exit %d" % CODE
         self.popen = subprocess.Popen(
-            [SHELL, "-c", command], tree=True, stdin=standard.PIPE, stdout=standard.PIPE
+            [SHELL, "-c", "read line; exit %d" % CODE],
+            tree=True,
+            stdin=standard.PIPE,
+            stdout=standard.PIPE,
         )
-        if "end" in names or "kill" in names:
-            self.expected = (*self.expected, -signal.SIGTERM, -signal.SIGKILL)
+        self.expected = (CODE, None, (b"", None))
+        if {"end", "kill", "kill_keeper"}.intersection(names):
+            self.expected += -signal.SIGTERM, -signal.SIGKILL
         super().__init__()
 
     def make(self):
-        return [getattr(self, name) for name in self.names]
-
-    def tell(self):
-        self.popen.stdin.close()
-
-    def wait(self):
-        return self.popen.wait()
-
-    def poll(self):
-        return self.popen.poll()
-
-    def communicate(self):
-        return self.popen.communicate()
-
-    def end(self):
-        return self.popen.end(0)
-
-    def kill(self):
-        return self.popen.kill()
+        do = {
+            "tell": self.popen.stdin.close,
+            "wait": self.popen.wait,
+            "poll": self.popen.poll,
+            "communicate": self.popen.communicate,
+            "end": lambda: self.popen.end(0),
+            "kill": self.popen.kill,
+            "kill_keeper": self.kill_keeper,
+        }
+        return [do[name] for name in self.names]
 
     def kill_keeper(self):
-        with open("/proc/self/task/%d/children" % threading.main_thread().native_id) as file:
-            for pid in file.read().split():
-                with open("/proc/%s/cmdline" % pid) as cmdline:
-                    if "keeper" in cmdline.read():
+        with open("/proc/self/task/%d/children" % os.getpid()) as children:
+            for pid in children.read().split():
+                with open("/proc/%s/cmdline" % pid) as words:
+                    if "keeper" in words.read():
                         os.kill(int(pid), signal.SIGKILL)
 
     def check_after(self):
         code = self.popen.wait(20)
         return None if code in self.expected else "returncode %r" % code
 
-
-class ATree(Tree):
-    """The name end() is an action's there."""
-
-    def __init__(self, *names):
-        self.clean = False
-        super().__init__(*names)
-
     def end(self):
-        if threading.current_thread() is not threading.main_thread():
-            return super().end()
         self.popen.stdin.close()
         self.popen.stdout.close()
         self.popen.end(0)
-        return None
 
 
 for _names in (
@@ -639,8 +623,9 @@ for _names in (
     ("end", "end"),
     ("communicate", "kill"),
     ("communicate", "end"),
+    ("wait", "poll", "kill_keeper"),
 ):
-    SCENARIOS["tree_" + "_".join(_names)] = functools.partial(ATree, *_names)
+    SCENARIOS["tree_" + "_".join(_names)] = functools.partial(Tree, *_names)
 
 
 # watch()
