@@ -13,7 +13,6 @@ import select
 import selectors
 import signal
 import subprocess as standard
-import threading
 
 from .. import pidwait, seam
 from .schedule import CLASSES, explored, go_on_tracing, raised_by
