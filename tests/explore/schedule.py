@@ -18,6 +18,7 @@ if hasattr(pidwait, "__path__"):
 CLASSES = ("Exception", "IndexError", "KeyError", "StopIteration", "AttributeError")
 CLASSES += ("ProcessLookupError", "TimeoutError", "SystemExit")
 MOST_LINES = 20000  # without a sleep
+MOST_TURNS = 3  # of a loop: what comes later is the same
 OUTSIDE = 20.0  # seconds of real time for what another process is to do
 _WORDS = "CALL STORE_ATTR LOAD_ATTR LOAD_METHOD BINARY_SUBSCR STORE_SUBSCR FOR_ITER CONTAINS"
 _CALLS = {n for n, name in enumerate(dis.opname) if name.startswith(tuple(_WORDS.split()))}
@@ -62,6 +63,7 @@ class Run:
         self.fault = None
         self.raised = 0  # exceptions of handlers that have not come through
         self.results, self.where = {}, {}
+        self.turns_of = {}  # {id(frame): how often each of its lines has run}
         # Kept: CPython's settrace() borrows them.
         self.trace, self.local = self._trace, self._local
         self.states = []  # "ready", "asleep" or "done"
@@ -119,24 +121,33 @@ class Run:
             return None
         if self.opcodes:
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.turns_of[id(frame)] = {}
         return self.local
 
     def _local(self, frame, event, arg):
         if self.is_idle:
             return self.local
         if event == "line" or (event == "opcode" and _is_call(frame)):
+            here, turns = frame.f_lasti, self.turns_of.setdefault(id(frame), {})
+            turns[here] = turns.get(here, 0) + 1
+            if turns[here] > MOST_TURNS and not self.fault:
+                self.count_line(threading.current_thread().explored[1], frame)
+                return self.local
             me = threading.current_thread().explored[1]
             self.step += 1
             self.where[self.step] = me, frame.f_code, frame.f_lineno
-            self.lines[me] += 1
-            if self.lines[me] > MOST_LINES:
-                self._stop("thread %d spins in %s" % (me, place(*self.where[self.step][1:])))
+            self.count_line(me, frame)
             what = self.plan.get(self.step)
             if what is not None:
                 self._do(me, what, frame)
             elif self.fault:
                 raise Stuck
         return self.local
+
+    def count_line(self, me, frame):
+        self.lines[me] += 1
+        if self.lines[me] > MOST_LINES:
+            self._stop("thread %d spins in %s" % (me, place(frame.f_code, frame.f_lineno)))
 
     def _do(self, me, what, frame):
         if what in Raised.classes:
