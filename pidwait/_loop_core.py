@@ -87,7 +87,7 @@ class LoopCore(Core):
         timer = self._timer and self._timer()
         if timer is not None:
             timer.cancel()
-        if not self.members or self.loop.is_closed():
+        if not self.names or self.loop.is_closed():
             self.close()
             return
         delay = self.delay()
@@ -106,7 +106,7 @@ class LoopCore(Core):
             self.loop.remove_reader(fd)
         _cores.pop((id(self.loop), self.pid), None)
         super().close()
-        for member in list(self.members.values()):  # the loop has been closed
+        for member in list(self.names):  # the loop has been closed
             child = member.owner.proc
             if isinstance(child, AsyncioChild) and not child.is_removed:
                 child.leave()

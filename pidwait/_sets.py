@@ -120,7 +120,7 @@ def _exits(
     ``raises``: whether to raise TimeoutExpired if some are still running then.
     """
     try:
-        while core.members:
+        while core.names:
             if core.pid != getpid():
                 core = core.forked()
             visit = Visit(deadline)
@@ -133,7 +133,7 @@ def _exits(
             for member in visit.members:
                 for proc in again.get(member.owner.key, (member.owner.proc,)):
                     yield proc, visit.codes[member]
-        left = [member.owner for member in core.members.values()]
+        left = [member.owner for member in core.names.copy()]
         if raises and left:
             raise _expired(left, deadline.timeout)
     finally:
@@ -239,7 +239,7 @@ class WaitSet(Generic[P]):
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""
         core = self._core
-        return 0 if core is None else len(core.members)
+        return 0 if core is None else len(core.names)
 
     def __contains__(self, proc: object) -> bool:
         return self._core is not None and bool(self._core.find(key_of(proc)))
@@ -250,7 +250,7 @@ class WaitSet(Generic[P]):
 
     def _members(self) -> "list[Member]":
         core = self._core
-        return [] if core is None else list(core.members.values())
+        return [] if core is None else list(core.names)
 
     def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
         """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.

@@ -154,7 +154,7 @@ class _Watches(Core):
             return status
 
     def _run(self) -> None:
-        while self.members and self._idle.pop("token", False):  # else another thread has it
+        while self.names and self._idle.pop("token", False):  # else another thread has it
             is_whole = False
             try:
                 self._call_back()
@@ -174,7 +174,7 @@ class _Watches(Core):
         """Call back for each exit, until there are no watches."""
         me = ref(self._visit)
         self.visits[me] = None  # or nothing would end its sleep
-        while self.members:
+        while self.names:
             self.sleep(None)
             self.collect(me)
             for member, code in self.exited.copy().items():

@@ -4,6 +4,7 @@
 import io
 import os
 import select
+import sys
 from errno import EBADF, ECHILD, ENOSYS, ESRCH
 from functools import lru_cache, partial
 from itertools import chain, starmap
@@ -69,7 +70,11 @@ class EventSource:
         batch: "defaultdict[None, Any]" = defaultdict(partial(function, *args))
         self._batches[id(batch)] = batch
         try:
-            events = batch[None]
+            if hasattr(sys, "getrefcount"):
+                events = batch[None]
+            else:  # PyPy's defaultdict is written in Python, and may be interrupted
+                batch.update(zip((None,), map(function, *zip(args))))
+                events = batch.get(None, ())
         except OSError as error:
             raise refusal(batch.default_factory, error) from None
         finally:

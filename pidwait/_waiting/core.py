@@ -164,7 +164,7 @@ class Core:
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
-        delay = self.delay() if self.members else 0.0
+        delay = self.delay() if self.names else 0.0
         if delay is not None and (seconds is None or delay < seconds):
             seconds = delay
         try:
@@ -186,7 +186,7 @@ class Core:
         except Failed as refused:
             log("ring: %s", refused)
         self.poller = PollingPoller(self.poller)
-        for member in list(self.members.values()):
+        for member in list(self.names):
             self.rounds.add(member)
 
     def collect(self, visit: "ref[Any]", final: bool = False) -> None:
@@ -297,7 +297,7 @@ class Core:
                 self.collect(me, seconds == 0)
             if self.exited:
                 self.take(visit)
-            if visit.members or seconds == 0 or not self.members:
+            if visit.members or seconds == 0 or not self.names:
                 break
         del self.visits[me]
         self.ring()
@@ -325,7 +325,7 @@ class Core:
             return
         self.poller.flush()
         delay = self.delay()
-        if others and (delay is not None or not self.members):
+        if others and (delay is not None or not self.names):
             delay = 0.0
         if delay is not None:
             try:
@@ -356,7 +356,7 @@ class Core:
         new.former = self.former.copy()
         new.seen, new.exited = self.seen.copy(), self.exited.copy()
         new.fd_is_exported = self.fd_is_exported
-        for member in new.members.values():
+        for member in new.names.copy():
             new.rounds.add(member)
             new._arm(member)
         return self._heirs.setdefault(new.pid, new)
@@ -366,7 +366,7 @@ class Core:
         which counts no references, does so at a collection, unless nobody waits."""
         if self._is_shared and (hasattr(sys, "getrefcount") or self._has_visits()):
             return
-        for member in list(self.members.values()):
+        for member in list(self.names):
             if member.handle is not None:
                 member.handle.close()
         self.poller.close()
