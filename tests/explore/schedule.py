@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 
 from .. import pidwait, seam
 
@@ -101,7 +100,6 @@ class Run:
             except Stuck:
                 self.results[me] = None
             except BaseException as error:
-                self.traceback = traceback.format_exc()  # for who debugs
                 self.results[me] = error.with_traceback(None)
                 error.__context__ = None
             finally:
