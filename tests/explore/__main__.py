@@ -23,7 +23,7 @@ from multiprocessing.pool import ThreadPool
 
 from ..venvs import ROOT
 
-AT_ONCE = 2
+AT_ONCE = 3
 TOGETHER = 14  # in one process, if each takes a second
 SAMPLES = 4000, 1000  # of plans with two, and with three entries
 

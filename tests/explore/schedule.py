@@ -3,6 +3,7 @@
 
 import builtins
 import dis
+import glob
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ CLASSES = ("Exception", "IndexError", "KeyError", "StopIteration", "AttributeErr
 CLASSES += ("ProcessLookupError", "TimeoutError", "SystemExit")
 MOST_LINES = 20000  # without a sleep
 MOST_TURNS = 3  # of a loop: what comes later is the same
-OUTSIDE = 20.0  # seconds of real time for what another process is to do
+OUTSIDE = 20.0  # seconds of real time, at most, while other processes run
 _WORDS = "CALL STORE_ATTR LOAD_ATTR LOAD_METHOD BINARY_SUBSCR STORE_SUBSCR FOR_ITER CONTAINS"
 _CALLS = {n for n, name in enumerate(dis.opname) if name.startswith(tuple(_WORDS.split()))}
 
@@ -50,11 +51,12 @@ def raised_by(error):
 
 
 class Run:
-    """``outside``: whether other processes are to do something meanwhile."""
+    """``outside``: other processes are waited for until they have slept so many real seconds."""
 
     now = 0.0  # seconds that the threads have slept
+    quiet_since = 0.0
 
-    def __init__(self, actions, plan, in_child=None, outside=False, opcodes=False):
+    def __init__(self, actions, plan, in_child=None, outside=None, opcodes=False):
         self.actions, self.plan, self.in_child = list(actions), dict(plan), in_child
         self.outside, self.opcodes = outside, opcodes
         self.step = self.asked = self.progress = 0
@@ -174,6 +176,7 @@ class Run:
 
     def sleep(self, me, ask, seconds):
         """Let others go on until ask() is true, for ``seconds`` at most; return what it says."""
+        self.quiet_since = _monotonic()
         self.until[me] = None if seconds is None else self.now + seconds
         real_end = _monotonic() + OUTSIDE
         seen = None  # by then nobody else has run since it asked
@@ -204,12 +207,18 @@ class Run:
         """Nobody can go on now: have another process do something, or the next time-out come."""
         pairs = zip(self.until, self.states)
         ends = [end for end, state in pairs if state == "asleep" and end is not None]
-        if self.outside and _monotonic() < real_end:
+        if self.outside is not None and _monotonic() < real_end and not self._is_quiet():
             _sleep(0.0005)
         elif ends:
             self.now = max(self.now, min(ends))
         else:
             self._stop("nobody can go on")
+
+    def _is_quiet(self):
+        """Whether no descendant has run for ``outside`` seconds: those have nothing to do."""
+        if are_descendants_running():
+            self.quiet_since = _monotonic()
+        return _monotonic() - self.quiet_since > self.outside
 
     def _fork(self, where):
         pid = os.fork()
@@ -236,6 +245,23 @@ _BEGAN = _monotonic()
 def place(code, line):
     name = code.co_filename[len(ROOT) :] or os.path.basename(ROOT)
     return "%s:%d %s()" % (name, line, code.co_name)
+
+
+def are_descendants_running():
+    """Linux shows who is woken as running at once."""
+    parents = ["self"]
+    try:
+        for parent in parents:
+            for task in glob.glob("/proc/%s/task/*" % parent):
+                with open(task + "/children") as children:
+                    parents += children.read().split()
+                with open(task + "/stat") as stat:
+                    state = stat.read().rpartition(") ")[2][0]
+                if parent != "self" and state not in "SZTtX":
+                    return True
+    except (FileNotFoundError, ProcessLookupError):  # one has ended meanwhile
+        return True
+    return False
 
 
 def is_in_destructor(frame):
