@@ -11,7 +11,7 @@ from ._waiting.owners import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._listing import CpuTimes, Uids
+    from ._listing import Uids
     from ._types import Any, Iterable, Iterator
 
 
@@ -93,17 +93,6 @@ class ProcessInfo:
     def uids(self) -> "Uids":
         """The user IDs: (real, effective, saved)."""
         return self._ask("uids")  # type: ignore[no-any-return]
-
-    def terminal(self) -> "str | None":
-        """The path of the controlling terminal; None without one."""
-        return self._ask("terminal")  # type: ignore[no-any-return]
-
-    def cpu_times(self) -> "CpuTimes":
-        """CPU time in seconds: (user, system, children_user, children_system).
-
-        The last two count only children that the process has reaped.
-        """
-        return self._ask("cpu_times")  # type: ignore[no-any-return]
 
     def is_running(self) -> bool:
         """Whether the process still exists, running or a zombie. A process that reuses the pid

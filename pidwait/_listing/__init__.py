@@ -25,18 +25,10 @@ if TYPE_CHECKING:
     from .._types import Any, Iterable
 
     Uids = NamedTuple("Uids", [("real", int), ("effective", int), ("saved", int)])
-    CpuTimes = NamedTuple(
-        "CpuTimes",
-        [("user", float), ("system", float), ("children_user", float), ("children_system", float)],
-    )
 
 
-ATTRIBUTES = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
-# What returns several fields: a type that is made when it is needed first.
-_named: "dict[str, Any]" = {
-    "uids": ("Uids", "real effective saved"),
-    "cpu_times": ("CpuTimes", "user system children_user children_system"),
-}
+ATTRIBUTES = "pid name ppid cmdline status create_time username uids".split()
+_uids_type: "list[Any]" = []
 
 
 def _find_source() -> "Any":
@@ -82,14 +74,15 @@ def fact(facts: "Any", name: str) -> "Any":
     if not hasattr(facts, name):
         raise failed(ENOSYS, "the system does not show the " + name)
     value = getattr(facts, name)()
-    return with_names(name, value) if name in _named else value
+    return named_uids(value) if name == "uids" else value
 
 
-def with_names(name: str, value: "Iterable[Any]") -> "Any":
+def named_uids(value: "Iterable[int]") -> "Any":
     """The tuple as one with names. pickle calls it, too: the type has a name in no module."""
-    if type(_named[name]) is tuple:
+    if not _uids_type:
         from collections import namedtuple  # it takes long to load
 
-        _named[name] = namedtuple(*_named[name])
-        _named[name].__reduce__ = lambda self: (with_names, (name, tuple(self)))
-    return _named[name]._make(value)
+        Uids = namedtuple("Uids", "real effective saved")
+        Uids.__reduce__ = lambda self: (named_uids, (tuple(self),))  # type: ignore
+        _uids_type.append(Uids)
+    return _uids_type[0]._make(value)

@@ -41,18 +41,14 @@ _STATUS_LETTERS = {
     "W": "waiting",
 }
 
-# The columns between the pid and the command, and what ps shows in each; times follow them.
+# The columns between the pid and the command, and what ps shows in each.
 _COLUMNS = dict.fromkeys(("ppid", "pgid", "uid", "ruid", "svuid"), r"-?\d+")
-# A terminal is not digits alone: no name can pass for some of the numbers.
-_COLUMNS.update(tty=r"\S*[^\s\d]\S*", state=r"\S+")
-_COLUMNS.update(lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
+# A state begins with no digit: no name can pass for some of the numbers.
+_COLUMNS.update(state=r"[^\s\d]\S*", lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
 
 # What is peculiar to a system is from its bin/ps/keyword.c, print.c and fmt.c. What ps escapes by
 # vis(3) with VIS_CSTYLE can be undone. Where it has VIS_NOSLASH, what it shows as "^J" may also
 # have been just that: on macOS in all, and in names everywhere but on OpenBSD.
-# The keywords of the user's and the system's time; the others show their sum.
-_TIMES = {"freebsd": ("usertime", "systime")}
-_TIMES["darwin"] = _TIMES["netbsd"] = ("utime", "stime")
 
 
 class Facts:
@@ -91,19 +87,6 @@ class Facts:
     def create_time(self) -> float:
         return float(self.started())
 
-    def cpu_times(self) -> "tuple[float, float, float, float]":
-        """Those of the children are not shown; nor is which part of a sum is the user's."""
-        texts = [self._text(keyword) for keyword in _TIMES.get(PLATFORM, ("time",))]
-        if "-" in texts:  # NetBSD's zombies
-            raise failed(ENOSYS, "its CPU time is not shown")
-        user, system = [_duration(text) for text in [*texts, "0"][:2]]
-        return user, system, 0.0, 0.0
-
-    def terminal(self) -> "str | None":
-        name = self._text("tty")
-        # FreeBSD shows the number of a terminal without a name as "#C:0x5e".
-        return None if name in ("-", "?", "??") or name.startswith("#") else "/dev/" + name
-
     def cmdline(self) -> "list[str]":
         if self.status() == "zombie":
             return []
@@ -136,15 +119,6 @@ def _pattern(name: bytes) -> bytes:
         re.escape(bytes((byte,))) if 32 <= byte < 127 and byte != 0x5C else b".{1,4}"
         for byte in name
     )
-
-
-def _duration(text: str) -> float:
-    """The seconds of "0:01.50", "1.500000", "100:01", "1:40:01" or DragonFly's "3d04:05"."""
-    days, _, rest = text.rpartition("d")
-    total = 0.0
-    for part in (rest + ":00" if days else rest).split(":"):
-        total = total * 60 + float(part)
-    return total + int(days or 0) * 86400
 
 
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|(M?)([-^])(.)|(.))", re.DOTALL)
@@ -188,9 +162,8 @@ def read_all() -> "Iterator[Facts]":
 
 def _list(*which: str) -> "list[Facts]":
     user_name.cache_clear()
-    columns = dict(_COLUMNS, **dict.fromkeys(_TIMES.get(PLATFORM, ("time",)), r"[\d:.d]+|-"))
     arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
-    for keyword in [*columns, "command"]:
+    for keyword in [*_COLUMNS, "command"]:
         arguments += ["-o", START if keyword == "lstart" else keyword + "="]
     try:
         ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT)
@@ -200,7 +173,7 @@ def _list(*which: str) -> "list[Facts]":
         if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
             text = errors.decode("utf-8", "replace").partition("\n")[0]
             raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
-        found = list(_parse(columns, rows))
+        found = list(_parse(rows))
         if rows and not found:
             raise failed(ENOSYS, "%s prints an unknown format" % PS)
     except Failed as why:
@@ -210,8 +183,8 @@ def _list(*which: str) -> "list[Facts]":
     return [facts for facts in found if facts.pid > 0 and facts.pid != ps]
 
 
-def _parse(columns: "dict[str, str]", rows: bytes) -> "Iterator[Facts]":
-    named = "".join(" +(?P<%s>%s)" % column for column in columns.items())
+def _parse(rows: bytes) -> "Iterator[Facts]":
+    named = "".join(" +(?P<%s>%s)" % column for column in _COLUMNS.items())
     match = re.compile((r" +(?P<pid>-?\d+)%s *(?P<command>.*)\n" % named).encode()).match
     at = 0
     while at < len(rows):

@@ -6,7 +6,7 @@ import time
 from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
-from .._base.errors import DENIED, GONE, Failed, call, failed, log
+from .._base.errors import DENIED, GONE, Failed, failed
 from .._base.probe import why_not
 from .._systems.posix import close, is_found, opened, user_name, whole_name
 from .._systems.procfs import check_procfs, read_file, whole_stat
@@ -22,7 +22,7 @@ _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 # The names of psutil.
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
-_STATE, _PPID, _GROUP, _TTY, _TIMES, _STARTED = 0, 1, 2, 4, 11, 19
+_STATE, _PPID, _GROUP, _STARTED = 0, 1, 2, 19
 _boot = [0.0]
 
 
@@ -82,27 +82,6 @@ class Facts:
 
     def create_time(self) -> float:
         return self.started() / _TICKS + _boot_time()
-
-    def cpu_times(self) -> "tuple[float, float, float, float]":
-        user, system, children_user, children_system = (
-            int(ticks) / _TICKS for ticks in self._stat()[_TIMES : _TIMES + 4]
-        )
-        return user, system, children_user, children_system
-
-    def terminal(self) -> "str | None":
-        device = int(self._stat()[_TTY]) & 0xFFFFFFFF  # it is shown as a signed number
-        if device == 0:
-            return None
-        # Not by os.major(): PyPy's takes no such number for a large minor.
-        major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
-        if major == 136:  # those of /dev/pts are not in /sys/dev/char
-            return "/dev/pts/%d" % minor
-        try:
-            link = call(os.readlink, "/sys/dev/char/%d:%d" % (major, minor))
-        except Failed as why:
-            log("terminal of pid %d: %s", self.pid, why)
-            return None
-        return "/dev/%s" % os.path.basename(link)
 
     def cmdline(self) -> "list[str]":
         if self._cmdline is None:

@@ -112,10 +112,6 @@ class Facts:
     def create_time(self) -> float:
         return (self.started() - _EPOCH) / _SECOND
 
-    def cpu_times(self) -> "tuple[float, float, float, float]":
-        _, _, kernel, user = self._clock()
-        return user / _SECOND, kernel / _SECOND, 0.0, 0.0
-
     def cmdline(self) -> "list[str]":
         return split("" if self._has_exited() else self._command_line())
 

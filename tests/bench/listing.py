@@ -22,11 +22,11 @@ from . import core, herd, imports, syscalls
 
 PARTS = ("herd", "files", "oneshot", "start")
 COUNT = 2000
-IN_STAT = ("name", "ppid", "status", "create_time", "terminal", "cpu_times")
+IN_STAT = ("name", "ppid", "status", "create_time")
 ALL = IN_STAT + ("cmdline", "uids", "username")
 # Title, names, the most files that as_dict() may open, and what a oneshot may cost at most.
 SETS = [
-    ("six attributes in /proc/PID/stat", IN_STAT, 2, 0.5),
+    ("four attributes in /proc/PID/stat", IN_STAT, 2, 0.5),
     ("all attributes", ALL, None, None),
 ]
 LISTED = {

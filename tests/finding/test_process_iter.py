@@ -30,7 +30,7 @@ from ..processes import (
 
 pytestmark = [pytest.mark.windows, pytest.mark.kqueue]
 
-ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
+ALL = "pid name ppid cmdline status create_time username uids".split()
 
 
 @pytest.fixture(autouse=True, params=KQUEUES or ["own"])
@@ -117,7 +117,7 @@ def test_listings_without_attrs_tell_what_has_come_and_gone(start_told):
         assert first.pid in gone and os.getpid() not in gone
 
 
-LOADS = "import pickle, sys; print(pickle.load(sys.stdin.buffer).info['cpu_times'].user)"
+LOADS = "import pickle, sys; print(pickle.load(sys.stdin.buffer).info['uids'].real)"
 
 
 def test_one_can_be_sent_to_another_python(sleeper):
@@ -132,7 +132,7 @@ def test_one_can_be_sent_to_another_python(sleeper):
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(map(os.path.abspath, sys.path))),
         check=True,
     )
-    assert float(done.stdout) == info.info["cpu_times"].user
+    assert int(done.stdout) == info.info["uids"].real
 
 
 def test_a_pid_that_is_gone_raises_process_lookup_error():
@@ -166,7 +166,7 @@ def test_as_dict_tells_what_the_methods_tell(worker):
     told = info.as_dict(ad_value="not told")
     assert sorted(told) == sorted(ALL)
     for name in ALL[1:]:
-        if told[name] != "not told" and name != "cpu_times":
+        if told[name] != "not told":
             assert getattr(info, name)() == told[name], name
     assert info.as_dict(["ppid", "pid"]) == {"pid": info.pid, "ppid": os.getpid()}
 
@@ -177,18 +177,6 @@ def test_create_time_is_when_it_was_started(start_told):
     slack = 2.1 if KQUEUES else 0.1  # BSD's ps tells whole seconds; Linux counts ticks
     assert before - slack <= info.create_time() <= time.time() + slack
     assert pidwait.ProcessInfo(os.getpid()).create_time() <= info.create_time()
-
-
-def test_cpu_times_grow_with_the_work():
-    info = pidwait.ProcessInfo(os.getpid())
-    spent = time.process_time()
-    first = info.cpu_times()
-    while time.process_time() < spent + 0.06:
-        pass
-    later = info.cpu_times()
-    assert later.user + later.system > first.user + first.system
-    assert later.user + later.system <= time.process_time() + 0.02
-    assert (later.user, later.system, later.children_user, later.children_system) == later
 
 
 def test_oneshot_holds_one_moment_until_the_outermost_block_ends(sleeper):
@@ -315,7 +303,7 @@ def test_oneshots_of_several_threads_do_not_meet(sleeper):
     def look():
         for _ in range(2 if KQUEUES else 30):
             with info.oneshot():
-                told = info.as_dict(["ppid", "create_time", "cpu_times"])
+                told = info.as_dict(["ppid", "create_time", "status"])
                 right.append(info.as_dict(list(told)) == told and told["ppid"] == os.getpid())
 
     threads = [threading.Thread(target=look) for _ in range(4)]

@@ -15,7 +15,7 @@ from ..trouble import Child, raises, system
 from ..trouble.conftest import namespaces  # noqa: F401
 from .steps import at_each_call, before_call
 
-ALL = "pid name ppid cmdline status create_time username uids terminal cpu_times".split()
+ALL = "pid name ppid cmdline status create_time username uids".split()
 CLOCK_BOOTTIME = 7  # the module time has it from Python 3.7 on
 
 

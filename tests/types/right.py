@@ -276,8 +276,6 @@ def look() -> None:
         assert_type(me.create_time(), float)
         assert_type(me.username(), str)
         assert_type(me.uids().effective, int)
-        assert_type(me.terminal(), Optional[str])
-        assert_type(me.cpu_times().user, float)
     assert_type(me.as_dict(("pid",)), Dict[str, Any])
     assert_type(me.is_running(), bool)
     assert_type(me.children(recursive=True), List[pidwait.ProcessInfo])

@@ -12,8 +12,6 @@ import time
 PLATFORM = sys.argv[1]
 TICKS = os.sysconf("SC_CLK_TCK")
 LONGEST = {"freebsd": 19, "openbsd": 23}.get(PLATFORM, 16)
-NO_TERMINAL = {"freebsd": b"-", "netbsd": b"?"}.get(PLATFORM, b"??")
-TERMINAL = {"darwin": b"ttys%03d", "openbsd": b"ttyp%x"}.get(PLATFORM, b"pts/%d")
 CSTYLE = {10: b"\\n", 13: b"\\r", 8: b"\\b", 7: b"\\a", 11: b"\\v", 9: b"\\t", 12: b"\\f"}
 # Without a parent, without arguments. Linux has no such pids.
 KERNEL = {
@@ -78,7 +76,6 @@ class Process:
         fields = tail.split()
         self.state = fields[0].decode()
         self.ppid, self.pgid, self.sid, self.tty, self.tpgid = map(int, fields[1:6])
-        self.times = [int(ticks) / TICKS for ticks in fields[11:13]]
         self.started = int(fields[19]) // TICKS
         self.is_zombie = self.state == "Z" and fields[17] == b"1"
         if self.state == "Z" and not self.is_zombie:  # its main thread has ended
@@ -97,7 +94,7 @@ class Process:
 class KernelProcess:
     def __init__(self, pid, name):
         self.pid, self.name = pid, name
-        self.state, self.times, self.args = "D", [0.01, 0.02], []
+        self.state, self.args = "D", []
         self.is_system, self.is_zombie = True, False
         self.ppid = self.pgid = self.sid = self.ruid = self.uid = self.svuid = self.tty = 0
         self.tpgid = self.status = self.started = 0
@@ -112,12 +109,6 @@ def ucomm(one):
     if PLATFORM == "openbsd":
         return vis(one.name, True)
     return vis(one.name, False) if PLATFORM == "dragonfly" else one.name
-
-
-def tty(one):
-    if one.tty == 0:
-        return NO_TERMINAL
-    return TERMINAL % (one.tty & 0xFF | one.tty >> 12 & 0xFFF00)
 
 
 def state(one):
@@ -140,28 +131,6 @@ def lstart(one):
     if one.is_zombie and PLATFORM in ("netbsd", "openbsd"):
         return b"-"
     return time.strftime("%c", time.gmtime(BOOT + one.started)).encode()
-
-
-def duration(seconds):
-    whole = int(seconds)
-    cents = b".%02d" % ((seconds - whole) * 100)
-    if PLATFORM == "dragonfly" and whole >= 86400:
-        return b"%3dd%02d:%02d" % (whole // 86400, whole // 3600 % 24, whole // 60 % 60)
-    if PLATFORM == "dragonfly" and whole >= 6000:
-        return b"%2d:%02d:%02d" % (whole // 3600, whole // 60 % 60, whole % 60)
-    shown = b"%d:%02d" % (whole // 60, whole % 60) + cents
-    return shown if PLATFORM == "freebsd" else shown.rjust(9)
-
-
-def timeval(one, index):
-    seconds = one.times[index]
-    if PLATFORM != "netbsd":
-        return duration(seconds)
-    if one.is_zombie:
-        return b"-"
-    if seconds < 999:
-        return b"%.6f" % seconds
-    return b"%d:%02d:%05.2f" % (seconds // 3600, seconds // 60 % 60, seconds % 60)
 
 
 def command(one):
@@ -210,8 +179,6 @@ COLUMNS = {
     "lstart": ("STARTED", 28, True, lstart),
     "state": ("STAT", 4, True, state),
     "xstat": ("XSTAT", 4, False, lambda one: b"%x" % one.status),
-    "tty": ("TTY", 8, True, tty),
-    "time": ("TIME", 9, False, lambda one: duration(sum(one.times))),
     "ucomm": ("UCOMM", LONGEST, True, ucomm),
     "command": ("COMMAND", 16, True, command),
     "sess": ("SESS", 6, False, lambda one: b"0"),
@@ -221,14 +188,6 @@ if PLATFORM in ("freebsd", "netbsd"):
     COLUMNS["sid"] = number("sid")
 if PLATFORM == "dragonfly":
     COLUMNS["sess"] = ("SESS", 6, False, lambda one: b"%d" % one.sid)
-USER, SYSTEM = {
-    "freebsd": ("usertime", "systime"),
-    "netbsd": ("utime", "stime"),
-    "darwin": ("utime", "stime"),
-}.get(PLATFORM, (None, None))
-if USER:
-    COLUMNS[USER] = (USER.upper(), 9, False, lambda one: timeval(one, 0))
-    COLUMNS[SYSTEM] = (SYSTEM.upper(), 9, False, lambda one: timeval(one, 1))
 
 
 class Column:
