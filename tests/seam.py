@@ -153,10 +153,6 @@ class Seam:
         flags = _module("_systems.libc_spawn").SPAWN_FLAGS
         self._replace(_module("_systems.posix_spawn"), "SPAWN_FLAGS", dict(flags, **{name: value}))
 
-    def pretend_to_be_macos(self):
-        """Have posix_spawn checked as on macOS."""
-        self._replace(_module("_systems.posix_spawn"), "PLATFORM", "darwin")
-
     def hide_zombies(self):
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
         self._replace(_module("_systems.pidfd"), "code_of_zombie", lambda pid: None)

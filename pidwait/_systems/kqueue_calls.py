@@ -54,8 +54,7 @@ _FREEBSD_WAITID = WaitIdTable(
 
 TABLES = {
     "freebsd": _USUAL._replace(
-        # FreeBSD 12 and later, then older: this depends on the C library, not on the kernel
-        kevents=(("kevent", "@PhHIqP32x0q"), ("kevent", "@PhHInP")),
+        kevents=(("kevent", "@PhHIqP32x0q"),),  # FreeBSD 12
         waitid=_FREEBSD_WAITID,
         timespec="@ll" if _I386 else "@ql0q",
     ),
@@ -107,9 +106,8 @@ class BoundKqueue:
                 raise_of_handler(error)
                 found.append(str(error))
                 continue
-            # FreeBSD's C library has one of two kevents as its default, and the kernel's version
-            # does not tell which. So see how long the event is that it writes, here the error
-            # ESRCH. The change looks the same in both.
+            # An older system has another struct under the same name: FreeBSD 11. So see how long
+            # the event is that it writes, here the error ESRCH.
             events = bytearray(_UNTOUCHED * 128)
             kqueue = self()
             try:

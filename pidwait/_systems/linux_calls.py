@@ -22,7 +22,6 @@ PROTOTYPES = {
     "timerfd_create": ("int", "int", "int"),
     # fd, flags, new and old struct itimerspec
     "timerfd_settime": ("int", "int", "int", "void *", "void *"),
-    "prctl": ("int", "int", "long", "long", "long", "long"),
 }
 
 # name: number in the common table
@@ -51,8 +50,6 @@ WNOWAIT = 0x01000000
 WALL = 0x40000000
 REAP = WEXITED | WNOHANG | WALL
 LOOK = REAP | WNOWAIT
-
-PR_SET_CHILD_SUBREAPER = 36  # Linux 3.4
 
 # ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, the exit status
 # 6.15. _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
@@ -153,7 +150,6 @@ LINUX_ROWS: "Rows" = {
     "waitid": ("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], SIGINFO)),
     "timerfd_create": ("os", _TimerfdCreate),
     "timerfd_settime": ("os", _TimerfdSettime),
-    "prctl": (None, lambda binding, name: binding.function(name, PROTOTYPES[name])),
     "ioctl": ("fcntl", None),
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),

@@ -273,9 +273,7 @@ def check_posix_spawn() -> None:
 
 
 def check_setsid() -> None:
-    # Before macOS 10.15, which is Darwin 19, it can be set, and does nothing.
-    is_old = PLATFORM == "darwin" and int(os.uname().release.partition(".")[0]) < 19
-    if is_old or not SPAWN_FLAGS["SETSID"]:
+    if not SPAWN_FLAGS["SETSID"]:
         raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_SETSID")
     Structure("posix_spawnattr").call("setflags", SPAWN_FLAGS["SETSID"])
 

@@ -42,7 +42,6 @@ TARGETS = """
 
 INCLUDES = """
 #define _GNU_SOURCE
-#define _WANT_FREEBSD11_KEVENT
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <signal.h>
@@ -175,14 +174,10 @@ class Target:
     def bsd(self, name):
         bsd = self.load("kqueue_calls")
         system = bsd.TABLES[name]
-        structs = ["kevent"]
         kevents, symbol = system.kevents, self.symbol()
-        if name == "freebsd":
-            structs.append("freebsd11_kevent")
         if name == "netbsd":
             kevents = [kevent for kevent in kevents if kevent[0] == symbol]
-        for struct, (_, fields) in zip(structs, kevents):
-            yield from layout("struct " + struct, EVENT, *self.abi.lay_out(fields))
+        yield from layout("struct kevent", EVENT, *self.abi.lay_out(kevents[0][1]))
         yield declared(system.counts.replace("uintptr_t", "size_t")), 1
         yield int(symbol == kevents[0][0]), 1
         yield from layout("struct timespec", TIME, *self.abi.lay_out(system.timespec))

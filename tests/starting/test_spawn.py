@@ -458,8 +458,8 @@ def test_audit_hooks_see_each_start_and_may_forbid_it(binding, starts, forked):
     forked(check)
 
 
-def test_flags_are_those_that_the_system_needs(seam, monkeypatch):
-    """NetBSD's RETURNERROR always; SETSID not before macOS 10.15, where it does nothing."""
+def test_flags_are_those_that_the_system_needs(seam):
+    """NetBSD's RETURNERROR."""
     own, flags = seam.get("posix_spawnattr_setflags"), []
     seam.set_spawn_flag("RETURNERROR", 0x2000)
     pidwait.probe()  # which sets flags, too
@@ -471,11 +471,6 @@ def test_flags_are_those_that_the_system_needs(seam, monkeypatch):
         with pidwait.spawn(["true"], **options):
             pass
     assert len(flags) >= 3 and all(given & 0x2000 for given in flags)
-    for release, is_there in ("18.7.0", False), ("19.0.0", True), ("25.1.0", True):
-        seam.pretend_to_be_macos()
-        names = os.uname_result(("Darwin", "", release, "", ""))
-        monkeypatch.setattr(os, "uname", lambda names=names: names)
-        assert pidwait.probe()["calls"]["POSIX_SPAWN_SETSID"]["available"] is is_there
 
 
 # Which errors it raises

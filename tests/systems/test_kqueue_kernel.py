@@ -35,7 +35,7 @@ def this_system():
     name = sys.platform.rstrip("0123456789")
     major = int(platform.release().partition(".")[0])
     if name == "freebsd":
-        return "freebsd12" if major >= 12 else "freebsd11"
+        return "freebsd12"
     if name == "netbsd":
         return "netbsd11" if major >= 10 else "netbsd10"
     return name
@@ -259,7 +259,7 @@ def _(k):
     "close() of a kqueue in which a thread sleeps: does it wait, and what does the thread get",
     CLOSE,
     SEEN + ": it waits; that newer ones do not is inferred",
-    freebsd12_freebsd11_dragonfly=(False, []),
+    freebsd12_dragonfly=(False, []),
     netbsd10=(True, []),
     netbsd11_openbsd_darwin=(False, "EBADF"),
 )
@@ -301,7 +301,7 @@ def _(k):
     "A zombie can be watched",
     PROC,
     SEEN,
-    freebsd12_freebsd11_dragonfly="ok",
+    freebsd12_dragonfly="ok",
     netbsd11_netbsd10_openbsd_darwin="ESRCH",
 )
 def _(k):
@@ -311,7 +311,7 @@ def _(k):
 @asked(
     "The exit of a zombie that is watched is told at once, with its status",
     PROC,
-    freebsd12_freebsd11_dragonfly=[7 << 8],
+    freebsd12_dragonfly=[7 << 8],
 )
 def _(k):
     assert k.watch(k.zombie().pid) == "ok"
@@ -331,7 +331,7 @@ def _(k):
     return k.watch(NOBODY)
 
 
-@asked("A thread's ID: ESRCH", "inferred", freebsd12_freebsd11_openbsd_dragonfly_darwin="ESRCH")
+@asked("A thread's ID: ESRCH", "inferred", freebsd12_openbsd_dragonfly_darwin="ESRCH")
 def _(k):
     if not hasattr(threading, "get_native_id"):
         pytest.skip("before Python 3.8 a thread does not know its ID")
@@ -351,7 +351,7 @@ def _(k):
     "Process 1 can be watched, on NetBSD by root alone",
     PROC + "; NetBSD: KAUTH_PROCESS_KEVENT_FILTER",
     SEEN,
-    freebsd12_freebsd11_openbsd_dragonfly_darwin="ok",
+    freebsd12_openbsd_dragonfly_darwin="ok",
     netbsd11_netbsd10="ok" if os.getuid() == 0 else "EACCES",
 )
 def _(k):
@@ -409,7 +409,7 @@ def status(value):
     is_old = not NAMED and sys.platform.startswith("netbsd") and release() < (8, 0)
     return {
         "darwin": 0,
-        "freebsd12_freebsd11_netbsd11_netbsd10_openbsd_dragonfly": value * (not is_old),
+        "freebsd12_netbsd11_netbsd10_openbsd_dragonfly": value * (not is_old),
     }
 
 
@@ -462,7 +462,7 @@ def _(k):
     "waitpid(WNOHANG) right after the event finds the child",
     EXITS + "; OpenBSD before 7.2 tells the exit first",
     SEEN,
-    freebsd12_freebsd11_netbsd11_netbsd10_dragonfly=True,
+    freebsd12_netbsd11_netbsd10_dragonfly=True,
     openbsd_darwin={True, False},
 )
 def _(k):
@@ -476,7 +476,7 @@ def _(k):
 @asked(
     "kill(pid, 0) finds a zombie, but on older OpenBSDs",
     "pfind()",
-    freebsd12_freebsd11_netbsd11_netbsd10_dragonfly_darwin="ok",
+    freebsd12_netbsd11_netbsd10_dragonfly_darwin="ok",
     openbsd={"ok", "ESRCH"},
 )
 def _(k):
@@ -530,7 +530,7 @@ def _(k):
 @asked(
     "EV_ENABLE gives a registration another number, too, but on OpenBSD",
     REGISTER + "; OpenBSD: knote_assign()",
-    freebsd12_freebsd11_netbsd11_netbsd10_dragonfly_darwin=22,
+    freebsd12_netbsd11_netbsd10_dragonfly_darwin=22,
     openbsd=11,
 )
 def _(k):
@@ -617,7 +617,7 @@ def _(k):
 @asked(
     "Such an event has no other flags, but on macOS",
     KEVENT + "; XNU: kevent_register()",
-    freebsd12_freebsd11_netbsd11_netbsd10_openbsd_dragonfly=ERROR,
+    freebsd12_netbsd11_netbsd10_openbsd_dragonfly=ERROR,
     darwin=ERROR | ONCE,
 )
 def _(k):
@@ -641,7 +641,7 @@ def two_changes(k, room):
 @asked(
     "Without room, no change is made after one that fails",
     KEVENT,
-    freebsd12_freebsd11_netbsd11_netbsd10_openbsd_darwin="ENOENT",
+    freebsd12_netbsd11_netbsd10_openbsd_darwin="ENOENT",
 )
 def _(k):
     return two_changes(k, 0)
@@ -756,7 +756,7 @@ def _(k):
     TIMER + "; FreeBSD: filt_timertouch(), OpenBSD: filt_timermodify()",
     SEEN + ": it does not",
     freebsd12_netbsd11_darwin=True,
-    freebsd11_netbsd10_dragonfly=False,
+    netbsd10_dragonfly=False,
     openbsd={True, False},
 )
 def _(k):
@@ -780,7 +780,7 @@ def _(k):
     "Timers are few: 4,096 on FreeBSD and NetBSD, 1,024 on OpenBSD, 65,536 on DragonFly; ENOMEM",
     SEEN + ": 4,095",
     TIMER,
-    freebsd12_freebsd11_netbsd11_netbsd10_openbsd_dragonfly="ENOMEM",
+    freebsd12_netbsd11_netbsd10_openbsd_dragonfly="ENOMEM",
 )
 def _(k):
     limit = {"openbsd": 1024, "dragonfly": 65536}.get(k.system, 4096)
@@ -801,7 +801,7 @@ DATE = "Sat Nov 21 03:11:52 2026"
     PS,
     SEEN,
     netbsd11_netbsd10=len("STARTED"),
-    freebsd12_freebsd11_openbsd_dragonfly_darwin=len(DATE),
+    freebsd12_openbsd_dragonfly_darwin=len(DATE),
 )
 def _(k):
     _, (line,) = k.ps("-o", "lstart=", "-p", str(os.getpid()))

@@ -87,9 +87,6 @@ SYSTEMS = {
         zombies=True,
         close="goes on",
     ),
-    "freebsd11": System(
-        "freebsd", _INTPTR, *_FREEBSD, zombies=True, close="goes on", restarts_timers=False
-    ),
     "netbsd11": System(
         "netbsd",
         event_type(*_WIDE, c.c_int64, c.c_void_p, ext=True),
