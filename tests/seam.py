@@ -155,7 +155,7 @@ class Seam:
 
     def hide_zombies(self):
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
-        self._replace(_module("_systems.pidfd"), "code_of_zombie", lambda pid: None)
+        self._replace(_module("_systems.linux.handle"), "code_of_zombie", lambda pid: None)
 
     def move_clock(self, seconds):
         """Have the clock show another time from now on, as in a forked child with its own."""
@@ -208,7 +208,8 @@ def sleepers(sleep, now):
 
     real_poll = _module("_systems.posix").poll
     put(time, "sleep", pause)
-    for name in "_systems.pidfd", "_systems.epoll", "_systems.kqueue", "_trees.reaper":
+    sleepers_in = "_systems.linux.handle _systems.linux.poller _systems.bsd.handle _trees.reaper"
+    for name in sleepers_in.split():
         if "poll" in vars(_module(name)):
             put(_module(name), "poll", poll)
     for name in "_trees.reaper", "_trees.group":
@@ -244,7 +245,7 @@ def _pollers():
     if os.name == "nt":
         return []
     from_kqueue = _module("_systems").system.backends[0] == "kqueue"
-    kqueue, poller = _module("_systems.kqueue").Kqueue, _module("_systems.pollers")._make_poller
+    kqueue, poller = _module("_systems.bsd.handle").Kqueue, _module("_systems.pollers")._make_poller
     return [kqueue if from_kqueue else poller]
 
 

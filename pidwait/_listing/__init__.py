@@ -33,11 +33,11 @@ _uids_type: "list[Any]" = []
 
 def _find_source() -> "Any":
     if os.name == "nt":
-        from . import windows as found
+        from .._systems.windows import listing as found
     elif PLATFORM in ("linux", "android"):
-        from . import linux as found  # type: ignore[no-redef]
+        from .._systems.linux import listing as found  # type: ignore[no-redef]
     else:
-        from . import bsd as found  # type: ignore[no-redef]
+        from .._systems.bsd import listing as found  # type: ignore[no-redef]
     return found
 
 

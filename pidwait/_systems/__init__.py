@@ -65,18 +65,18 @@ class System:
 
 def _find() -> System:
     if os.name == "nt":
-        from .windows_handles import Win32Handle, check_win32, parent_by_age, polled_handle
+        from .windows.handle import Win32Handle, check_win32, parent_by_age, polled_handle
 
         clock = cpu_clock()
         return System("win32", check_win32, Win32Handle, polled_handle, clock, None, parent_by_age)
     if PLATFORM in ("linux", "android"):
-        from .pidfd import PidfdHandle, check_pidfd, received_pidfd
-        from .procfs import ProcfsHandle, parent_of
+        from .linux.handle import PidfdHandle, check_pidfd, received_pidfd
+        from .linux.proc import ProcfsHandle, parent_of
 
         handles = PidfdHandle, ProcfsHandle
         return System("pidfd", check_pidfd, *handles, cpu_clock(), received_pidfd, parent_of)
-    from .kqueue import KqueueHandle, check_kqueue
-    from .ps import PsHandle, parent_as_ps_tells, ps_clock
+    from .bsd.handle import KqueueHandle, check_kqueue
+    from .bsd.ps import PsHandle, parent_as_ps_tells, ps_clock
 
     both = KqueueHandle, PsHandle
     return System("kqueue", check_kqueue, *both, ps_clock, None, parent_as_ps_tells)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """C functions for interpreters that have no public function for them: by ctypes, or by cffi.
 
-The tables of prototypes (linux_calls, kqueue_calls, windows_calls, libc_spawn) serve both. An
+The tables of prototypes (calls.py of each system, libc_spawn) serve both. An
 adapter makes functions of them, which raise Failed. None is imported, and no library loaded,
 before a call is needed that the interpreter lacks.
 """

@@ -75,14 +75,14 @@ def removed_type(module: str, name: str) -> "Any":
 def _find_calls() -> "tuple[Rows, dict[str, int]]":
     """This system's rows, and the numbers with which waitid(2) looks at our child."""
     if PLATFORM == "win":
-        from .windows_calls import WINDOWS_ROWS
+        from .windows.calls import WINDOWS_ROWS
 
         return WINDOWS_ROWS, {}
     if PLATFORM in ("linux", "android"):
-        from .linux_calls import LINUX_ROWS, LINUX_WAITID
+        from .linux.calls import LINUX_ROWS, LINUX_WAITID
 
         return LINUX_ROWS, LINUX_WAITID
-    from .kqueue_calls import KQUEUE_ROWS, TABLES, waitid_numbers
+    from .bsd.calls import KQUEUE_ROWS, TABLES, waitid_numbers
 
     if PLATFORM not in TABLES:
         raise ImportError("this package does not support %s" % PLATFORM)

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def _find_poller() -> "Callable[[bool, bool], Poller]":
     if system.backends[0] == "pidfd":
-        from .epoll import EpollPoller
+        from .linux.poller import EpollPoller
 
         return EpollPoller
     if system.backends[0] == "kqueue":
-        from .kqueue_poller import KqueuePoller
+        from .bsd.poller import KqueuePoller
 
         return KqueuePoller
-    from .windows_port import PortPoller
+    from .windows.poller import PortPoller
 
     return PortPoller
 

@@ -55,21 +55,21 @@ def probe() -> "dict[str, Any]":
 def _checks() -> "tuple[Checks, Checks]":
     """What the report shows of this system's backend, and of what is there without it."""
     if system.backends[0] == "win32":
-        from .windows_handles import HANDLE_CHECKS, JOB_CHECKS
-        from .windows_port import PORT_CHECKS
+        from .windows.handle import HANDLE_CHECKS, JOB_CHECKS
+        from .windows.poller import PORT_CHECKS
 
         return HANDLE_CHECKS + PORT_CHECKS, JOB_CHECKS
     from .posix_spawn import SPAWN_CHECKS
 
     if system.backends[0] == "pidfd":
-        from .pidfd import PIDFD_CHECKS
-        from .procfs import PROC_CHECKS
+        from .linux.handle import PIDFD_CHECKS
+        from .linux.proc import PROC_CHECKS
 
         return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
-    from .kqueue import check_kqueue
+    from .bsd.handle import check_kqueue
+    from .bsd.ps import check_ps
+    from .linux.proc import KEEPER_CHECK
     from .posix import check_bsd_waitid
-    from .procfs import KEEPER_CHECK
-    from .ps import check_ps
 
     rows: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
     return [("kqueue", "kqueue", check_kqueue)], [*rows, KEEPER_CHECK, *SPAWN_CHECKS]

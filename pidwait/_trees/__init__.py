@@ -24,7 +24,7 @@ from errno import ENOSYS
 
 from .._base.errors import PASSING, log
 from .._base.probe import TREE, TREES, choice, why_not
-from .._systems.procfs import check_reaper
+from .._systems.linux.proc import check_reaper
 
 if os.name == "nt":
     from .job import JobTree

@@ -14,7 +14,7 @@ from .._base.deadline import LONGEST, Deadline
 from .._base.errors import Failed
 from .._systems import open_handle
 from .._systems.calls import ask
-from .._systems.windows_handles import RIGHTS_TO_LOOK, Owned
+from .._systems.windows.handle import RIGHTS_TO_LOOK, Owned
 from .._watching import watch
 
 TYPE_CHECKING = False

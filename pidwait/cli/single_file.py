@@ -31,11 +31,11 @@ PARTS = {
     "probe": {"_systems/probing": "probe"},
     "cli": {"cli/wait": "", "cli": ""},
 }
-# What the names of the modules of one system begin with, and its names in sys.platform.
-SYSTEMS: "dict[str, tuple[tuple[str, ...], str]]" = {
-    "linux": (("linux", "procfs", "pidfd", "epoll"), "linux android"),
-    "bsd": (("kqueue", "ps", "bsd"), "darwin freebsd netbsd openbsd dragonfly"),
-    "windows": (("windows",), "win32"),
+# The names of each system in sys.platform. Its modules are in _systems/, in a folder of that name.
+SYSTEMS = {
+    "linux": "linux android",
+    "bsd": "darwin freebsd netbsd openbsd dragonfly",
+    "windows": "win32",
 }
 # With the line above if all that is below depends on it.
 _IMPORT = re.compile(r"^(?:if .*:\n)?( *)from (\.+)([\w.]*) import (?:\([^)]*\))?.*\n", re.M)
@@ -70,8 +70,8 @@ def join(
     """The file, of the sources of the package by their paths."""
     asked, chosen = {"wait", *parts}, [one for one in SYSTEMS if one in set(systems)]
     wanted = [one for one in PARTS if one in asked or (one in ("many", "probe") and "cli" in asked)]
-    left_out = tuple(start for one in SYSTEMS if one not in chosen for start in SYSTEMS[one][0])
-    kept = {path: files[path] for path in files if not path.split("/")[-1].startswith(left_out)}
+    left_out = tuple("_systems/%s/" % one for one in SYSTEMS if one not in chosen)
+    kept = {path: files[path] for path in files if not path.startswith(left_out)}
     modules: "dict[str, str]" = {}
     public: "list[str]" = []
     for part in wanted:
@@ -82,7 +82,7 @@ def join(
     body += 'TYPE_CHECKING = False\n__version__ = "%s"\n' % version
     body += "__all__ = %r\n" % sorted(public)
     if len(chosen) < len(SYSTEMS):
-        platforms = " ".join(SYSTEMS[one][1] for one in chosen)
+        platforms = " ".join(SYSTEMS[one] for one in chosen)
         body += 'if not sys.platform.startswith(tuple("%s".split())):\n' % platforms
         body += '    raise ImportError("this file is for %s alone")\n' % " and ".join(chosen)
     for module, text in modules.items():

@@ -290,7 +290,7 @@ def _name_of(pid: int) -> "str | None":
         except OSError as error:
             raise_of_handler(error)
     elif PLATFORM in ("linux", "android"):
-        from .._systems.procfs import read_stat
+        from .._systems.linux.proc import read_stat
 
         found = read_stat(pid)
         return found.name if found else None

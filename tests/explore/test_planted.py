@@ -47,7 +47,7 @@ FAULTS = {
         "set_wait_add",
     ),
     "what is added leaves the rounds before it is armed": (
-        "_systems/epoll.py: arm",
+        "_systems/linux/poller.py: arm",
         "                call(\n                    at_once,\n",
         "                at_once(*steps)\n                steps = ()\n"
         "                call(\n                    at_once,\n",

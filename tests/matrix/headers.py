@@ -101,7 +101,7 @@ class Abi:
 def load(name, abi, word, machine):
     """A table, as it would be on the target."""
     spec = importlib.util.spec_from_file_location(
-        "pidwait._systems." + name, str(FOLDER / (name + ".py"))
+        "pidwait._systems." + name, str(FOLDER.joinpath(*name.split(".")).with_suffix(".py"))
     )
     module = importlib.util.module_from_spec(spec)
     uname = os.uname
@@ -152,7 +152,7 @@ class Target:
         return self.bsd("darwin" if self.system == "macos" else self.system)
 
     def linux(self):
-        linux = self.load("linux_calls")
+        linux = self.load("linux.calls")
         # Other tools call x86 that.
         offset = linux.offset("", self.name.replace("x86-", "i386-"), self.word)
         for name, number in linux.SYSCALLS.items():
@@ -172,7 +172,7 @@ class Target:
         yield from self.spawn("linux")
 
     def bsd(self, name):
-        bsd = self.load("kqueue_calls")
+        bsd = self.load("bsd.calls")
         system = bsd.TABLES[name]
         kevents, symbol = system.kevents, self.symbol()
         if name == "netbsd":

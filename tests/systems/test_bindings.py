@@ -23,7 +23,7 @@ from ..processes import exiting, not_on_windows, run_python
 
 if hasattr(pidwait, "__path__"):
     ffi = importlib.import_module(pidwait.__name__ + "._systems.bindings")
-    linux = importlib.import_module(pidwait.__name__ + "._systems.linux_calls")
+    linux = importlib.import_module(pidwait.__name__ + "._systems.linux.calls")
 else:
     pytest.skip("a single file has no modules", allow_module_level=True)
 

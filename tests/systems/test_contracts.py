@@ -34,7 +34,7 @@ if WINDOWS:
     is_inherited = os.get_handle_inheritable
     from .windows import open_handles as opened
 
-    snapshot = importlib.import_module(systems.__name__ + ".windows_handles").SnapshotHandle
+    snapshot = importlib.import_module(systems.__name__ + ".windows.handle").SnapshotHandle
     POLLED = {"snapshot": snapshot}
 
 pytestmark = [pytest.mark.windows, pytest.mark.kqueue]

@@ -202,7 +202,7 @@ def test_a_popen_that_another_thread_has_reaped_without_having_stored_its_code(
         return info
 
     def asked(*args):
-        if unknown:  # as during the reaping, see pidfd.py
+        if unknown:  # as during the reaping, see the pidfd backend
             unknown.pop()
             raise ProcessLookupError(errno.ESRCH, "on purpose")
         return ioctl(*args)

@@ -51,8 +51,8 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
-        "_systems.kqueue _systems.kqueue_poller _systems.kqueue_calls _systems.ps _listing "
-        "_listing.bsd _finding _systems.procfs"
+        "_systems.bsd.handle _systems.bsd.poller _systems.bsd.calls _systems.bsd.ps _listing "
+        "_systems.bsd.listing _finding _systems.linux.proc"
     ).split()
 )
 

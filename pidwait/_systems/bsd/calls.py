@@ -14,12 +14,12 @@ from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from .._base.errors import Failed, call, raise_of_handler
-from .bindings import PLATFORM, WaitId
+from ..._base.errors import Failed, call, raise_of_handler
+from ..bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Rows
+    from ..._types import Any, Rows
 
 # flags of struct kevent
 EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10

@@ -6,13 +6,13 @@ import sys
 from errno import EBADF
 from struct import Struct, pack
 
-from .._base.errors import call, failed
-from .bindings import WaitId
+from ..._base.errors import call, failed
+from ..bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._base.errors import Failed
-    from .._types import Any, Callable, Rows
+    from ..._base.errors import Failed
+    from ..._types import Any, Callable, Rows
 
 # name: (result, arguments...)
 PROTOTYPES = {

@@ -11,16 +11,16 @@ import sys
 from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from functools import partial
 
-from .._base.deadline import Deadline
-from .._base.errors import GONE, Failed, call, failed, log, raise_of_handler
-from .._base.handle import PENDING, RUNNING, Handle
-from .._base.probe import why_not, works
-from .bindings import PLATFORM
-from .posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
+from ..._base.deadline import Deadline
+from ..._base.errors import GONE, Failed, call, failed, log, raise_of_handler
+from ..._base.handle import PENDING, RUNNING, Handle
+from ..._base.probe import why_not, works
+from ..bindings import PLATFORM
+from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Checks, Identity, Outcome
+    from ..._types import Callable, Checks, Identity, Outcome
 
 _THREADS = 17  # the field's place
 

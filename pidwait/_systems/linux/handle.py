@@ -21,18 +21,18 @@ import select
 import sys
 from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
-from .._base.deadline import NOW, Deadline
-from .._base.errors import DENIED, Failed, call, failed, log, raise_of_handler
-from .._base.handle import PENDING, RUNNING, Handle, raise_closed
-from .._base.probe import still_works, works
-from .calls import ask, native
-from .linux_calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
-from .posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
-from .procfs import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
+from ..._base.deadline import NOW, Deadline
+from ..._base.errors import DENIED, Failed, call, failed, log, raise_of_handler
+from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
+from ..._base.probe import still_works, works
+from ..calls import ask, native
+from ..posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
+from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
+from .proc import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Checks, Identity, Outcome
+    from ..._types import Any, Callable, Checks, Identity, Outcome
 
 
 class PidfdHandle(Handle):

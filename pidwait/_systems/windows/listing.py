@@ -10,15 +10,15 @@ import time
 from errno import EACCES, ENOSYS, ESRCH
 from struct import Struct
 
-from .._base.errors import Failed, failed, log
-from .._systems.calls import ask
-from .._systems.windows_calls import POINTER_SIZE
-from .._systems.windows_handles import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
+from ..._base.errors import Failed, failed, log
+from ..calls import ask
+from .calls import POINTER_SIZE
+from .handle import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._systems.windows_handles import Entry
-    from .._types import Any, Iterator
+    from ..._types import Any, Iterator
+    from .handle import Entry
 
 WHERE = "OpenProcess"
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns

@@ -28,13 +28,22 @@ from itertools import compress, count, repeat
 from operator import is_
 from weakref import WeakValueDictionary
 
-from .._base import run_through
-from .._base.deadline import NOW, SHORTEST, Deadline
-from .._base.errors import Failed, failed, is_python, log
-from .._base.handle import PENDING, RUNNING
-from .._base.probe import works
-from .calls import ask
-from .kqueue_calls import (
+from ..._base import run_through
+from ..._base.deadline import NOW, SHORTEST, Deadline
+from ..._base.errors import Failed, failed, is_python, log
+from ..._base.handle import PENDING, RUNNING
+from ..._base.probe import works
+from ..calls import ask
+from ..posix import (
+    EventSource,
+    check_bsd_waitid,
+    close,
+    code_of_status,
+    may_block,
+    opened_bell,
+    poll,
+)
+from .calls import (
     EV_ADD,
     EV_DELETE,
     EV_ENABLE,
@@ -46,20 +55,11 @@ from .kqueue_calls import (
     change,
     table,
 )
-from .posix import (
-    EventSource,
-    check_bsd_waitid,
-    close,
-    code_of_status,
-    may_block,
-    opened_bell,
-    poll,
-)
 from .ps import PsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Outcome
+    from ..._types import Any, Identity, Outcome
 
 _EXITS = 256  # that one sleep brings at most
 # A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of

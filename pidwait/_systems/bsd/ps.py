@@ -10,15 +10,15 @@ import time
 from _thread import get_ident
 from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
 
-from .._base.deadline import Deadline
-from .._base.errors import Failed, failed, log, raise_of_handler
-from .._base.handle import PENDING, RUNNING, Handle
-from .bindings import PLATFORM
-from .posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
+from ..._base.deadline import Deadline
+from ..._base.errors import Failed, failed, log, raise_of_handler
+from ..._base.handle import PENDING, RUNNING, Handle
+from ..bindings import PLATFORM
+from ..posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Identity, Iterable, Outcome
+    from ..._types import Identity, Iterable, Outcome
 
 PS = "/bin/ps"
 # NetBSD cuts a date to the width of the headline, and a column without one to the usual one's.

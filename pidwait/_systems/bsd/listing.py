@@ -10,16 +10,16 @@ import re
 import time
 from errno import EACCES, ENOSYS, ESRCH
 
-from .._base.errors import Failed, failed, log
-from .._systems.bindings import PLATFORM
-from .._systems.posix import user_name, whole_name
-from .._systems.ps import PS, START, is_there, run_ps, seconds_of_date
+from ..._base.errors import Failed, failed, log
+from ..bindings import PLATFORM
+from ..posix import user_name, whole_name
+from .ps import PS, START, is_there, run_ps, seconds_of_date
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from re import Match
 
-    from .._types import Iterator
+    from ..._types import Iterator
 
 WHERE = PS
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes

@@ -4,15 +4,15 @@
 from errno import ENOSYS
 from itertools import repeat
 
-from .._base import at_once, step
-from .._base.errors import failed
-from .kqueue import LONGEST_NAP, Kqueue, KqueueHandle, Registration
-from .kqueue_calls import EV_DELETE, change
-from .posix import opened_bell
+from ..._base import at_once, step
+from ..._base.errors import failed
+from ..posix import opened_bell
+from .calls import EV_DELETE, change
+from .handle import LONGEST_NAP, Kqueue, KqueueHandle, Registration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Handle, Iterable
+    from ..._types import Any, Handle, Iterable
 
 
 class KqueuePoller:

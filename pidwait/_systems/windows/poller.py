@@ -18,16 +18,16 @@ from itertools import chain, count, repeat, takewhile
 from operator import itemgetter
 from os import getpid
 
-from .._base import at_once, step
-from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed
-from .calls import ask, native
-from .windows_calls import INVALID_HANDLE
-from .windows_handles import Owned, Win32Handle, call_milliseconds, wait_for_handle
+from ..._base import at_once, step
+from ..._base.deadline import Deadline
+from ..._base.errors import Failed, call, failed
+from ..calls import ask, native
+from .calls import INVALID_HANDLE
+from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Checks, Handle, Iterable, Iterator
+    from ..._types import Any, Checks, Handle, Iterable, Iterator
 
 _BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF

@@ -7,11 +7,11 @@ The prototypes name the types of C. Without one, ctypes would truncate a HANDLE 
 import sys
 from struct import Struct
 
-from .._base.errors import Failed
+from ..._base.errors import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Rows
+    from ..._types import Any, Callable, Rows
 
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE

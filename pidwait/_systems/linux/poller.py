@@ -18,17 +18,17 @@ import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
 from itertools import chain
 
-from .._base import at_once, step
-from .._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
-from .._base.errors import Failed, call, failed, log, raise_of_handler
-from .calls import ask, native
-from .linux_calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
-from .pidfd import PidfdHandle
-from .posix import EventSource, may_block, opened, opened_bell, own, poll
+from ..._base import at_once, step
+from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
+from ..._base.errors import Failed, call, failed, log, raise_of_handler
+from ..calls import ask, native
+from ..posix import EventSource, may_block, opened, opened_bell, own, poll
+from .calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
+from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Iterable, Iterator
+    from ..._types import Any, Callable, Handle, Iterable, Iterator
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN

@@ -17,14 +17,14 @@ from itertools import chain, repeat
 from os import getpid
 from struct import Struct
 
-from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, log
-from .._base.handle import RUNNING, Handle
-from .calls import ask, native
+from ..._base.deadline import Deadline
+from ..._base.errors import Failed, call, failed, log
+from ..._base.handle import RUNNING, Handle
+from ..calls import ask, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Checks, Identity, Outcome, Self
+    from ..._types import Any, Callable, Checks, Identity, Outcome, Self
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
 # came right before it: it resets the event without looking at pending signals. And while the

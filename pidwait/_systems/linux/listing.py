@@ -6,14 +6,14 @@ import time
 from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
-from .._base.errors import DENIED, GONE, Failed, failed
-from .._base.probe import why_not
-from .._systems.posix import close, is_found, opened, user_name, whole_name
-from .._systems.procfs import check_procfs, read_file, whole_stat
+from ..._base.errors import DENIED, GONE, Failed, failed
+from ..._base.probe import why_not
+from ..posix import close, is_found, opened, user_name, whole_name
+from .proc import check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Iterator
+    from ..._types import Any, Iterator
 
 WHERE = "/proc"
 CLOCK_IS_STEADY = True
