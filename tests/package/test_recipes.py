@@ -22,6 +22,7 @@ from .. import pidwait
 from ..asyncio.loops import run_in
 from ..needs import THERE
 from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
+from .conftest import run as run_python
 from .recipes import (
     IN_LOOPS,
     IN_SHELL,
@@ -511,6 +512,63 @@ def test_futures(start_told, sleeper):
     loop = asyncio.new_event_loop()
     assert loop.run_until_complete(asyncio.wrap_future(futures[1], loop=loop)) == -signal.SIGKILL
     loop.close()
+
+
+IS_PATCHED = """
+def is_patched():
+    import subprocess
+    from {} import subprocess as ours
+    before = dict(vars(subprocess.Popen))
+    ours.unpatch()
+    return dict(vars(subprocess.Popen)) != before
+""".format(pidwait.__name__)
+PROGRAM = """
+import beside, os, sys, threading
+def outlive():
+    threading.main_thread().join()
+    print(beside.is_patched())
+print(__name__, sys.argv, os.path.abspath(sys.path[0]), flush=True)
+threading.Thread(target=outlive).start()
+sys.exit(5)
+"""
+UNCHANGED = "A script that you can't change"
+
+
+@of(UNCHANGED)
+@pytest.mark.parametrize("part, name", [(0, ["program.py"]), (1, ["-m", "program"])])
+def test_patched_script(tmp_path, part, name):
+    folder = tmp_path.resolve() / "below"
+    folder.mkdir()
+    folder.joinpath("beside.py").write_text(IS_PATCHED)
+    folder.joinpath("program.py").write_text(PROGRAM)
+    patched = tmp_path / "patched.py"
+    patched.write_text(with_our_name(RECIPES[UNCHANGED][part]))
+    alone = run_python(*name, "-x", cwd=str(folder))
+    done = run_python(patched, name[-1], "-x", cwd=str(folder))
+    assert alone[0] == 5 and alone[1].endswith("\nFalse\n")
+    assert done == (5, alone[1].replace("\nFalse", "\nTrue"), "")
+
+
+ALL = "All tests, or all interpreters"
+
+
+@of(ALL)
+def test_patched_tests(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    test = IS_PATCHED + "def test_it(): assert is_patched()\n"
+    tmp_path.joinpath("test_toy.py").write_text(test)
+    for recipe, status in ("", 1), (with_our_name(RECIPES[ALL][0]), 0):
+        tmp_path.joinpath("conftest.py").write_text(recipe)
+        done = run_python("-m", "pytest", "-q", "test_toy.py", cwd=str(tmp_path))
+        assert done[0] == status, done
+
+
+@of(ALL)
+def test_patched_interpreters(tmp_path):
+    tmp_path.joinpath("sitecustomize.py").write_text(with_our_name(RECIPES[ALL][0]))
+    for path, is_patched in ((), False), (tmp_path, True):
+        done = run_python("-c", IS_PATCHED + "print(is_patched())", path=path)
+        assert done == (0, "%s\n" % is_patched, "")
 
 
 needs_pidfd = pytest.mark.skipif(
