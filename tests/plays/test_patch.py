@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs do the same under ``patch``."""
+"""Programs do the same under patch(): a recipe runs them."""
 
 import os
 import re
@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from .. import pidwait
+from ..package.recipes import RECIPES, with_our_name
 from .programs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+_, MODULE = RECIPES["A script that you can't change"]
 # Each interpreter notes each of its starts, and whether it has been patched.
 SITE = """
 import os, sys
@@ -31,7 +32,7 @@ sys.addaudithook(note)
 """
 
 
-def run(program, folder, *prefix):
+def run(program, folder, *start):
     """Exit status, the lines of the output, all files; and for each start, by which Popen."""
     files = folder / "files"
     site = folder / "site"
@@ -50,7 +51,7 @@ def run(program, folder, *prefix):
         PYTHONDONTWRITEBYTECODE="1",
     )
     done = subprocess.run(
-        [sys.executable, *prefix, "-m", *program.arguments],
+        [sys.executable, *start, *program.arguments],
         cwd=str(files),
         env=env,
         stdin=subprocess.DEVNULL,
@@ -76,8 +77,8 @@ def lines(text, folder):
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_program(name, tmp_path):
     program = PROGRAMS[name]
-    did, starts = run(program, tmp_path / "plain")
-    patched, starts_patched = run(program, tmp_path / "patched", "-m", pidwait.__name__, "patch")
+    did, starts = run(program, tmp_path / "plain", "-m")
+    patched, starts_patched = run(program, tmp_path / "patched", "-c", with_our_name(MODULE))
     assert did[0] == program.status, "\n".join(did[1])
     assert patched == did
     assert len(starts_patched) == len(starts)
