@@ -34,8 +34,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     try:
         sys.exit(_run_command(arguments))
     except KeyboardInterrupt:
-        if os.name != "nt" or arguments[:1] == ["patch"]:
-            raise  # it is the script's
+        if os.name != "nt":
+            raise
         sys.exit(STATUS_CONTROL_C_EXIT)
 
 
@@ -46,10 +46,6 @@ def _run_command(arguments: "list[str]") -> int:
         from .run import RUN, run_job
 
         return RUN.run(run_job, arguments[1:])
-    if command == "patch":
-        from .patch import patch_command
-
-        return patch_command(arguments[1:])
     if command == "vendor":
         from .vendor import VENDOR, vendor
 

@@ -20,8 +20,6 @@ CHOICE = (
     """
        {prog} [OPTION...] --name PATTERN
        {prog} run [OPTION...] COMMAND [ARGUMENT...]
-       {prog} patch SCRIPT [ARGUMENT...]
-       {prog} patch -m MODULE [ARGUMENT...]
        {prog} vendor [OPTION...] DEST""",
     """
 Instead of giving PIDs, choose the processes that match all of these options:
@@ -41,8 +39,8 @@ With -F, only the process of that PID, if it matches; without, never zombies,
 this process and its ancestors. If no process matches, the exit status is 1 (127
 with --exit-code), or 0 with -e.
 
-run works like GNU timeout, patch makes a script's subprocesses faster, vendor
-copies this package into a project: see run -h, patch -h, vendor -h.
+run works like GNU timeout, and vendor copies this package into a project: see
+run -h, vendor -h.
 """,
     " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
     " n|newest o|oldest",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NOT_THERE = NOT_WRITTEN = 1
 NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as a shell's wait, and GNU timeout, say it
 
-_COMMANDS = ["run", "patch", "vendor"] if IS_WHOLE else []
+_COMMANDS = ["run", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
 Wait until processes have exited. They need not be children of the caller.
 

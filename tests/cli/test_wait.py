@@ -340,16 +340,13 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
         (["run", "-t", "5", "-k", "x", "true"], "--kill-after: 'x' is not a duration"),
         (["run", "--tree", "--rest", "x", "true"], "--rest: 'x' is not kill, wait or leave"),
         (["run", "--nonesuch", "true"], "--nonesuch not recognized"),
-        (["patch", "-x", "script.py"], "-x not recognized"),
         (["run"], "give a COMMAND"),
-        (["patch"], "give a SCRIPT"),
-        (["patch", "-m"], "give a MODULE"),
     ],
 )
 def test_wrong_arguments_are_told_apart_from_bad_luck(main, args, message):
     done = main(*args)
     (line,) = done.stderr.splitlines()
-    command = " ".join([PROG] + [one for one in args[:1] if one in ("run", "patch")])
+    command = " ".join([PROG] + [one for one in args[:1] if one == "run"])
     assert line.startswith(command + ": ") and message in line
     assert line.endswith(" (see %s -h)" % command)
     assert done[:2] == (125 if "run" in args[:1] else 2, "")
@@ -373,7 +370,7 @@ def test_what_is_no_duration_is_refused(main, text):
 @pytest.mark.parametrize(
     "args, status",
     [(["-t", "0", 1], 2), (["--name", "x"], 2), (["--probe"], 2)]
-    + [(["run", sys.executable, "-c", "0"], 125), (["patch", "-m", "this"], 2)],
+    + [(["run", sys.executable, "-c", "0"], 125)],
 )
 def test_a_bad_environment_variable_is_an_error(monkeypatch, main, variable, args, status):
     monkeypatch.setenv("PIDWAIT_" + variable, "nonesuch")
@@ -383,14 +380,14 @@ def test_a_bad_environment_variable_is_an_error(monkeypatch, main, variable, arg
         expected = r"PIDWAIT_%s must be one of auto, .*, not 'nonesuch'\n\Z" % variable
         assert done[:2] == (status, "") and done.stderr.count("\n") == 1
         assert re.search(expected, done.stderr)
-        assert main(*args[: args[0] in ("run", "patch")] + ["--help"]).returncode == 0
+        assert main(*args[: args[0] == "run"] + ["--help"]).returncode == 0
     finally:
         monkeypatch.undo()
         seam.forget()
 
 
 @pytest.mark.windows
-@pytest.mark.parametrize("command", [[], ["run"], ["patch"]], ids=" ".join)
+@pytest.mark.parametrize("command", [[], ["run"]], ids=" ".join)
 def test_help_and_version(main, command):
     assert main(*command + ["-V"]) == (0, "%s %s\n" % (PROG, pidwait.__version__), "")
     done = main(*command + ["--help"])
@@ -398,7 +395,7 @@ def test_help_and_version(main, command):
     assert usage.startswith("usage: " + " ".join([PROG] + command)) and done.stderr == ""
     assert max(map(len, done.stdout.replace(PROG, "python -m pidwait").splitlines())) <= 80
     if not command:
-        for line in "run [OPTION...] COMMAND", "patch SCRIPT", "patch -m MODULE", "vendor":
+        for line in "run [OPTION...] COMMAND", "vendor":
             assert "\n       %s %s" % (PROG, line) in usage
         assert "--name PATTERN" in usage and "Python regular expression" in text
 
