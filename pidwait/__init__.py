@@ -16,7 +16,7 @@ from ._ending import end_procs, watch_parent
 from ._finding import ProcessInfo, process_iter
 from ._process import Process, has_exited, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
-from ._spawning import Child, spawn
+from ._starting.spawn import Child, spawn
 from ._systems.probing import probe
 from ._watching import Watch, watch
 

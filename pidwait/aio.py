@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from weakref import ref
 
-from . import _ending, _spawning
+from . import _ending
 from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, log, raise_of_handler
 from ._loop_core import ChildWatcher as ChildWatcher
@@ -24,6 +24,7 @@ from ._loop_core import (
 )
 from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
+from ._starting.spawn import spawn as spawn_now
 from ._waiting.owners import find
 
 TYPE_CHECKING = False
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
     from typing import overload
 
-    from ._spawning import Child as BlockingChild
-    from ._spawning import StrOrBytesPath
+    from ._starting.spawn import Child as BlockingChild
+    from ._starting.spawn import StrOrBytesPath
     from ._types import Any, AsyncIterator, Iterable, Owner, P, Proc, Self
 
 __all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "run", "spawn", "wait"]
@@ -242,7 +243,7 @@ def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "C
     >>> asyncio.run(main())  # Python 3.7 or newer
     3
     """
-    return Child(_spawning.spawn(args, **options))
+    return Child(spawn_now(args, **options))
 
 
 class Child:

@@ -31,7 +31,7 @@ from ._systems import posix as _posix
 from ._trees import popen as _popens
 
 if os.name != "nt":
-    from ._systems import posix_spawn as _posix_spawn
+    from ._starting import posix_spawn as _posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

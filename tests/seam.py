@@ -38,12 +38,12 @@ def forget():
     for table in _tables():
         table.clear()
     if os.name == "posix":  # these go with the binding that made them
-        _module("_systems.posix_spawn")._kept_structures.clear()
+        _module("_starting.posix_spawn")._kept_structures.clear()
 
 
 def _tables():
     """The system calls, and those of posix_spawn."""
-    return calls.CALLS, _module("_systems.libc_spawn").SPAWN_CALLS
+    return calls.CALLS, _module("_starting.libc_spawn").SPAWN_CALLS
 
 
 def _table(name):
@@ -150,8 +150,8 @@ class Seam:
 
     def set_spawn_flag(self, name, value):
         """Give a flag of posix_spawn a number, as another system does."""
-        flags = _module("_systems.libc_spawn").SPAWN_FLAGS
-        self._replace(_module("_systems.posix_spawn"), "SPAWN_FLAGS", dict(flags, **{name: value}))
+        flags = _module("_starting.libc_spawn").SPAWN_FLAGS
+        self._replace(_module("_starting.posix_spawn"), "SPAWN_FLAGS", dict(flags, **{name: value}))
 
     def hide_zombies(self):
         """As where /proc tells no exit codes: only the reaping tells those of others' children."""
@@ -276,7 +276,7 @@ def left_in(waiting):
 
 def left_children():
     """How many children nobody has an object for, so that spawn() reaps them."""
-    return len(_module("_spawning")._left)
+    return len(_module("_starting.spawn")._left)
 
 
 def start_by_posix_spawn():
@@ -286,7 +286,7 @@ def start_by_posix_spawn():
 
 def count_starts(note):
     """Call ``note(pid)`` for each process that posix_spawn has started from now on."""
-    start = _module("_systems.posix_spawn").start_by_posix_spawn
+    start = _module("_starting.posix_spawn").start_by_posix_spawn
 
     def noted(request, *event):
         pid = start(request, *event)
@@ -294,7 +294,7 @@ def count_starts(note):
             note(pid)
         return pid
 
-    for name in "_systems.posix_spawn", "_spawning":
+    for name in "_starting.posix_spawn", "_starting.spawn":
         _module(name).start_by_posix_spawn = noted
 
 

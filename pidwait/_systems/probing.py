@@ -6,10 +6,10 @@ import sys
 
 from .._base.errors import PASSING, Failed
 from .._base.probe import BACKEND, why_not
+from .._starting.libc_spawn import SPAWN_CALLS
 from . import backend, system
 from .bindings import NAMES, load
 from .calls import CALLS, origins
-from .libc_spawn import SPAWN_CALLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _checks() -> "tuple[Checks, Checks]":
         from .windows.poller import PORT_CHECKS
 
         return HANDLE_CHECKS + PORT_CHECKS, JOB_CHECKS
-    from .posix_spawn import SPAWN_CHECKS
+    from .._starting.posix_spawn import SPAWN_CHECKS
 
     if system.backends[0] == "pidfd":
         from .linux.handle import PIDFD_CHECKS

@@ -12,8 +12,8 @@ from .._base.deadline import Deadline
 from .._base.errors import Failed, log, raise_of_handler
 from .._base.handle import Shared
 from .._process import has_exited
+from .._starting.posix_spawn import SpawnRequest, error_of_start
 from .._systems.posix import code_of_status, poll
-from .._systems.posix_spawn import SpawnRequest, error_of_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ PARTS = {
         "_process": "Process has_exited pid_exists wait",
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
-    "spawn": {"_spawning": "Child spawn"},
+    "spawn": {"_starting/spawn": "Child spawn"},
     "probe": {"_systems/probing": "probe"},
     "cli": {"cli/wait": "", "cli": ""},
 }

@@ -72,7 +72,7 @@ FAULTS = {
         "child_wait_wait",
     ),
     "reaped is asked too early": (
-        "_spawning.py: Child.wait",
+        "_starting/spawn.py: Child.wait",
         "        with self._shared.use() as handle:\n"
         "            if not (self.reaped or (self._is_closed and self._exited)):\n",
         "        reaped = self.reaped\n"
@@ -81,7 +81,7 @@ FAULTS = {
         "child_wait_wait",
     ),
     "two threads look at a child that is left": (
-        "_spawning.py: _reap_left",
+        "_starting/spawn.py: _reap_left",
         "            is_ours = _looking.setdefault(handle, me) is me and handle in _left\n",
         "            is_ours = _looking.setdefault(handle, me) and handle in _left\n",
         "spawn_spawn_left",
@@ -94,7 +94,7 @@ FAULTS = {
         "child_set_wait",
     ),
     "reaped is set before the code is noted": (
-        "_spawning.py: Child._reap",
+        "_starting/spawn.py: Child._reap",
         "                self._note(outcome)\n                self.reaped = True\n",
         "                self.reaped = True\n                self._note(outcome)\n",
         "child_wait_wait",

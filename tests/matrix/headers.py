@@ -22,7 +22,7 @@ import types
 from pathlib import Path
 from struct import pack
 
-FOLDER = Path(__file__).resolve().parents[2] / "pidwait" / "_systems"
+FOLDER = Path(__file__).resolve().parents[2] / "pidwait"
 sys.path.insert(0, str(FOLDER.parents[1]))
 CLD_EXITED = importlib.import_module("pidwait._systems.posix").CLD_EXITED
 
@@ -101,7 +101,7 @@ class Abi:
 def load(name, abi, word, machine):
     """A table, as it would be on the target."""
     spec = importlib.util.spec_from_file_location(
-        "pidwait._systems." + name, str(FOLDER.joinpath(*name.split(".")).with_suffix(".py"))
+        "pidwait." + name, str(FOLDER.joinpath(*name.split(".")).with_suffix(".py"))
     )
     module = importlib.util.module_from_spec(spec)
     uname = os.uname
@@ -152,7 +152,7 @@ class Target:
         return self.bsd("darwin" if self.system == "macos" else self.system)
 
     def linux(self):
-        linux = self.load("linux.calls")
+        linux = self.load("_systems.linux.calls")
         # Other tools call x86 that.
         offset = linux.offset("", self.name.replace("x86-", "i386-"), self.word)
         for name, number in linux.SYSCALLS.items():
@@ -172,7 +172,7 @@ class Target:
         yield from self.spawn("linux")
 
     def bsd(self, name):
-        bsd = self.load("bsd.calls")
+        bsd = self.load("_systems.bsd.calls")
         system = bsd.TABLES[name]
         kevents, symbol = system.kevents, self.symbol()
         if name == "netbsd":
@@ -197,7 +197,7 @@ class Target:
         yield from self.spawn(name)
 
     def spawn(self, name):
-        table = self.load("libc_spawn")
+        table = self.load("_starting.libc_spawn")
         yield "POSIX_SPAWN_SETPGROUP", table.SETPGROUP
         for flag, number in table.FLAGS[name].items():
             if flag != "USEVFORK" or not self.libc.startswith("musl"):

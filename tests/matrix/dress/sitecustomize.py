@@ -63,7 +63,7 @@ def dress(standin):
     kqueue.set_ps("/bin/ps", setattr)  # which is the stand-in's
     kqueue.Path = lambda path: Path(behind(path))
     # The C library is Linux's; on macOS it has a function for its environ.
-    from pidwait._systems import libc_spawn, posix_spawn
+    from pidwait._starting import libc_spawn, posix_spawn
 
     flags = dict(libc_spawn.SPAWN_FLAGS, **libc_spawn.FLAGS["linux"])
     libc_spawn.SPAWN_FLAGS = posix_spawn.SPAWN_FLAGS = flags

@@ -16,7 +16,7 @@ from types import BuiltinFunctionType, SimpleNamespace
 from .._base import with_globals
 from .._base.errors import Failed, call, failed, log
 from .._base.probe import works
-from .bindings import PLATFORM
+from .._systems.bindings import PLATFORM
 from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
 
 TYPE_CHECKING = False

@@ -2,8 +2,8 @@
 """posix_spawn and its family: prototypes, flags and structures."""
 
 from .._base.errors import failed
-from .bindings import PLATFORM
-from .calls import Calls
+from .._systems.bindings import PLATFORM
+from .._systems.calls import Calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
