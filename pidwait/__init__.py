@@ -14,10 +14,10 @@ if sys.version_info < (3, 6):
 from ._base.errors import TimeoutExpired
 from ._ending import end_procs, watch_parent
 from ._finding import ProcessInfo, process_iter
+from ._probe import probe
 from ._process import Process, has_exited, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
 from ._starting.spawn import Child, spawn
-from ._systems.probing import probe
 from ._watching import Watch, watch
 
 __version__ = "0.2.0"

@@ -13,15 +13,8 @@ from weakref import ref
 from . import _ending
 from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, log, raise_of_handler
-from ._loop_core import ChildWatcher as ChildWatcher
-from ._loop_core import (
-    add_to_loop,
-    call_soon,
-    discard_from_loop,
-    find_core,
-    in_thread,
-    running_loop,
-)
+from ._loop import ChildWatcher as ChildWatcher
+from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thread, running_loop
 from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
 from ._starting.spawn import spawn as spawn_now

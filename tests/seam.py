@@ -32,7 +32,7 @@ errors = _module("_base.errors")
 
 def forget():
     """Have the package ask the system anew, as after a change of PIDWAIT_BACKEND or a policy."""
-    _module("_base.probe")._answers.clear()
+    _module("_base.checks")._answers.clear()
     _module("_systems")._backend.clear()
     _module("_systems.bindings")._not_found.clear()
     for table in _tables():

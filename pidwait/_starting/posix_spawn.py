@@ -14,8 +14,8 @@ from _thread import _count
 from types import BuiltinFunctionType, SimpleNamespace
 
 from .._base import with_globals
+from .._base.checks import works
 from .._base.errors import Failed, call, failed, log
-from .._base.probe import works
 from .._systems.bindings import PLATFORM
 from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
 

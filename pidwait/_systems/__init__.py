@@ -18,8 +18,8 @@ the process again and again, at intervals that double from 0.1 to 40 ms: ``polli
 to recognise a zombie, which still has its pid, and a process that got the pid of another
 one; so it reads what the system tells about processes: /proc, ps(1), the snapshot of Windows.
 
-This module is the one place that knows which system this is. open_handle() opens the handle
-on one process by the best means that works; pollers.py has what sleeps for many.
+open_handle() opens the handle on one process by the best means that works; pollers.py has what
+sleeps for many. Each system has a folder: this module and calls, pollers and listers choose it.
 
 Single operations of dicts, lists and deques are atomic, without a GIL, too. So is a copy of a
 dict or a list, but not one of a deque. The package relies on no more than that where several
@@ -29,60 +29,32 @@ threads use something without a lock.
 import os
 from errno import ENOSYS, ESRCH
 
-from .._base.deadline import cpu_clock
+from .._base.checks import BACKEND, BACKENDS, choice, why_not
 from .._base.errors import Failed, failed, log
-from .._base.probe import BACKEND, BACKENDS, choice, why_not
 from .bindings import PLATFORM
 from .posix import is_found
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Check, Clock, Handle, Opener
+    from .._types import Handle
+    from .system import System
 
 
-class System:
-    """A system: its backend's name, its check, and what makes handles and polled handles.
+def _find_system() -> "System":
+    if PLATFORM == "win":
+        from .windows.system import WINDOWS
 
-    ``clock`` measures what a look at a polled process costs; ``received`` makes a handle of a
-    file descriptor; ``parent_of`` tells the parent of a process: 0 if it is in
-    another PID namespace, -1 if it has exited (Windows), None if that is not known.
-    """
-
-    def __init__(
-        self,
-        backend: str,
-        check: "Check",
-        handle: "Opener",
-        polled: "Opener",
-        clock: "Clock",
-        received: "Opener | None",
-        parent_of: "Callable[[int], int | None]",
-    ) -> None:
-        self.backends, self.parent_of = (backend, "polling"), parent_of
-        self.checks: "dict[str, Check]" = {backend: check, "polling": lambda: None}
-        self.handle, self.polled, self.clock, self.received = handle, polled, clock, received
-
-
-def _find() -> System:
-    if os.name == "nt":
-        from .windows.handle import Win32Handle, check_win32, parent_by_age, polled_handle
-
-        clock = cpu_clock()
-        return System("win32", check_win32, Win32Handle, polled_handle, clock, None, parent_by_age)
+        return WINDOWS
     if PLATFORM in ("linux", "android"):
-        from .linux.handle import PidfdHandle, check_pidfd, received_pidfd
-        from .linux.proc import ProcfsHandle, parent_of
+        from .linux.system import LINUX
 
-        handles = PidfdHandle, ProcfsHandle
-        return System("pidfd", check_pidfd, *handles, cpu_clock(), received_pidfd, parent_of)
-    from .bsd.handle import KqueueHandle, check_kqueue
-    from .bsd.ps import PsHandle, parent_as_ps_tells, ps_clock
+        return LINUX
+    from .bsd.system import BSD
 
-    both = KqueueHandle, PsHandle
-    return System("kqueue", check_kqueue, *both, ps_clock, None, parent_as_ps_tells)
+    return BSD
 
 
-system = _find()
+system = _find_system()
 _backend: "list[str]" = []
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
+from .._base.checks import FFI, choice
 from .._base.errors import PASSING, Failed, call, failed, raise_of_handler
-from .._base.probe import FFI, choice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

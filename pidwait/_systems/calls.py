@@ -8,8 +8,8 @@ answer is right, and the last one stays.
 import sys
 from errno import ENOSYS
 
+from .._base.checks import FFI, choice
 from .._base.errors import call, failed, raise_of_handler
-from .._base.probe import FFI, choice
 from .bindings import NAMES, PLATFORM, binding, check_files
 
 TYPE_CHECKING = False

@@ -16,28 +16,30 @@ from io import UnsupportedOperation
 
 from .._base.deadline import LONGEST
 from .._base.errors import Failed, failed, log
-from . import backend, open_handle, system
+from . import backend, open_handle
+from .bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Iterator, Poller
+    from .._types import Any, Callable, Checks, Handle, Iterator, Poller
 
 
-def _find_poller() -> "Callable[[bool, bool], Poller]":
-    if system.backends[0] == "pidfd":
+def _find_poller() -> "tuple[Callable[[bool, bool], Poller], Checks]":
+    """This system's, and what probe() shows of it."""
+    if PLATFORM == "win":
+        from .windows.poller import PORT_CHECKS, PortPoller
+
+        return PortPoller, PORT_CHECKS
+    if PLATFORM in ("linux", "android"):
         from .linux.poller import EpollPoller
 
-        return EpollPoller
-    if system.backends[0] == "kqueue":
-        from .bsd.poller import KqueuePoller
+        return EpollPoller, []
+    from .bsd.poller import KqueuePoller
 
-        return KqueuePoller
-    from .windows.poller import PortPoller
-
-    return PortPoller
+    return KqueuePoller, []
 
 
-_make_poller = _find_poller()
+_make_poller, POLLER_CHECKS = _find_poller()
 
 
 def open_poller(shared: bool) -> "Poller":

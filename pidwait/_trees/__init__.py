@@ -20,39 +20,28 @@ have the same methods in the same order:
 """
 
 import os
+import sys
 from errno import ENOSYS
 
-from .._base.errors import PASSING, log
-from .._base.probe import TREE, TREES, choice, why_not
-from .._systems.linux.proc import check_reaper
-
-if os.name == "nt":
-    from .job import JobTree
-else:
-    from .group import GroupTree
-    from .reaper import ReaperTree
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._types import Any
-
-_warned: "list[str]" = []
+from .._base.errors import failed, raise_of_handler
+from .._systems import system
 
 
-def open_tree(rest: str, grace: float) -> "Any":
-    """By the best means that works; OSError if the environment asks for one that does not."""
-    asked = choice(TREE, *TREES)
-    if os.name == "nt":
-        if asked in ("auto", "job"):
-            return JobTree(rest)
-        raise OSError(ENOSYS, "%s is %s: not on this system" % (TREE, asked))
-    why = why_not(check_reaper)
-    if asked in ("auto", "reaper") and (why is None or why.errno in PASSING):
-        return ReaperTree(rest, grace)
-    if asked in ("reaper", "job"):
-        text = "not on this system" if why is None else why.error.strerror
-        raise OSError(ENOSYS, "%s is %s: %s" % (TREE, asked, text))
-    if why is not None and str(why) not in _warned:
-        _warned.append(str(why))
-        log("a tree is a process group, daemons escape from it: %s", why, level="warning")
-    return GroupTree(rest, grace)
+def check_reaper() -> None:
+    """Whether a keeper of a tree could work."""
+    if system.tree != "reaper":
+        raise failed(ENOSYS, "only on Linux: a tree is a process group here")
+    name = os.path.basename(sys.executable or "")
+    is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
+    if is_program or not name.startswith(("python", "pypy")):
+        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % name)
+    from .._systems.linux.proc import check_procfs  # Linux has loaded it
+
+    check_procfs()
+    if not os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK):
+        raise failed(ENOSYS, "/proc does not show children")
+    try:
+        __import__("_ctypes")
+    except Exception as why:  # a broken library, or a policy
+        raise_of_handler(why)
+        raise failed(ENOSYS, "importing _ctypes: %s" % why) from None

@@ -6,15 +6,23 @@ import os
 import subprocess
 import sys
 from _thread import _local
+from errno import ENOSYS
 from types import BuiltinFunctionType
 
 from .._base import with_globals
+from .._base.checks import TREE, TREES, choice, why_not
 from .._base.deadline import Deadline, check_grace
-from .._base.errors import raise_of_handler
+from .._base.errors import PASSING, log, raise_of_handler
 from .._ending import end_procs
 from .._process import KILL, check_signal
-from .._systems import backend
-from . import open_tree
+from .._systems import backend, system
+from . import check_reaper
+
+if system.tree == "job":
+    from .job import JobTree
+else:
+    from .group import GroupTree
+    from .reaper import ReaperTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +30,28 @@ if TYPE_CHECKING:
 
 _Base: "Any" = object  # what comes after it is a Popen
 of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
+
+
+_warned: "list[str]" = []
+
+
+def open_tree(rest: str, grace: float) -> "Any":
+    """By the best means that works; OSError if the environment asks for one that does not."""
+    asked = choice(TREE, *TREES)
+    if system.tree == "job":
+        if asked in ("auto", "job"):
+            return JobTree(rest)
+        raise OSError(ENOSYS, "%s is %s: not on this system" % (TREE, asked))
+    why = why_not(check_reaper)
+    if asked in ("auto", "reaper") and (why is None or why.errno in PASSING):
+        return ReaperTree(rest, grace)
+    if asked in ("reaper", "job"):
+        text = "not on this system" if why is None else why.error.strerror
+        raise OSError(ENOSYS, "%s is %s: %s" % (TREE, asked, text))
+    if why is not None and str(why) not in _warned:
+        _warned.append(str(why))
+        log("a tree is a process group, daemons escape from it: %s", why, level="warning")
+    return GroupTree(rest, grace)
 
 
 class TreePopen(_Base):  # type: ignore[misc]

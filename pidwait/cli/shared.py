@@ -11,8 +11,8 @@ import sys
 from errno import EBADF, EPIPE
 
 from .. import __version__
+from .._base.checks import FFI, choice
 from .._base.errors import PACKAGE, raise_of_handler
-from .._base.probe import FFI, choice
 from .._systems import backend
 from .._systems.bindings import NAMES
 from .._waiting.owners import check_pid

@@ -28,7 +28,7 @@ PARTS = {
     },
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_starting/spawn": "Child spawn"},
-    "probe": {"_systems/probing": "probe"},
+    "probe": {"_probe": "probe"},
     "cli": {"cli/wait": "", "cli": ""},
 }
 # The names of each system in sys.platform. Its modules are in _systems/, in a folder of that name.

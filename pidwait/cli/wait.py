@@ -10,10 +10,10 @@ from stat import S_ISFIFO, S_ISSOCK
 
 from .._base.deadline import Deadline
 from .._base.errors import IS_WHOLE, raise_of_handler
+from .._probe import probe
 from .._process import Process
 from .._sets import WaitSet
 from .._systems.bindings import PLATFORM
-from .._systems.probing import probe
 from .shared import (
     READER_GONE,
     TIMED_OUT,

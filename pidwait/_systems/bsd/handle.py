@@ -29,10 +29,10 @@ from operator import is_
 from weakref import WeakValueDictionary
 
 from ..._base import run_through
+from ..._base.checks import works
 from ..._base.deadline import NOW, SHORTEST, Deadline
 from ..._base.errors import Failed, failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
-from ..._base.probe import works
 from ..calls import ask
 from ..posix import (
     EventSource,

@@ -21,10 +21,10 @@ import select
 import sys
 from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
+from ..._base.checks import still_works, works
 from ..._base.deadline import NOW, Deadline
 from ..._base.errors import DENIED, Failed, call, failed, log, raise_of_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
-from ..._base.probe import still_works, works
 from ..calls import ask, native
 from ..posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
 from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info

@@ -6,8 +6,8 @@ import time
 from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
+from ..._base.checks import why_not
 from ..._base.errors import DENIED, GONE, Failed, failed
-from ..._base.probe import why_not
 from ..posix import close, is_found, opened, user_name, whole_name
 from .proc import check_procfs, read_file, whole_stat
 

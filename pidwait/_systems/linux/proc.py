@@ -7,15 +7,13 @@ own children, and kill(2) about other processes; but kill(2) takes a zombie for 
 """
 
 import os
-import sys
 from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from functools import partial
 
+from ..._base.checks import why_not, works
 from ..._base.deadline import Deadline
-from ..._base.errors import GONE, Failed, call, failed, log, raise_of_handler
+from ..._base.errors import GONE, Failed, call, failed, log
 from ..._base.handle import PENDING, RUNNING, Handle
-from ..._base.probe import why_not, works
-from ..bindings import PLATFORM
 from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 
 TYPE_CHECKING = False
@@ -263,27 +261,7 @@ class ProcfsHandle(Handle):
         return None if self._started is None else ("start", self.pid, self._started)
 
 
-def check_reaper() -> None:
-    """Whether a keeper of a tree could work."""
-    if PLATFORM not in ("linux", "android"):
-        raise failed(ENOSYS, "only on Linux: a tree is a process group here")
-    name = os.path.basename(sys.executable or "")
-    is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
-    if is_program or not name.startswith(("python", "pypy")):
-        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % name)
-    check_procfs()
-    if not os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK):
-        raise failed(ENOSYS, "/proc does not show children")
-    try:
-        __import__("_ctypes")
-    except Exception as why:  # a broken library, or a policy
-        raise_of_handler(why)
-        raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
-
-
-KEEPER_CHECK = "keeper of trees", None, check_reaper
 PROC_CHECKS: "Checks" = [
     ("/proc", None, check_procfs),
-    KEEPER_CHECK,
     ("/proc exit status", None, check_status),
 ]

@@ -43,16 +43,16 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _kqueue_poller,
     _kqueue_calls,
     _ps,
+    _bsd,
     _listing,
     _listed_ps,
     _finding,
-    _procfs,
 ) = (
     importlib.import_module(pidwait.__name__ + "." + name)
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
-        "_systems.bsd.handle _systems.bsd.poller _systems.bsd.calls _systems.bsd.ps _listing "
-        "_systems.bsd.listing _finding _systems.linux.proc"
+        "_systems.bsd.handle _systems.bsd.poller _systems.bsd.calls _systems.bsd.ps "
+        "_systems.bsd.system _listing _systems.bsd.listing _finding"
     ).split()
 )
 
@@ -82,13 +82,10 @@ class Library:
 
 
 def _install_inside(kernel, patch):
-    handles = _kqueue.KqueueHandle, _ps.PsHandle
-    clock, parent_of = _ps.ps_clock, _ps.parent_as_ps_tells
-    system = _systems.System("kqueue", _kqueue.check_kqueue, *handles, clock, None, parent_of)
-    for attribute, value in vars(system).items():
+    for attribute, value in vars(_bsd.BSD).items():
         patch(_systems.system, attribute, value)
     patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
-    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps, _procfs:
+    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls.CALLS, "rows", dict(_kqueue_calls.KQUEUE_ROWS))
     for module in _calls, _posix:

@@ -4,16 +4,18 @@
 import os
 import sys
 
-from .._base.errors import PASSING, Failed
-from .._base.probe import BACKEND, why_not
-from .._starting.libc_spawn import SPAWN_CALLS
-from . import backend, system
-from .bindings import NAMES, load
-from .calls import CALLS, origins
+from ._base.checks import BACKEND, why_not
+from ._base.errors import PASSING, Failed
+from ._starting.libc_spawn import SPAWN_CALLS
+from ._systems import backend, system
+from ._systems.bindings import NAMES, load
+from ._systems.calls import CALLS, origins
+from ._systems.pollers import POLLER_CHECKS
+from ._trees import check_reaper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Check, Checks
+    from ._types import Any, Check, Checks
 
 
 def probe() -> "dict[str, Any]":
@@ -54,25 +56,13 @@ def probe() -> "dict[str, Any]":
 
 def _checks() -> "tuple[Checks, Checks]":
     """What the report shows of this system's backend, and of what is there without it."""
-    if system.backends[0] == "win32":
-        from .windows.handle import HANDLE_CHECKS, JOB_CHECKS
-        from .windows.poller import PORT_CHECKS
+    of_backend, others = system.checks_of
+    if system.tree == "job":
+        return of_backend + POLLER_CHECKS, others
+    from ._starting.posix_spawn import SPAWN_CHECKS
 
-        return HANDLE_CHECKS + PORT_CHECKS, JOB_CHECKS
-    from .._starting.posix_spawn import SPAWN_CHECKS
-
-    if system.backends[0] == "pidfd":
-        from .linux.handle import PIDFD_CHECKS
-        from .linux.proc import PROC_CHECKS
-
-        return PIDFD_CHECKS, PROC_CHECKS + SPAWN_CHECKS
-    from .bsd.handle import check_kqueue
-    from .bsd.ps import check_ps
-    from .linux.proc import KEEPER_CHECK
-    from .posix import check_bsd_waitid
-
-    rows: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
-    return [("kqueue", "kqueue", check_kqueue)], [*rows, KEEPER_CHECK, *SPAWN_CHECKS]
+    keeper: "Checks" = [("keeper of trees", None, check_reaper)]
+    return of_backend + POLLER_CHECKS, others + keeper + SPAWN_CHECKS
 
 
 def _system_name() -> str:

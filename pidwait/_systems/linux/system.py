@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linux: the handle is a pidfd; without one, /proc is read."""
+
+from ..._base.deadline import cpu_clock
+from ..system import System
+from .handle import PIDFD_CHECKS, PidfdHandle, check_pidfd, received_pidfd
+from .proc import PROC_CHECKS, ProcfsHandle, parent_of
+
+LINUX = System(
+    "pidfd",
+    check_pidfd,
+    PidfdHandle,
+    ProcfsHandle,
+    cpu_clock(),
+    parent_of,
+    "reaper",
+    (PIDFD_CHECKS, PROC_CHECKS),
+    received_pidfd,
+)
