@@ -54,7 +54,7 @@ class Run:
     """``outside``: other processes are waited for until they have slept so many real seconds."""
 
     now = 0.0  # seconds that the threads have slept
-    quiet_since = 0.0
+    quiet_since = None
 
     def __init__(self, actions, plan, in_child=None, outside=None, opcodes=False):
         self.actions, self.plan, self.in_child = list(actions), dict(plan), in_child
@@ -176,7 +176,7 @@ class Run:
 
     def sleep(self, me, ask, seconds):
         """Let others go on until ask() is true, for ``seconds`` at most; return what it says."""
-        self.quiet_since = _monotonic()
+        self.quiet_since = None
         self.until[me] = None if seconds is None else self.now + seconds
         real_end = _monotonic() + OUTSIDE
         seen = None  # by then nobody else has run since it asked
@@ -215,10 +215,19 @@ class Run:
             self._stop("nobody can go on")
 
     def _is_quiet(self):
-        """Whether no descendant has run for ``outside`` seconds: those have nothing to do."""
+        """Whether no descendant has run for ``outside`` seconds: those have nothing to do.
+
+        And each thread has asked since: this process may have stood for as long, too.
+        """
         if are_descendants_running():
-            self.quiet_since = _monotonic()
-        return _monotonic() - self.quiet_since > self.outside
+            self.quiet_since = None
+        elif self.quiet_since is None:
+            self.quiet_since = _monotonic(), self.asked
+        if self.quiet_since is None:
+            return False
+        since, asked = self.quiet_since
+        is_long = _monotonic() - since > self.outside
+        return is_long and self.asked > asked + 2 * self.states.count("asleep")
 
     def _fork(self, where):
         pid = os.fork()
