@@ -12,13 +12,13 @@ if sys.version_info < (3, 6):
     raise ImportError("%s needs Python 3.6 or newer" % __name__)
 
 from ._base.errors import TimeoutExpired
-from ._ending import end_procs, watch_parent
+from ._ending import end_procs
 from ._finding import ProcessInfo, process_iter
 from ._probe import probe
 from ._process import Process, has_exited, pid_exists, wait
 from ._sets import WaitSet, as_completed, wait_procs
 from ._starting.spawn import Child, spawn
-from ._watching import Watch, watch
+from ._watching import Watch, watch, watch_parent
 
 __version__ = "0.2.0"
 

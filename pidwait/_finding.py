@@ -4,14 +4,14 @@
 from _thread import get_ident
 from errno import ESRCH
 
+from ._base.arguments import check_pid
 from ._base.errors import DENIED, Failed, failed
-from ._listing import checked, fact, gather, source
 from ._process import KILL, TERMINATE, Process, pid_exists, wait
-from ._waiting.owners import check_pid
+from ._systems.listers import checked, fact, gather, lister
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._listing import Uids
+    from ._systems.listers import Uids
     from ._types import Any, Iterable, Iterator
 
 
@@ -98,10 +98,10 @@ class ProcessInfo:
         """Whether the process still exists, running or a zombie. A process that reuses the pid
         does not count."""
         try:
-            self._checked(source.read(self.pid)).close()
+            self._checked(lister.read(self.pid)).close()
         except Failed as why:
             if why.errno not in (ESRCH, *DENIED):
-                raise why.as_error(source.WHERE, self.pid) from None
+                raise why.as_error(lister.where, self.pid) from None
             return why.errno != ESRCH
         return True
 
@@ -184,9 +184,9 @@ class Oneshot:
         held = vars(self._info).setdefault("_held", {})  # by the thread
         if get_ident() not in held:
             try:
-                self._facts = self._info._checked(source.read(self._info.pid))
+                self._facts = self._info._checked(lister.read(self._info.pid))
             except Failed as why:
-                raise why.as_error(source.WHERE, self._info.pid) from None
+                raise why.as_error(lister.where, self._info.pid) from None
             held[get_ident()] = self._facts
         return held[get_ident()]
 
@@ -195,7 +195,7 @@ class Oneshot:
             vars(self._info)["_held"].pop(get_ident(), None)
             self._facts.close()
         if isinstance(error, Failed):
-            raise error.as_error(source.WHERE, self._info.pid) from None
+            raise error.as_error(lister.where, self._info.pid) from None
 
 
 def process_iter(
@@ -221,20 +221,20 @@ def process_iter(
 
 def list_all(names: "Iterable[str]", ad_value: object) -> "Iterator[ProcessInfo]":
     """``names``: as attrs. Where the time of the listing will do, nobody looks for a pid alone."""
-    is_brief = hasattr(source, "CLOCK_IS_STEADY") and {"pid"}.issuperset(names)
+    is_brief = hasattr(lister, "clock_is_steady") and {"pid"}.issuperset(names)
     listed: "int | None" = None
-    for facts in source.read_all():
+    for facts in lister.read_all():
         info = _new(facts.pid)
         try:
             if is_brief:
-                info._listed = listed = listed or source.now()
+                info._listed = listed = listed or lister.now()
             else:
                 info._checked(facts)
             info.info = gather(facts, names, ad_value)
         except Failed as why:
             if why.errno == ESRCH:
                 continue
-            raise why.as_error(source.WHERE, info.pid) from None
+            raise why.as_error(lister.where, info.pid) from None
         finally:
             facts.close()  # nothing is left open while the caller does its work
         yield info
@@ -248,13 +248,13 @@ def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
 
 def _families() -> "Iterator[tuple[int, int, int, int | None]]":
     """Of each process that we may see: the pid, the start time, the parent's pid, the group."""
-    for facts in source.read_all():
+    for facts in lister.read_all():
         try:
             group = facts.group() if hasattr(facts, "group") else None
             yield facts.pid, facts.started(), facts.ppid(), group
         except Failed as why:
             if why.errno not in (ESRCH, *DENIED):
-                raise why.as_error(source.WHERE, facts.pid) from None
+                raise why.as_error(lister.where, facts.pid) from None
         finally:
             facts.close()
 
@@ -273,10 +273,10 @@ def add_children(
             known.add((pid, born))
             family.append(_new(pid, born))
 
-    began = source.now()
+    began = lister.now()
     started: "dict[int, int]" = {}
     children: "dict[int, list[int]]" = {}
-    for pid, born, parent_pid, its_group in getattr(source, "families", _families)():
+    for pid, born, parent_pid, its_group in getattr(lister, "families", _families)():
         started[pid] = born
         children.setdefault(parent_pid, []).append(pid)
         if group is not None and its_group == group:

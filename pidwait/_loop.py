@@ -11,13 +11,14 @@ from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
 
+from ._base.arguments import check_pid
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
 from ._base.handle import RUNNING
 from ._systems.posix import reap_child
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import PopenOwner, check_pid
+from ._waiting.owners import PopenOwner
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False

@@ -6,11 +6,12 @@ import _signal  # type: ignore[import-not-found]
 import sys
 from errno import ESRCH
 
+from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Deadline, patience, pause
 from ._base.errors import Failed, TimeoutExpired, failed, raise_of_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
-from ._waiting.owners import Owner, PsutilOwner, check_pid, find, guarded
+from ._waiting.owners import Owner, PsutilOwner, find, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,13 +94,6 @@ def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
         raise_of_handler(error)
         return False
     return True
-
-
-def check_signal(sig: int) -> None:
-    if isinstance(sig, bool) or not isinstance(sig, int):
-        raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
-    if not 0 <= sig < _signal.NSIG:
-        raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
 
 
 def _settled(

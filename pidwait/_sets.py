@@ -3,11 +3,12 @@
 
 from os import getpid
 
+from ._base.arguments import check_callback
 from ._base.deadline import PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, warn_unclosed
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import check_callback, find, key_of
+from ._waiting.owners import find, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,10 +6,12 @@ import os
 import sys
 from weakref import ref
 
+from ._base.arguments import check_callback, check_pid
 from ._base.errors import log, raise_of_handler
+from ._systems import system
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import check_callback, find
+from ._waiting.owners import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,3 +206,77 @@ def _watches() -> _Watches:
             if copy is not None:
                 copy.poller.close()
     return watches
+
+
+def watch_parent(
+    callback: "Callable[[], object]", parent: "int | None" = None, ancestors: bool = False
+) -> Watch:
+    """Call ``callback()`` after the process that started this one has exited; return a Watch.
+
+    The thread of watch() calls it, once. A forked child does not inherit the watch.
+
+    ``parent`` is the pid of that process, if it has handed that over: in the environment, say.
+    If it is not our parent any more, the callback is called at once. Without ``parent``, POSIX
+    systems can't show that it had exited before the call.
+
+    With ``ancestors``, each process above this one counts, up to pid 1; ``parent`` can be any of
+    them. A launcher (uv, npx, a shell) often lives on when the program that called it has
+    exited. The ancestors are looked up once, by this call.
+
+    Pid 1 never counts as exited, nor does a parent that can't be seen because it is in another
+    PID namespace: the logger reports that. Raises RuntimeError as watch() does, and ValueError or
+    TypeError for invalid arguments.
+
+    >>> watching = watch_parent(print)
+    >>> watching.cancel()
+    True
+    """
+    check_callback(callback)
+    parent = None if parent is None else check_pid(parent, "parent")
+    me, pid = os.getpid(), os.getppid()
+    result = _ParentWatch(pid, callback)
+    chain: "list[_Ancestor]" = []
+    above: "int | None" = pid
+    while above is not None and above > 1:
+        chain.append(_Ancestor(above, chain[-1].pid if chain else me))
+        above = system.parent_of(above) if ancestors else 1
+    if not above:
+        log("the parent of pid %d can't be seen", chain[-1].pid if chain else me)
+    elif parent and parent not in (1 if ancestors else pid, *(one.pid for one in chain)):
+        chain = [_Ancestor(parent, me)]
+    for one in chain:
+        result.parts.append(watch(one, result.call_once))
+    if result._begun:
+        result.cancel()  # those that were added after it
+    return result
+
+
+class _Ancestor:
+    """As watch() takes a process: it has exited if it is no longer the parent of the child."""
+
+    exitcode = None
+
+    def __init__(self, pid: int, child: int) -> None:
+        self.pid, self._child = pid, child
+
+    def has_exited(self) -> bool:
+        return system.parent_of(self._child) not in (None, self.pid)
+
+
+class _ParentWatch(Watch):
+    """One callback, for the process of several that exits first."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, proc: int, callback: "Callable[..., object]") -> None:
+        super().__init__(proc, callback)
+        self.parts: "list[Watch[Any]]" = []
+
+    def call_once(self, *exit: object) -> None:
+        if not self._begun:
+            self._begun = True
+            self.cancel()
+            self.callback()
+
+    def cancel(self) -> bool:
+        return False not in [one.cancel() for one in list(self.parts)]

@@ -26,7 +26,7 @@ from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
-from ._base import is_standard, with_globals
+from ._starting.standard import is_standard, with_globals
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 

@@ -3,11 +3,12 @@
 
 import time
 
+from .arguments import seconds
 from .errors import Failed, call, is_python, raise_of_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Callable
 
 _ENDLESS = float("inf")
 _ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
@@ -73,21 +74,6 @@ class Deadline:
         if milliseconds > _LONGEST_MS:
             return _LONGEST_MS, False
         return int(milliseconds + _ALMOST_ONE), True
-
-
-def seconds(timeout: "Any", name: str = "timeout") -> float:
-    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
-        raise TypeError(
-            "%s must be a number of seconds or None, not %s" % (name, type(timeout).__name__)
-        )
-    return float(timeout)
-
-
-def check_grace(grace: "Any") -> float:
-    value = seconds(grace, "grace")
-    if not value >= 0:
-        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
-    return value
 
 
 NOW, NEVER = Deadline(0), Deadline(None)

@@ -13,11 +13,11 @@ import sys
 from _thread import _count
 from types import BuiltinFunctionType, SimpleNamespace
 
-from .._base import with_globals
 from .._base.checks import works
 from .._base.errors import Failed, call, failed, log
 from .._systems.bindings import PLATFORM
 from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
+from .standard import with_globals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
-from .._base import is_standard
+from .._base.arguments import check_pid
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, TimeoutExpired, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
 from .._systems import backend, open_handle
-from .._waiting.owners import check_pid
+from .standard import is_standard
 
 if os.name != "nt":
     from .posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, untold

@@ -11,9 +11,9 @@ from _thread import allocate_lock, start_new_thread
 from math import inf
 from time import sleep
 
-from .._base import at_once, run_through, step
 from .._base.deadline import Deadline
 from .._base.errors import TimeoutExpired, log, raise_of_handler
+from .._base.steps import at_once, run_through, step
 from .._ending import Ending
 from .._finding import ProcessInfo, add_children
 from .._process import has_exited, wait

@@ -9,12 +9,13 @@ from _thread import _local
 from errno import ENOSYS
 from types import BuiltinFunctionType
 
-from .._base import with_globals
+from .._base.arguments import check_grace, check_signal
 from .._base.checks import TREE, TREES, choice, why_not
-from .._base.deadline import Deadline, check_grace
+from .._base.deadline import Deadline
 from .._base.errors import PASSING, log, raise_of_handler
 from .._ending import end_procs
-from .._process import KILL, check_signal
+from .._process import KILL
+from .._starting.standard import with_globals
 from .._systems import backend, system
 from . import check_reaper
 

@@ -13,10 +13,10 @@ from operator import is_
 from os import getpid
 from weakref import ref
 
-from .._base import at_once, only_if, run_through, step
 from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Deadline, patience, pause
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
+from .._base.steps import at_once, only_if, run_through, step
 from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Rounds, Visit

@@ -27,10 +27,10 @@ the place of locks:
     leaves the last one. One look more is harmless; at one that has ended, it cleans up.
 """
 
-from .._base import at_once, step
 from .._base.deadline import LONGEST, SHORTEST, Deadline
 from .._base.errors import Failed
 from .._base.handle import RUNNING
+from .._base.steps import at_once, step
 from .._systems import open_handle
 
 TYPE_CHECKING = False

@@ -18,10 +18,11 @@ These, and returncode(), are called through guarded(), as the object's own code 
 import os
 from errno import ECHILD
 
-from .._base import at_once, only_if, step
+from .._base.arguments import check_pid
 from .._base.deadline import GRACE, Deadline
 from .._base.errors import PASSING, Failed, has, log, raise_of_handler
 from .._base.handle import PENDING, RUNNING
+from .._base.steps import at_once, only_if, step
 from .._systems import is_relative
 from .._systems.posix import is_found, is_our_child, look_at_child
 
@@ -29,29 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Outcome, Proc
 
-PID_MAX = 2**31 - 1  # of C's pid_t
 _CO_COROUTINE = 0x80  # as in inspect, which takes long to import
 _importer = os.getpid()
-
-
-def check_pid(pid: "Any", name: str = "pid") -> int:
-    if type(pid) is int and 0 < pid <= PID_MAX:
-        return pid
-    # A mock has every attribute: what has a pid is no number.
-    if isinstance(pid, bool) or not hasattr(type(pid), "__index__") or has(pid, "pid"):
-        instead = ": wait() takes objects with a pid" if has(pid, "pid") else ""
-        raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))
-    number: int = pid.__index__()
-    if number <= 0:
-        raise ValueError("%s must be positive, not %d" % (name, number))
-    if number > PID_MAX:
-        raise ValueError("%s must be at most %d, not %d" % (name, PID_MAX, number))
-    return number
-
-
-def check_callback(callback: object) -> None:
-    if not callable(callback):
-        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
 
 
 def key_of(proc: "Any") -> object:

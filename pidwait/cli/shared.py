@@ -11,11 +11,11 @@ import sys
 from errno import EBADF, EPIPE
 
 from .. import __version__
+from .._base.arguments import check_pid
 from .._base.checks import FFI, choice
 from .._base.errors import PACKAGE, raise_of_handler
 from .._systems import backend
 from .._systems.bindings import NAMES
-from .._waiting.owners import check_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

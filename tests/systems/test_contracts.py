@@ -24,9 +24,9 @@ from ..waiting.threads import Thread
 
 if not hasattr(pidwait, "__path__"):
     pytest.skip("a single file has no modules", allow_module_level=True)
-systems, pollers, base, handle_, deadline = (
+systems, pollers, steps, handle_, deadline = (
     importlib.import_module(pidwait.__name__ + "." + name)
-    for name in ("_systems", "_systems.pollers", "_base", "_base.handle", "_base.deadline")
+    for name in ("_systems", "_systems.pollers", "_base.steps", "_base.handle", "_base.deadline")
 )
 Deadline, PENDING, RUNNING = deadline.Deadline, handle_.PENDING, handle_.RUNNING
 opened, POLLED, is_inherited = open_fds, {}, os.get_inheritable
@@ -241,7 +241,7 @@ def test_each_exit_is_taken_once(poller, start_told, late):
             become_zombie(child.pid)
         armed = []
         for times in range(1, 3):
-            poller.arm(member, base.step(armed.append, member))
+            poller.arm(member, steps.step(armed.append, member))
             assert armed == [member] * times
         if late:
             poller.take(0)
@@ -279,7 +279,7 @@ def test_several_members_are_for_one_process(poller, start_told):
 
 def test_what_is_polled_is_left_to_others(poller, sleeper):
     member, armed = Member(systems.system.polled(sleeper.pid)), []
-    poller.arm(member, base.step(armed.append, member))
+    poller.arm(member, steps.step(armed.append, member))
     for seconds in 0, 0.01:  # at its end nothing has come
         poller.take(seconds)
     assert armed == taken(poller) == []

@@ -28,11 +28,11 @@ from itertools import compress, count, repeat
 from operator import is_
 from weakref import WeakValueDictionary
 
-from ..._base import run_through
 from ..._base.checks import works
 from ..._base.deadline import NOW, SHORTEST, Deadline
 from ..._base.errors import Failed, failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
+from ..._base.steps import run_through
 from ..calls import ask
 from ..posix import (
     EventSource,

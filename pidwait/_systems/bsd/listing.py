@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ..._types import Iterator
 
-WHERE = PS
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
 # A name may contain anything: it comes first, in a column that its headline makes this wide.
 # Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the
@@ -51,7 +50,7 @@ _COLUMNS.update(state=r"[^\s\d]\S*", lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+"
 # have been just that: on macOS in all, and in names everywhere but on OpenBSD.
 
 
-class Facts:
+class BsdFacts:
     def __init__(self, name: bytes, row: "Match[bytes]") -> None:
         self.pid = int(row.group("pid"))
         self._name, self._row = name, row
@@ -142,25 +141,7 @@ def _unescaped(match: "Match[bytes]") -> bytes:
     return bytes((code | 0x80 if meta else code,))
 
 
-def now() -> int:
-    return int(time.time())
-
-
-def read(pid: int) -> Facts:
-    # Twice: the pid may have been given to another process since.
-    for _ in range(2):
-        for facts in _list("-p", str(pid)):
-            return facts
-        if not is_there(pid):
-            raise failed(ESRCH)
-    raise failed(EACCES, "the process is hidden")
-
-
-def read_all() -> "Iterator[Facts]":
-    return iter(sorted(_list("-ax"), key=lambda facts: facts.pid))
-
-
-def _list(*which: str) -> "list[Facts]":
+def _list(*which: str) -> "list[BsdFacts]":
     user_name.cache_clear()
     arguments = [*which, "-ww", "-o", "ucomm=" + _HEADLINES[0], "-o", "pid=" + _HEADLINES[1]]
     for keyword in [*_COLUMNS, "command"]:
@@ -183,7 +164,7 @@ def _list(*which: str) -> "list[Facts]":
     return [facts for facts in found if facts.pid > 0 and facts.pid != ps]
 
 
-def _parse(rows: bytes) -> "Iterator[Facts]":
+def _parse(rows: bytes) -> "Iterator[BsdFacts]":
     named = "".join(" +(?P<%s>%s)" % column for column in _COLUMNS.items())
     match = re.compile((r" +(?P<pid>-?\d+)%s *(?P<command>.*)\n" % named).encode()).match
     at = 0
@@ -196,9 +177,33 @@ def _parse(rows: bytes) -> "Iterator[Facts]":
         for start in range(first, first + extra + 1):
             row = match(rows, start)
             if row is not None and row.end("pid") == start + 1 + _PID_WIDTH:
-                yield Facts(rows[at:start].rstrip(b" "), row)
+                yield BsdFacts(rows[at:start].rstrip(b" "), row)
                 end = row.end()
                 break
         else:
             log("%s: not a process: %r", PS, rows[at:end])
         at = end
+
+
+class BsdLister:
+    """See listers.py."""
+
+    where = PS
+
+    @staticmethod
+    def now() -> int:
+        return int(time.time())
+
+    @staticmethod
+    def read(pid: int) -> BsdFacts:
+        # Twice: the pid may have been given to another process since.
+        for _ in range(2):
+            for facts in _list("-p", str(pid)):
+                return facts
+            if not is_there(pid):
+                raise failed(ESRCH)
+        raise failed(EACCES, "the process is hidden")
+
+    @staticmethod
+    def read_all() -> "Iterator[BsdFacts]":
+        return iter(sorted(_list("-ax"), key=lambda facts: facts.pid))

@@ -4,8 +4,8 @@
 from errno import ENOSYS
 from itertools import repeat
 
-from ..._base import at_once, step
 from ..._base.errors import failed
+from ..._base.steps import at_once, step
 from ..posix import opened_bell
 from .calls import EV_DELETE, change
 from .handle import LONGEST_NAP, Kqueue, KqueueHandle, Registration

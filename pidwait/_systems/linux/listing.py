@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._types import Any, Iterator
 
-WHERE = "/proc"
-CLOCK_IS_STEADY = True
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 # The names of psutil.
@@ -26,7 +24,7 @@ _STATE, _PPID, _GROUP, _STARTED = 0, 1, 2, 19
 _boot = [0.0]
 
 
-class Facts:
+class LinuxFacts:
     _fields: "list[bytes] | None" = None
     _cmdline: "list[str] | None" = None
     _uids: "tuple[int, int, int] | None" = None
@@ -117,31 +115,6 @@ def _boot_time() -> float:
     return _boot[0]
 
 
-def now() -> int:
-    return int(time.clock_gettime(_BOOTTIME) * _TICKS)
-
-
-def read(pid: int) -> Facts:
-    _check()
-    return Facts(pid)
-
-
-def read_all() -> "Iterator[Facts]":
-    return map(Facts, _pids())
-
-
-def families() -> "Iterator[tuple[int, int, int, int]]":
-    for pid in _pids():
-        try:
-            fields = whole_stat(_STARTED + 1, read_file, "/proc/%d/stat" % pid)[1]
-        except Failed as why:
-            if why.errno not in (*GONE, *DENIED):
-                raise why.as_error(WHERE, pid) from None
-            continue
-        if len(fields) > _STARTED:
-            yield pid, int(fields[_STARTED]), int(fields[_PPID]), int(fields[_GROUP])
-
-
 def _pids() -> "Iterator[int]":
     _check()
     yield from sorted(map(int, filter(str.isdigit, os.listdir("/proc"))))
@@ -152,3 +125,35 @@ def _check() -> None:
     why = why_not(check_procfs)
     if why is not None:
         raise OSError(ENOENT, "processes can't be listed: %s" % why.error.strerror)
+
+
+class LinuxLister:
+    """See listers.py."""
+
+    where = "/proc"
+    clock_is_steady = True
+
+    @staticmethod
+    def now() -> int:
+        return int(time.clock_gettime(_BOOTTIME) * _TICKS)
+
+    @staticmethod
+    def read(pid: int) -> LinuxFacts:
+        _check()
+        return LinuxFacts(pid)
+
+    @staticmethod
+    def read_all() -> "Iterator[LinuxFacts]":
+        return map(LinuxFacts, _pids())
+
+    @staticmethod
+    def families() -> "Iterator[tuple[int, int, int, int]]":
+        for pid in _pids():
+            try:
+                fields = whole_stat(_STARTED + 1, read_file, "/proc/%d/stat" % pid)[1]
+            except Failed as why:
+                if why.errno not in (*GONE, *DENIED):
+                    raise why.as_error(LinuxLister.where, pid) from None
+                continue
+            if len(fields) > _STARTED:
+                yield pid, int(fields[_STARTED]), int(fields[_PPID]), int(fields[_GROUP])

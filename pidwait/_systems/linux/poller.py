@@ -18,9 +18,9 @@ import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
 from itertools import chain
 
-from ..._base import at_once, step
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, failed, log, raise_of_handler
+from ..._base.steps import at_once, step
 from ..calls import ask, native
 from ..posix import EventSource, may_block, opened, opened_bell, own, poll
 from .calls import CLOCK_MONOTONIC, RLIMIT_NOFILE

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..._types import Any, Iterator
     from .handle import Entry
 
-WHERE = "OpenProcess"
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
 # The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
@@ -48,7 +47,7 @@ _TOKEN_MAX = _SID_AT + 68
 _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a domain 255
 
 
-class Facts:
+class WindowsFacts:
     _times: "list[int] | None" = None
     _owned: "Owned | None" = None
 
@@ -113,7 +112,7 @@ class Facts:
         return (self.started() - _EPOCH) / _SECOND
 
     def cmdline(self) -> "list[str]":
-        return split("" if self._has_exited() else self._command_line())
+        return split_command_line("" if self._has_exited() else self._command_line())
 
     def _command_line(self) -> str:
         size = _UNICODE_STRING.size + _LONGEST_STRING
@@ -150,7 +149,7 @@ class Facts:
         with Owned(int.from_bytes, token, "little") as owned:
             arguments = owned.number, _TOKEN_USER, memory, _TOKEN_MAX, filled
             self._ask("GetTokenInformation", *arguments)
-        return user_name(memory[_SID_AT : int.from_bytes(filled, "little")])
+        return account_name(memory[_SID_AT : int.from_bytes(filled, "little")])
 
     def close(self) -> None:
         if self._owned is not None:
@@ -161,7 +160,7 @@ def _text(memory: bytearray) -> str:
     return memory.decode("utf-16-le", "surrogatepass")
 
 
-def user_name(sid: bytearray) -> str:
+def account_name(sid: bytearray) -> str:
     user, domain = bytearray(2 * _NAME_MAX), bytearray(2 * _NAME_MAX)
     sizes = [bytearray(_NAME_MAX.to_bytes(4, "little")) for _ in range(2)]
     try:
@@ -173,7 +172,7 @@ def user_name(sid: bytearray) -> str:
     return "-".join(map(str, ["S", sid[0], int.from_bytes(sid[2:8], "big")] + numbers))
 
 
-def split(line: str) -> "list[str]":
+def split_command_line(line: str) -> "list[str]":
     """The words of a command line, as CommandLineToArgvW in its documentation returns them."""
     if not line:
         return []
@@ -201,21 +200,27 @@ def split(line: str) -> "list[str]":
     return words
 
 
-def now() -> int:
-    # A process that is started from now on must not seem to be older.
-    return int(time.time() * _SECOND) + _EPOCH - _TICK
+class WindowsLister:
+    """See listers.py."""
 
+    where = "OpenProcess"
 
-def read(pid: int) -> Facts:
-    return Facts(pid)
+    @staticmethod
+    def now() -> int:
+        # A process that is started from now on must not seem to be older.
+        return int(time.time() * _SECOND) + _EPOCH - _TICK
 
+    @staticmethod
+    def read(pid: int) -> WindowsFacts:
+        return WindowsFacts(pid)
 
-def read_all() -> "Iterator[Facts]":
-    try:
-        found = sorted(entries(), key=lambda entry: entry.pid)
-    except Failed as why:
-        raise why.error from None
-    latest = now() + 2 * _TICK
-    for entry in found:
-        if entry.pid:  # 0 is the System Idle Process: nobody can wait for it
-            yield Facts(entry.pid, entry, latest)
+    @staticmethod
+    def read_all() -> "Iterator[WindowsFacts]":
+        try:
+            found = sorted(entries(), key=lambda entry: entry.pid)
+        except Failed as why:
+            raise why.error from None
+        latest = WindowsLister.now() + 2 * _TICK
+        for entry in found:
+            if entry.pid:  # 0 is the System Idle Process: nobody can wait for it
+                yield WindowsFacts(entry.pid, entry, latest)

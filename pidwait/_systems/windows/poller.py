@@ -18,9 +18,9 @@ from itertools import chain, count, repeat, takewhile
 from operator import itemgetter
 from os import getpid
 
-from ..._base import at_once, step
 from ..._base.deadline import Deadline
 from ..._base.errors import Failed, call, failed
+from ..._base.steps import at_once, step
 from ..calls import ask, native
 from .calls import INVALID_HANDLE
 from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle

@@ -44,7 +44,6 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     _kqueue_calls,
     _ps,
     _bsd,
-    _listing,
     _listed_ps,
     _finding,
 ) = (
@@ -52,7 +51,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standin")
     for name in (
         "_systems _systems.pollers _systems.calls _systems.bindings _systems.posix "
         "_systems.bsd.handle _systems.bsd.poller _systems.bsd.calls _systems.bsd.ps "
-        "_systems.bsd.system _listing _systems.bsd.listing _finding"
+        "_systems.bsd.system _systems.bsd.listing _finding"
     ).split()
 )
 
@@ -85,7 +84,7 @@ def _install_inside(kernel, patch):
     for attribute, value in vars(_bsd.BSD).items():
         patch(_systems.system, attribute, value)
     patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
-    for module in _bindings, _listing, _listed_ps, _kqueue_calls, _ps:
+    for module in _bindings, _listed_ps, _kqueue_calls, _ps:
         patch(module, "PLATFORM", kernel.system.platform)
     patch(_calls.CALLS, "rows", dict(_kqueue_calls.KQUEUE_ROWS))
     for module in _calls, _posix:
@@ -96,7 +95,7 @@ def _install_inside(kernel, patch):
             patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
-    patch(_finding, "source", _listed_ps)
+    patch(_finding, "lister", _listed_ps.BsdLister)
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What may be asked of a process, by name, and this system's source of it.
+"""How does one list processes?
 
-A source is a module. read(pid) and read_all(), which goes by the order of pids, return Facts of one
-process, even if its pid is given to another one meanwhile: a method for each name that the system
-tells, and started(), which is the same for one process, and more for one that started later. now()
-is such a time; with a CLOCK_IS_STEADY, nobody sets the clock. families() may tell in a quicker way
-what _finding asks of all Facts. WHERE is what tells the facts, for messages.
+A lister's read(pid) and read_all(), in the order of pids, return facts: what the system tells of
+one process, even if its pid is given to another one meanwhile. Facts have a method for each
+attribute that the system tells, and started(), which is the same for one process, and more for one
+that started later. The lister's now() is such a time; with ``clock_is_steady``, nobody sets the
+clock. Its families() may tell in a quicker way what _finding asks of all facts. ``where`` names
+the source of the facts, for messages.
 
 Facts raise Failed: ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system
 does not tell it. A file or table is read when the first fact of it is asked for, and then kept
 until close(): facts are for one moment.
 """
 
-import os
 from errno import ENOSYS
 
 from .._base.errors import REFUSED, Failed, failed
-from .._systems.bindings import PLATFORM
+from .bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,19 +31,23 @@ ATTRIBUTES = "pid name ppid cmdline status create_time username uids".split()
 _uids_type: "list[Any]" = []
 
 
-def _find_source() -> "Any":
-    if os.name == "nt":
-        from .._systems.windows import listing as found
-    elif PLATFORM in ("linux", "android"):
-        from .._systems.linux import listing as found  # type: ignore[no-redef]
-    else:
-        from .._systems.bsd import listing as found  # type: ignore[no-redef]
-    return found
+def _find_lister() -> "Any":
+    if PLATFORM == "win":
+        from .windows.listing import WindowsLister
+
+        return WindowsLister
+    if PLATFORM in ("linux", "android"):
+        from .linux.listing import LinuxLister
+
+        return LinuxLister
+    from .bsd.listing import BsdLister
+
+    return BsdLister
 
 
 # Not at the first use: a test may have replaced os for a time (pyfakefs), or the program have
 # changed its root.
-source = _find_source()
+lister = _find_lister()
 
 
 def checked(attrs: "Iterable[str] | None") -> "list[str]":

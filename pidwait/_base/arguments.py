@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checks of arguments: each error names the argument."""
+
+import _signal  # type: ignore[import-not-found]
+
+from .errors import has
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any
+
+PID_MAX = 2**31 - 1  # of C's pid_t
+
+
+def check_pid(pid: "Any", name: str = "pid") -> int:
+    if type(pid) is int and 0 < pid <= PID_MAX:
+        return pid
+    # A mock has every attribute: what has a pid is no number.
+    if isinstance(pid, bool) or not hasattr(type(pid), "__index__") or has(pid, "pid"):
+        instead = ": wait() takes objects with a pid" if has(pid, "pid") else ""
+        raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))
+    number: int = pid.__index__()
+    if number <= 0:
+        raise ValueError("%s must be positive, not %d" % (name, number))
+    if number > PID_MAX:
+        raise ValueError("%s must be at most %d, not %d" % (name, PID_MAX, number))
+    return number
+
+
+def check_callback(callback: object) -> None:
+    if not callable(callback):
+        raise TypeError("callback must be callable, not %s" % type(callback).__name__)
+
+
+def check_signal(sig: int) -> None:
+    if isinstance(sig, bool) or not isinstance(sig, int):
+        raise TypeError("sig must be a signal number, not %s" % type(sig).__name__)
+    if not 0 <= sig < _signal.NSIG:
+        raise ValueError("sig must be from 0 to %d, not %d" % (_signal.NSIG - 1, sig))
+
+
+def seconds(timeout: "Any", name: str = "timeout") -> float:
+    if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
+        raise TypeError(
+            "%s must be a number of seconds or None, not %s" % (name, type(timeout).__name__)
+        )
+    return float(timeout)
+
+
+def check_grace(grace: "Any") -> float:
+    value = seconds(grace, "grace")
+    if not value >= 0:
+        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
+    return value

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions of the standard library's subprocess."""
+
+from functools import update_wrapper
+from types import FunctionType, MethodType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._types import Any
+
+
+def is_standard(function: "Any") -> bool:
+    """Whether it is subprocess' own function: nobody has replaced it."""
+    if type(function) is MethodType:
+        function = function.__func__
+    # Look at the type: a proxy made by wrapt has all attributes of what it wraps.
+    return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
+
+
+def with_globals(function: "Any", **names: "Any") -> "Any":
+    """A copy of the function, with other values for these names of its module."""
+    code, found = function.__code__, dict(function.__globals__, **names)
+    copy = FunctionType(code, found, code.co_name, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return update_wrapper(copy, function)
