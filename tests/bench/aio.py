@@ -2,7 +2,7 @@
 """Waits in asyncio's event loop: wake-up, CPU per exit, what cancelled waits leave, limits
 
 "bare" is loop.add_reader() on a pidfd, and then the same calls for the exit code. Times are in
-microseconds, CPU time is without the set-up. asyncio's own watcher waits for its own children.
+microseconds, CPU time is without the set-up.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ import threading
 import time
 
 from .. import pidwait
-from . import aio_children, core, herd, latency, many
+from . import core, herd, latency, many
 
 aio = importlib.import_module(pidwait.__name__ + ".aio")
-PARTS = ("wakeup", "number", "watcher", "children", "cancelled", "soft limit")
+PARTS = ("wakeup", "number", "own children", "cancelled", "soft limit")
 OWN = 2000
 SLEEPER = "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n"
 PEER = getattr(asyncio, "PidfdChildWatcher", None)
@@ -155,25 +155,17 @@ class Own:
             popen.wait()
 
 
-def watched(watcher, loop):
-    """A wait for a child by a watcher."""
+def by_watcher(loop):
+    """A task for each, as aio.wait() has."""
+    watcher = PEER()
     watcher.attach_loop(loop)
 
-    def wait(popen):
+    async def wait(popen):
         future = loop.create_future()
         watcher.add_child_handler(popen.pid, lambda pid, code: future.set_result(code))
-        return future
+        return await future
 
-    return wait
-
-
-def awaited(wait):
-    """The same in a task of its own, as aio.wait() has."""
-
-    async def resumed(popen):
-        return await wait(popen)
-
-    return lambda popen: asyncio.ensure_future(resumed(popen))
+    return lambda popen: asyncio.ensure_future(wait(popen))
 
 
 def by_pid(loop):
@@ -203,43 +195,23 @@ def per_child(sleeper, make_wait, wrong):
     return cpu / OWN * 1e6
 
 
-def watcher(folder, rounds):
-    rows = (
-        ("ChildWatcher", "handler", "CPU, own children, ChildWatcher : PidfdChildWatcher", 1.5),
-        (
-            "aio.wait",
-            "awaited",
-            "CPU, own children, aio.wait(pid) : PidfdChildWatcher, awaited",
-            1.0,
-        ),
-    )
+def own_children(folder, rounds):
+    title, bound = "CPU, own children, aio.wait(pid) : PidfdChildWatcher", 1.0
     if PEER is None:
-        for _, _, title, bound in rows:
-            yield core.Row(title, None, bound=bound, lacks=NO_PEER)
+        yield core.Row(title, None, bound=bound, lacks=NO_PEER)
         return
     sleeper = core.build(SLEEPER.encode(), os.path.join(folder, "sleeper"), "-Os", "-static")
     wrong = []
-    variants = {
-        "ChildWatcher": lambda loop: watched(aio.ChildWatcher(), loop),
-        "handler": lambda loop: watched(PEER(), loop),
-        "aio.wait": by_pid,
-        "awaited": lambda loop: awaited(watched(PEER(), loop)),
-    }
     results = core.in_turns(
         {
-            name: lambda make=make: per_child(sleeper, make, wrong)
-            for name, make in variants.items()
+            "ours": lambda: per_child(sleeper, by_pid, wrong),
+            "peer": lambda: per_child(sleeper, by_watcher, wrong),
         },
         rounds or 5,
         warm_up=0,
     )
-    for ours, peer, title, bound in rows:
-        yield core.paired_row(title, results[ours], results[peer], bound=bound)
+    yield core.paired_row(title, results["ours"], results["peer"], bound=bound)
     yield core.Row("return codes wrong, own children", sum(wrong), kind="count", bound=0)
-
-
-def children(folder, rounds):
-    return aio_children.rows(rounds)
 
 
 def open_fds():
