@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """CPython's own tests of subprocess, with the standard Popen patched by patch().
 
-They run once more with ours, each command being a tree; and so do those of asyncio's subprocesses,
-up to Python 3.13, with our ChildWatcher.
+They run once more with ours, each command being a tree.
 
 python -m tests.matrix.stdlib [TEST...]: in the interpreter that runs it. A test that fails must be
 listed below with its reason, or fail without us, too. To show that posix_spawn was tested at all,
-its starts are counted, as are the children watched, and each Python has its minimum.
+its starts are counted, and each Python has its minimum.
 """
 
 import faulthandler
@@ -18,23 +17,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 from pathlib import Path
-from unittest import mock
 
 from .. import pidwait, seam
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 900  # seconds
 MODULES = ("test.test_subprocess", "test.test_asyncio.test_subprocess")
-# Of the classes that differ by asyncio's watcher two: we replace it in all of them.
-WATCHED = (
-    "SubprocessTransportTests",
-    "SubprocessSafeWatcherTests",
-    "SubprocessThreadedWatcherTests",
-    "GenericWatcherTests",
-)
 
 # {end of a test's name: why it can't pass with a patched Popen}
 _ERRPIPE = "replaces os.read, which reads from a forked child why it did not start"
@@ -46,22 +36,10 @@ EXPECTED_PATCHED = {
     "test_wait_endtime": "the warning names our method, which calls the standard one",
 }
 
-_DEFAULT = "checks the class of asyncio's default watcher, which ours replaces"
-EXPECTED_WATCHER = {
-    "test_get_default_child_watcher": _DEFAULT,
-    # Python 3.6 and 3.7
-    "test_get_child_watcher": _DEFAULT,
-    "test_get_child_watcher_with_mainloop_existing": _DEFAULT,
-    "test_child_watcher_replace_mainloop_existing": "looks at an attribute of asyncio's watchers",
-}
-
 # Starts by posix_spawn. From 3.10 on the interpreter starts by vfork, and there need be none until
 # posix_spawn is forced.
 MINIMUM = {(3, 6): 300, (3, 7): 300, (3, 8): 350, (3, 9): 375}
 MINIMUM_FORCED = {(3, 10): 250, (3, 11): 250, (3, 12): 250, (3, 13): 250}
-# Children that our watcher has been given.
-MINIMUM_WATCHED = {(3, 6): 15, (3, 7): 15, (3, 8): 30, (3, 9): 40, (3, 10): 40}
-MINIMUM_WATCHED.update({(3, 11): 60, (3, 12): 70, (3, 13): 85})
 MINIMUM_TREES = 270
 
 _CTRL_C = "expects a wait of 0.25 s after Ctrl-C: a tree's keeper gives it that time"
@@ -75,62 +53,14 @@ EXPECTED_TREE = {
     "test_wait_endtime": EXPECTED_PATCHED["test_wait_endtime"],
 }
 
-EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_PATCHED, "watcher": EXPECTED_WATCHER}
-EXPECTED["tree"] = EXPECTED_TREE
-COUNTED = {"watcher": "children watched", "tree": "trees"}
-
-
-def watched():
-    """The tests of asyncio's subprocesses, as far as this Python has them."""
-    module = importlib.import_module(MODULES[1])
-    classes = [
-        name for name in WATCHED if issubclass(getattr(module, name, int), unittest.TestCase)
-    ]
-    assert len(classes) > 1
-    names = [module.__name__ + "." + name for name in classes]
-    return names + ["test.test_asyncio.test_unix_events"]
-
-
-def use_watcher(pids):
-    """Have ours used where the loop would use one of asyncio's own; a test's mock stays."""
-    asyncio = importlib.import_module("asyncio")
-    ours = importlib.import_module(pidwait.__name__ + ".aio").ChildWatcher
-    add, get = ours.add_child_handler, asyncio.events.get_child_watcher
-    watcher = ours()
-    default = asyncio.unix_events._UnixDefaultEventLoopPolicy
-
-    def counted(self, pid, callback, *args):
-        pids.append(pid)
-        loop, events = getattr(callback, "__self__", None), asyncio.events
-        if isinstance(loop, events.AbstractEventLoop) and events._get_running_loop() is None:
-            # Python 3.6's tests hide the running loop: test_utils, TestCase.setUp().
-            with mock.patch.object(events, "_get_running_loop", lambda: loop):
-                add(self, pid, callback, *args)
-        else:
-            add(self, pid, callback, *args)
-
-    def init_watcher(policy):
-        if policy._watcher is None:
-            policy._watcher = ours()
-            if threading.current_thread() is threading.main_thread():
-                policy._watcher.attach_loop(policy._local._loop)
-
-    def get_child_watcher():
-        found = get()
-        return watcher if type(found).__module__ == asyncio.unix_events.__name__ else found
-
-    ours.add_child_handler = counted
-    default._init_watcher = init_watcher
-    asyncio.events.get_child_watcher = get_child_watcher
+EXPECTED = {"patched": EXPECTED_PATCHED, "forced": EXPECTED_PATCHED, "tree": EXPECTED_TREE}
 
 
 def run(way, tests):
     """Run the tests, in a process that exists only for this, and print the outcome as JSON."""
     faulthandler.enable()
     starts = []
-    if way == "watcher":
-        use_watcher(starts)
-    elif way == "tree":
+    if way == "tree":
         seam.start_trees(starts.append)
     elif way != "alone":
         seam.count_starts(starts.append)
@@ -182,7 +112,7 @@ def outcome(way, tests):
 
 def check(way, tests, minimum):
     answer = outcome(way, tests)
-    counted = COUNTED.get(way, "starts by posix_spawn")
+    counted = "trees" if way == "tree" else "starts by posix_spawn"
     form = "{way}: {run} tests run, {skipped} skipped, {starts} {counted}"
     print(form.format(way=way, counted=counted, **answer))
     failed = answer["failed"]
@@ -211,12 +141,9 @@ def main():
     ways = {"patched": MINIMUM.get(version, 0)}
     if version in MINIMUM_FORCED:
         ways["forced"] = MINIMUM_FORCED[version]
-    if version in MINIMUM_WATCHED:
-        ways["watcher"] = MINIMUM_WATCHED[version]
     ways["tree"] = MINIMUM_TREES
-    chosen = {"watcher": watched, "tree": lambda: MODULES[:1]}
     results = [
-        check(way, tests or chosen.get(way, lambda: MODULES)(), 0 if tests else ways[way])
+        check(way, tests or MODULES[: 1 if way == "tree" else 2], 0 if tests else ways[way])
         for way in ways
     ]
     return 0 if all(results) else 1
