@@ -209,6 +209,19 @@ def test_loops_in_threads_wait_for_the_same_processes(variant, herd):
     assert in_threads(play, range(4)) == [list(codes.values())] * 4
 
 
+@pytest.mark.threads
+def test_loops_in_threads_start_and_run_commands(variant):
+    """On Python 3.6 and 3.7, asyncio's own subprocesses need the main thread's loop."""
+
+    async def main(code):
+        done = await aio.run(exiting(code))
+        async with aio.spawn(exiting(code)) as child:
+            return done.returncode, await aio.wait(child)
+
+    found = in_threads(lambda code: run_in(asyncio.new_event_loop(), main(code)), (3, 4, 5))
+    assert found == [(3, 3), (4, 4), (5, 5)]
+
+
 # Forks
 
 
