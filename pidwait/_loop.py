@@ -6,36 +6,21 @@ An owner's key is called in the loop once the process has exited: ``key(owner, c
 
 import asyncio
 from concurrent.futures import Future
-from functools import partial
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
 
-from ._base.arguments import check_pid
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, raise_of_handler
-from ._base.handle import RUNNING
-from ._systems.posix import reap_child
 from ._waiting.core import Core
 from ._waiting.members import Visit
-from ._waiting.owners import PopenOwner
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sys
     from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Owner, Self, Ts, Unpack
-
-    if sys.platform == "win32" or sys.version_info >= (3, 14):
-        AbstractChildWatcher = object
-    else:
-        from asyncio import AbstractChildWatcher
-if not TYPE_CHECKING:
-    AbstractChildWatcher = getattr(asyncio, "AbstractChildWatcher", object)
-
-running_loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)
+    from ._types import Any, Callable, Iterable, Owner
 
 
 class LoopCore(Core):
@@ -107,10 +92,6 @@ class LoopCore(Core):
             self.loop.remove_reader(fd)
         _cores.pop((id(self.loop), self.pid), None)
         super().close()
-        for member in list(self.names):  # the loop has been closed
-            child = member.owner.proc
-            if isinstance(child, AsyncioChild) and not child.is_removed:
-                child.leave()
 
     def __del__(self) -> None:
         self.close()
@@ -183,87 +164,3 @@ def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = Fals
 
     Thread(target=run, name=__name__, daemon=daemon).start()
     return asyncio.wrap_future(future)
-
-
-class AsyncioChild:
-    """A child that asyncio has started. For its owner it is a Popen, whose poll() reaps."""
-
-    returncode = None
-    is_removed = False  # from the watcher: then it must not be reaped
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def poll(self) -> "int | None":
-        code = 0 if self.is_removed else reap_child(self.pid)
-        return None if code is RUNNING else code  # type: ignore[return-value]
-
-    def leave(self) -> None:
-        """Have the thread of watch() reap it: the loop has been closed."""
-        try:
-            watch(self, lambda child, code: None)
-        except RuntimeError as error:  # the interpreter is shutting down
-            raise_of_handler(error)
-            log("pid %d is not reaped: %s", self.pid, error)
-
-
-class ChildWatcher(AbstractChildWatcher):
-    """Makes asyncio wait for its own subprocesses in the event loop, without a thread.
-
-    asyncio.set_child_watcher(ChildWatcher()) serves the event loops of all threads. Raises
-    NotImplementedError on Windows, and from Python 3.14 on, which have no watchers. If other code
-    reaps a child first and the system does not report its exit code, the code is 255, as with
-    asyncio's watchers.
-    """
-
-    # From Python 3.12 on the base warns of all classes that are not in its own module.
-    __module__ = AbstractChildWatcher.__module__
-
-    def __init__(self) -> None:
-        if AbstractChildWatcher is object:
-            raise NotImplementedError("no child watchers on Windows, nor from Python 3.14 on")
-        self._children: "dict[int, AsyncioChild]" = {}
-
-    def add_child_handler(
-        self, pid: int, callback: "Callable[[int, int, Unpack[Ts]], object]", *args: "Unpack[Ts]"
-    ) -> None:
-        """Call ``callback(pid, returncode, *args)`` after the child has exited; reap it."""
-        loop: "Any" = running_loop()
-        child = AsyncioChild(check_pid(pid))
-        self.remove_child_handler(pid)
-        self._children[pid] = child
-
-        def tell(_: object, code: "int | None") -> None:
-            if child.is_removed:
-                return
-            self.remove_child_handler(pid)
-            if code is None:
-                log("pid %d: reaped by other code, so the return code is reported as 255", pid)
-            callback(pid, 255 if code is None else code, *args)
-
-        add_to_loop(loop, [PopenOwner(child, pid, partial(loop.call_soon, tell))])
-
-    def remove_child_handler(self, pid: int) -> bool:
-        """Remove the handler of this pid, and do not reap; return whether there was one."""
-        child = self._children.pop(pid, None)
-        if child is not None:
-            child.is_removed = True
-        return child is not None
-
-    def attach_loop(self, loop: "AbstractEventLoop | None") -> None:
-        """Do nothing: a handler belongs to the loop that runs when it is added."""
-
-    def is_active(self) -> bool:
-        """Return True."""
-        return True
-
-    def close(self) -> None:
-        """Remove all handlers."""
-        for pid in list(self._children):
-            self.remove_child_handler(pid)
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return

@@ -17,8 +17,7 @@ from typing import Literal as Literal
 from typing import Union as Union
 
 from typing_extensions import Self as Self
-from typing_extensions import TypeVar, TypeVarTuple
-from typing_extensions import Unpack as Unpack
+from typing_extensions import TypeVar
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
@@ -55,7 +54,6 @@ class HasPid(Protocol):
 Proc = Union[int, HasPid]
 # The type of the processes; Any if nothing tells it, as for WaitSet().
 P = TypeVar("P", bound=Proc, default=Any)
-Ts = TypeVarTuple("Ts")
 P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
 
 

@@ -13,8 +13,7 @@ from weakref import ref
 from . import _ending
 from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, log, raise_of_handler
-from ._loop import ChildWatcher as ChildWatcher
-from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thread, running_loop
+from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thread
 from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
 from ._starting.spawn import spawn as spawn_now
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from ._starting.spawn import StrOrBytesPath
     from ._types import Any, AsyncIterator, Iterable, Owner, P, Proc, Self
 
-__all__ = ["Child", "ChildWatcher", "as_completed", "end_procs", "run", "spawn", "wait"]
-__all__ += ["wait_procs"]
+__all__ = ["Child", "as_completed", "end_procs", "run", "spawn", "wait", "wait_procs"]
 
 
 def __dir__() -> "list[str]":
@@ -70,7 +68,7 @@ class _Group:
     def __init__(self, procs: "Iterable[Any]") -> None:
         # What the caller gave, by the owners of those that have not exited; and the exits.
         self.left: "dict[Owner, Any]" = {}
-        self.loop = running_loop()
+        self.loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)()
         self.exits: "dict[Owner, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
@@ -338,6 +336,3 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
         log("a cancelled run() ended: %r", done.exception())
         raise cancelled[0]
     return done.result()  # type: ignore[no-any-return]
-
-
-ChildWatcher.__module__ = __name__

@@ -28,7 +28,7 @@ SECTIONS = (
     ("Starting", "", "spawn Child"),
     ("Finding", "", "process_iter ProcessInfo"),
     ("The system", "", "probe"),
-    ("asyncio", "aio", "wait wait_procs as_completed end_procs run spawn Child ChildWatcher"),
+    ("asyncio", "aio", "wait wait_procs as_completed end_procs run spawn Child"),
     ("Popen", "subprocess", "Popen patch unpatch"),
 )
 

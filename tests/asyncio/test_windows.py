@@ -53,8 +53,3 @@ def test_a_loop_that_is_closed_while_it_waits_leaves_no_handle(variant, start, n
     pid = wait_and_close()
     gc.collect()
     become_gone(pid)  # which it is once nobody has a handle any more
-
-
-def test_there_are_no_child_watchers():
-    with pytest.raises(NotImplementedError):
-        aio.ChildWatcher()

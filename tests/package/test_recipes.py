@@ -424,7 +424,7 @@ def test_selector(start_told, capsys):
 
 @of("In asyncio")
 def test_ending_all_in_asyncio(start):
-    end_all = run("In asyncio", BEFORE)["end_all"]
+    end_all = run("In asyncio")["end_all"]
     stubborn = start(sys.executable, "-c", STUBBORN, stdout=subprocess.PIPE)
     stubborn.stdout.readline()
     obeys = start(*sleeping(60))
@@ -442,34 +442,6 @@ STUBBORN = """if True:
     print(flush=True)
     time.sleep(60)
 """
-
-if hasattr(asyncio, "AbstractChildWatcher"):
-
-    @pytest.mark.filterwarnings("ignore:.*child_watcher:DeprecationWarning")
-    def test_asyncio_without_threads(monkeypatch):
-        use_no_threads = run("In asyncio", AFTER)["use_no_threads"]
-        started = []
-        start_thread = threading.Thread.start
-        monkeypatch.setattr(
-            threading.Thread, "start", lambda self: (started.append(self), start_thread(self))
-        )
-
-        async def main():
-            process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
-            return await process.wait()
-
-        old = asyncio.get_event_loop_policy()
-        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            use_no_threads()
-            assert loop.run_until_complete(main()) == 3
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
-            asyncio.set_event_loop_policy(old)
-        assert started == []
 
 
 @of("With pexpect")

@@ -104,32 +104,3 @@ def test_spawn(run):
             return await child.wait()
 
     assert run(main()) == 3
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.skipif(
-    not hasattr(asyncio, "set_child_watcher"), reason="asyncio has no child watchers any more"
-)
-def test_child_watcher_is_not_asked(run):
-    """uvloop waits for its subprocesses itself, whatever child watcher asyncio has."""
-    asked = []
-
-    class Noted(aio.ChildWatcher):
-        def add_child_handler(self, pid, callback, *args):
-            asked.append(pid)
-            super().add_child_handler(pid, callback, *args)
-
-    async def main():
-        return await (await started(3)).wait()
-
-    asyncio.set_child_watcher(Noted())
-    try:
-        assert run(main()) == 3
-        assert asked == []
-        # asyncio's own loop asks it.
-        own = asyncio.new_event_loop()
-        assert own.run_until_complete(main()) == 3
-        own.close()
-        assert len(asked) == 1
-    finally:
-        asyncio.set_child_watcher(None)

@@ -13,7 +13,6 @@ import psutil
 from typing_extensions import assert_type
 
 import pidwait
-from pidwait import aio
 from pidwait import subprocess as sp
 
 Code = Optional[int]
@@ -206,21 +205,6 @@ def watches(popen: "sp.Popen[bytes]") -> None:
     some.append(watch)
     some.append(pidwait.watch(4711, print))
     assert_type(pidwait.watch_parent(lambda: None, parent=4711, ancestors=True).cancel(), bool)
-
-
-# asyncio
-
-
-def use_watcher() -> None:
-    watcher = aio.ChildWatcher()
-    assert_type(watcher, aio.ChildWatcher)
-    asyncio.set_child_watcher(watcher)  # pyright: ignore[reportDeprecated]
-    watcher.add_child_handler(4711, on_exit_of_child, "job")
-    assert_type(watcher.remove_child_handler(4711), bool)
-
-
-def on_exit_of_child(pid: int, code: int, name: str) -> None:
-    print(pid, code, name)
 
 
 # Ending

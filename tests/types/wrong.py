@@ -6,7 +6,6 @@ import asyncio
 from typing import List, Union
 
 import pidwait
-from pidwait import aio
 from pidwait import subprocess as sp
 
 
@@ -82,11 +81,6 @@ def waitset(popens: "List[sp.Popen[bytes]]") -> None:
     empty.add("4711")  # type: ignore[arg-type]
     for popen, _ in empty.wait():
         print(popen.exitcode)  # type: ignore[attr-defined]
-
-
-def watcher() -> None:
-    aio.ChildWatcher(3)  # type: ignore[call-arg]
-    aio.ChildWatcher().add_child_handlr(4711, print)  # type: ignore[attr-defined]
 
 
 def watches(popen: "sp.Popen[bytes]") -> None:
