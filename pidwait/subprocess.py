@@ -95,14 +95,14 @@ def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
 
 def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
     if _is_tree(self):
-        plan, group, preexec_fn = _plan(beneath, values, named)
+        plan, group, preexec_fn = _plan(values, named)
         plan.update(process_group=group, preexec_fn=preexec_fn)
         self._start_tree(plan, _command, _start_alone)
         _close_ends(self, plan)
         return
     # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
     if (not _HAS_PROCESS_GROUP or _would_fork()) and is_standard(beneath):
-        plan, group, preexec_fn = _plan(beneath, values, named)
+        plan, group, preexec_fn = _plan(values, named)
         is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
         if is_ours and preexec_fn is None and _start(self, plan, group):
             return
@@ -113,9 +113,9 @@ def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") 
     beneath(*values, **named)
 
 
-def _plan(beneath: "Any", values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
+def _plan(values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
     """The arguments by name; and the group and preexec_fn that were asked for."""
-    code = beneath.__func__.__code__
+    code = _popens.own_execute_child().__code__
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     plan = dict(zip(names, values), **named)
     group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]

@@ -15,7 +15,7 @@ from .._base.deadline import Deadline
 from .._base.errors import PASSING, log, raise_of_handler
 from .._ending import end_procs
 from .._process import KILL
-from .._starting.standard import with_globals
+from .._starting.standard import is_standard, with_globals
 from .._systems import backend, system
 from . import check_reaper
 
@@ -53,6 +53,24 @@ def open_tree(rest: str, grace: float) -> "Any":
         _warned.append(str(why))
         log("a tree is a process group, daemons escape from it: %s", why, level="warning")
     return GroupTree(rest, grace)
+
+
+_own: "Any" = getattr(subprocess.Popen, "_execute_child", None)
+
+
+def own_execute_child() -> "Any":
+    """The interpreter's own function, whatever patch() or a hook has put in its place."""
+    global _own
+    found = _own
+    while not is_standard(found):
+        if hasattr(found, "__wrapped__"):
+            found = found.__wrapped__
+        else:  # a hook that was there before us keeps it to itself
+            names: "dict[str, Any]" = {"__name__": "subprocess"}
+            exec(subprocess.__spec__.loader.get_code("subprocess"), names)  # type: ignore
+            found = names["Popen"]._execute_child
+    _own = found
+    return found
 
 
 class TreePopen(_Base):  # type: ignore[misc]
@@ -199,13 +217,11 @@ class TreePopen(_Base):  # type: ignore[misc]
     if KILL == _signal.SIGTERM:  # Windows
 
         def _execute_child(self, *values: "Any", **named: "Any") -> None:
-            beneath = super()._execute_child
             if self._tree is None:
-                beneath(*values, **named)
+                super()._execute_child(*values, **named)
             else:
-                self._tree.start(
-                    lambda api: with_globals(beneath.__func__, _winapi=api)(self, *values, **named)
-                )
+                own = own_execute_child()
+                self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
 
         def terminate(self) -> None:
             if self._tree is None:
