@@ -15,6 +15,7 @@ NOT_SHOWN = {
     "original[mix 71]": "glibc has no POSIX_SPAWN_CLOEXEC_DEFAULT",
     "package/test_copies": "the stand-in serves one copy of the package",
     "package/test_single_file": "the stand-in serves one copy of the package",
+    "starting/test_hooks": "the stand-in serves one copy of the package",
     "test_the_root_and_the_user_may_change": "in another root the stand-in has no /proc",
     "test_an_ancestor_that_exits_at_any_line": "the stand-in's ps is slow",
     "reaped_at_any_line]": "the stand-in's ps is slow",
