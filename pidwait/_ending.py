@@ -7,7 +7,7 @@ from errno import ESRCH
 
 from ._base.arguments import check_callback, check_grace, check_signal
 from ._base.deadline import Deadline
-from ._base.errors import Failed, log, raise_of_handler
+from ._base.errors import Failed, log, not_by_handler
 from ._base.handle import RUNNING
 from ._finding import Oneshot, ProcessInfo, add_children
 from ._process import KILL, TERMINATE
@@ -90,8 +90,7 @@ class Ending:
             return None
         try:
             info = ProcessInfo(owner.pid)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
+        except not_by_handler(ProcessLookupError):
             return None
         # If it still runs, the pid has been its own until now.
         return info if member.handle.look() is RUNNING else None
@@ -119,8 +118,7 @@ class Ending:
             try:
                 with Oneshot(info) as facts:
                     is_related = self.is_related(facts)
-            except OSError as error:
-                raise_of_handler(error)
+            except not_by_handler(OSError) as error:
                 log("pid %d: %s", info.pid, error)
                 is_related = False
             if is_related:
@@ -135,8 +133,7 @@ class Ending:
             if self.family:
                 add_children(self.family)
             self._has_listed = True
-        except OSError as why:  # no file descriptor is left, perhaps
-            raise_of_handler(why)
+        except not_by_handler(OSError) as why:  # no file descriptor is left, perhaps
             if not self._has_listed:  # nothing has been signalled yet
                 raise
             log("descendants can't be listed any more: %s", why)

@@ -11,7 +11,7 @@ from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
 
 from ._base.deadline import LONGEST_SLEEP
-from ._base.errors import Failed, log, raise_of_handler
+from ._base.errors import Failed, log, not_by_handler
 from ._waiting.core import Core
 from ._waiting.members import Visit
 from ._watching import Watch, watch
@@ -111,8 +111,7 @@ def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
     if core is None:
         try:
             core = _cores[id(loop), getpid()] = LoopCore(loop)
-        except (Failed, OSError, NotImplementedError) as why:
-            raise_of_handler(why)
+        except not_by_handler(Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch file descriptors, so a thread waits: %r", why)
             for owner in owners:
                 _watch(loop, owner)
@@ -144,8 +143,9 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
     """Call it in the loop, from any thread; not at all if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *args)
-    except Exception as error:  # if another thread is closing it, OSError or AttributeError, too
-        raise_of_handler(error)
+    except not_by_handler(
+        Exception
+    ) as error:  # if another thread is closing it, OSError or AttributeError, too
         log("can't wake an event loop: %r", error)
 
 

@@ -8,7 +8,7 @@ from errno import ESRCH
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Deadline, patience, pause
-from ._base.errors import Failed, TimeoutExpired, failed, raise_of_handler, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
 from ._waiting.owners import Owner, PsutilOwner, find, guarded
@@ -90,8 +90,7 @@ def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
     """
     try:
         wait(proc, timeout)
-    except TimeoutExpired as error:
-        raise_of_handler(error)
+    except not_by_handler(TimeoutExpired):
         return False
     return True
 

@@ -54,6 +54,7 @@ class HasPid(Protocol):
 Proc = Union[int, HasPid]
 # The type of the processes; Any if nothing tells it, as for WaitSet().
 P = TypeVar("P", bound=Proc, default=Any)
+E = TypeVar("E", bound=BaseException)
 P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
 
 

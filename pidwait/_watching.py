@@ -7,7 +7,7 @@ import sys
 from weakref import ref
 
 from ._base.arguments import check_callback, check_pid
-from ._base.errors import log, raise_of_handler
+from ._base.errors import log, not_by_handler
 from ._systems import system
 from ._waiting.core import Core
 from ._waiting.members import Visit
@@ -116,8 +116,9 @@ class _Watches(Core):
         # left for that, and glibc would abort the process.
         try:
             __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
-        except (ImportError, AttributeError, OSError) as why:  # dlopen's has no errno for call()
-            raise_of_handler(why)
+        except not_by_handler(
+            ImportError, AttributeError, OSError
+        ) as why:  # dlopen's has no errno for call()
             log("libgcc_s: %s", why)
 
     def serve(self, owner: "Owner") -> bool:

@@ -12,7 +12,7 @@ from weakref import ref
 
 from . import _ending
 from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
-from ._base.errors import TimeoutExpired, log, raise_of_handler
+from ._base.errors import TimeoutExpired, log, not_by_handler
 from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thread
 from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
@@ -83,8 +83,8 @@ class _Group:
         for owner in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, owner, wait_now(owner.proc, 0))
-            except (TimeoutExpired, ValueError) as error:  # ValueError: it was closed meanwhile
-                raise_of_handler(error)
+            except not_by_handler(TimeoutExpired, ValueError):  # the second: it has been closed
+                continue
 
     def hasten(self) -> bool:
         """Give codes that are still to come 10 ms from now on; return whether there are any."""

@@ -4,7 +4,7 @@
 import time
 
 from .arguments import seconds
-from .errors import Failed, call, is_python, raise_of_handler
+from .errors import Failed, call, is_python, not_by_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class Deadline:
             if type(timeout) is not float and type(timeout) is not int:
                 timeout = seconds(timeout)
             self._at = self.now() + timeout
-        except OverflowError as error:  # an int too large for a float
-            raise_of_handler(error)
+        except not_by_handler(OverflowError):  # an int too large for a float
             if timeout < 0:
                 self._at = -_ENDLESS
         if self._at != self._at:

@@ -18,7 +18,7 @@ from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, E
 
 # Classes of errors. PASSING may not come at the next call: no reason to give up for good.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
@@ -83,22 +83,17 @@ def refusal(function: object, error: OSError) -> Failed:
         raise error
     # The traceback of an error that C code raises ends where it was called; that of a handler's
     # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
-    if error.__traceback__.tb_next:  # type: ignore[union-attr]
-        if not is_python(function):
-            raise error
-        raise_of_handler(error)
+    is_deep = error.__traceback__.tb_next is not None  # type: ignore[union-attr]
+    if is_deep and (not is_python(function) or is_by_handler(error)):
+        raise error
     return Failed(error)
 
 
-def raise_of_handler(error: BaseException) -> None:
-    """Raise the error again if a signal handler raised it, in the middle of Python code.
-
-    That is code of others, or code of ours that catches what is raised for a caller. For system
-    calls there is call().
-    """
+def is_by_handler(error: BaseException) -> bool:
+    """Whether a signal handler has raised the error, in the middle of Python code."""
     traceback = error.__traceback__ and error.__traceback__.tb_next
     if traceback is None:  # C code has raised it, where it was called
-        return
+        return False
     codes = []
     for number in range(1, _signal.NSIG):
         handler = _signal.getsignal(number)
@@ -107,16 +102,31 @@ def raise_of_handler(error: BaseException) -> None:
                 codes.append(getattr(getattr(function, "__func__", function), "__code__", error))
     while traceback is not None:
         if traceback.tb_frame.f_code in codes:
-            raise error
+            return True
         traceback = traceback.tb_next
+    return False
+
+
+def not_by_handler(*classes: "type[E]") -> "tuple[type[E], ...]":
+    """For an ``except``: these classes, unless a signal handler has raised the exception.
+
+    That is for code of others, and for code of ours that catches what is raised for a caller. For
+    system calls there is call().
+    """
+    error: "Any" = sys.exc_info()[1]
+    return () if is_by_handler(error) else classes
+
+
+def raise_of_handler(error: BaseException) -> None:
+    if is_by_handler(error):
+        raise error
 
 
 def has(thing: object, name: str) -> bool:
     """hasattr(), but what a signal handler raises while Python code looks is not an answer."""
     try:
         getattr(thing, name)
-    except AttributeError as error:
-        raise_of_handler(error)
+    except not_by_handler(AttributeError):
         return False
     return True
 
@@ -165,8 +175,7 @@ def log(message: str, *args: object, level: str = "info") -> None:
     if get_logger is not None:
         try:
             getattr(get_logger(PACKAGE), level)(message, *args)
-        except Exception as error:  # of a filter; logging treats a log handler's like this
-            raise_of_handler(error)
+        except not_by_handler(Exception):  # of a filter; logging treats a log handler's like this
             sys.excepthook(*sys.exc_info())
 
 

@@ -8,7 +8,7 @@ from io import UnsupportedOperation
 
 from .._base.arguments import check_pid
 from .._base.deadline import NOW, Deadline
-from .._base.errors import Failed, TimeoutExpired, log, raise_of_handler
+from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
 from .._systems import backend, open_handle
@@ -262,8 +262,7 @@ class Child(Process):
         try:
             # The child got Ctrl-C, too: it has a moment to end.
             self.wait(0.25 if KeyboardInterrupt in exc_info else None)
-        except TimeoutExpired as error:
-            raise_of_handler(error)
+        except not_by_handler(TimeoutExpired):
             log("pid %s is still running after Ctrl-C; it is reaped later", self.pid)
         finally:
             self.close()

@@ -14,7 +14,7 @@ from itertools import count
 from types import SimpleNamespace
 
 from .._base.checks import FFI, choice
-from .._base.errors import PASSING, Failed, call, failed, raise_of_handler
+from .._base.errors import PASSING, Failed, call, failed, not_by_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def load(name: str) -> "Any":
             adapter = _loaded[name] = _ADAPTERS[name]()
         # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
         # where a policy forbids memory that is both writable and executable.
-        except Exception as error:
-            raise_of_handler(error)
+        except not_by_handler(Exception) as error:
             if getattr(error, "errno", None) in PASSING:
                 raise Failed(error) from None  # type: ignore[arg-type]
             check_files()
@@ -86,8 +85,7 @@ class _Adapter:
             self._libraries[library] = self._load(library)
         try:
             found: "Any" = self._find(self._libraries[library], name, prototype)
-        except AttributeError as error:
-            raise_of_handler(error)
+        except not_by_handler(AttributeError):
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
 

@@ -9,7 +9,7 @@ import sys
 from errno import ENOSYS
 
 from .._base.checks import FFI, choice
-from .._base.errors import call, failed, raise_of_handler
+from .._base.errors import call, failed, not_by_handler
 from .bindings import NAMES, PLATFORM, binding, check_files
 
 TYPE_CHECKING = False
@@ -40,11 +40,9 @@ class Calls(dict):  # type: ignore[type-arg]
         row = self.rows[name]
         try:
             function, origins[name] = _resolve(name, *row)
-        except LookupError as error:
-            raise_of_handler(error)
+        except not_by_handler(LookupError) as error:
             raise failed(ENOSYS, error.args[0]) from None
-        except (ImportError, OSError) as error:
-            raise_of_handler(error)
+        except not_by_handler(ImportError, OSError) as error:
             check_files()  # a lack of file descriptors is transient
             raise failed(ENOSYS, str(error)) from None
         self[name] = function

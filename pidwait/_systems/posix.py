@@ -11,7 +11,7 @@ from itertools import chain, starmap
 from types import BuiltinFunctionType
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, call, failed, log, raise_of_handler, refusal
+from .._base.errors import Failed, call, failed, log, not_by_handler, refusal
 from .._base.handle import RUNNING
 from .calls import WAITID, native, removed_type
 
@@ -221,6 +221,5 @@ def user_name(uid: int) -> str:
 
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError as error:
-        raise_of_handler(error)
+    except not_by_handler(KeyError):
         return str(uid)

@@ -23,7 +23,7 @@ import os
 import sys
 from errno import ENOSYS
 
-from .._base.errors import failed, raise_of_handler
+from .._base.errors import failed, not_by_handler
 from .._systems import system
 
 
@@ -42,6 +42,5 @@ def check_reaper() -> None:
         raise failed(ENOSYS, "/proc does not show children")
     try:
         __import__("_ctypes")
-    except Exception as why:  # a broken library, or a policy
-        raise_of_handler(why)
+    except not_by_handler(Exception) as why:  # a broken library, or a policy
         raise failed(ENOSYS, "importing _ctypes: %s" % why) from None

@@ -12,7 +12,7 @@ from math import inf
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import TimeoutExpired, log, raise_of_handler
+from .._base.errors import TimeoutExpired, log, not_by_handler
 from .._base.steps import at_once, run_through, step
 from .._ending import Ending
 from .._finding import ProcessInfo, add_children
@@ -53,8 +53,7 @@ class GroupTree:
         if self._caller != os.getpid():  # a forked child has no thread that waits for it
             try:
                 return wait(self._command, 0) or 0
-            except TimeoutExpired as error:
-                raise_of_handler(error)
+            except not_by_handler(TimeoutExpired):
                 return None
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None
@@ -83,8 +82,7 @@ class GroupTree:
         thread = step(start_new_thread, self._end, (number, grace, done.release))
         try:
             at_once(step(self._ends.append, done), thread)
-        except RuntimeError as why:
-            raise_of_handler(why)
+        except not_by_handler(RuntimeError) as why:
             log("pid %d is ended without a thread: %s", self.pid, why)
             self._end(number, grace, done.release)
 
@@ -128,8 +126,7 @@ class _GroupEnding(Ending):
             if not self.family and self._tree.is_ours():
                 self.family.append(ProcessInfo(self._tree.pid))
             add_children(self.family, group=self._tree.group())
-        except OSError as why:
-            raise_of_handler(why)
+        except not_by_handler(OSError) as why:
             log("the group alone is ended: %s", why)
             self._sees = False
             if self._tree.is_ours():
@@ -158,6 +155,5 @@ class _GroupEnding(Ending):
         try:
             if group:
                 os.killpg(group, number)
-        except OSError as why:  # on macOS a group of zombies refuses each signal
-            raise_of_handler(why)
+        except not_by_handler(OSError) as why:  # on macOS a group of zombies refuses each signal
             log("killpg %d: %s", group, why)

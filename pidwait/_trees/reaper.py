@@ -9,7 +9,7 @@ from errno import EIO
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, log, raise_of_handler
+from .._base.errors import Failed, log, not_by_handler
 from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
@@ -83,8 +83,7 @@ class ReaperTree:
                 words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
                 own.update(args=words, executable=words[0], pass_fds=passed)
                 self._keeper = start_alone(dict(plan, **own))
-            except OSError as error:
-                raise_of_handler(error)
+            except not_by_handler(OSError) as error:
                 if error.filename is None:
                     raise
                 raise OSError(error.errno, "the keeper of a tree: %s" % error) from error
@@ -92,12 +91,11 @@ class ReaperTree:
                 theirs.close()
                 if fd != -1:
                     os.close(fd)
-            answer = []
             try:
                 control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
                 answer = control.recv(16, _WAIT_ALL).split()
-            except ConnectionError as why:
-                raise_of_handler(why)
+            except not_by_handler(ConnectionError):
+                answer = []
             if not answer:
                 raise OSError(EIO, "the keeper of a tree has ended")
             if answer[0][:1] == b"E":
@@ -119,15 +117,14 @@ class ReaperTree:
             return self._code
         is_copy = self._control.is_copy()  # in a forked child, whose child the keeper is not
         killed = None if is_copy else self._keeper.poll()  # first: it may have told its end before
-        told = b""
         with self._control.use() as control:
             try:
                 # It is not taken: of several threads each has to find it.
                 told = b"" if control is None else control.recv(65536, _LOOK)
                 if is_copy and control is not None and not told:
                     killed = -_signal.SIGKILL
-            except OSError as why:  # nothing is there
-                raise_of_handler(why)
+            except not_by_handler(OSError):  # nothing is there
+                told = b""
         if told[:1] == b"D":
             status, *left = map(int, told[1:].split())
             self._order(0, "done")
@@ -163,8 +160,7 @@ class ReaperTree:
             try:
                 if self._code is None and control is not None:
                     control.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
-            except OSError as why:
-                raise_of_handler(why)
+            except not_by_handler(OSError) as why:
                 log("the keeper %d: %s", self._keeper.pid, why)  # it has ended
 
 

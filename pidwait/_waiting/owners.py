@@ -20,7 +20,7 @@ from errno import ECHILD
 
 from .._base.arguments import check_pid
 from .._base.deadline import GRACE, Deadline
-from .._base.errors import PASSING, Failed, has, log, raise_of_handler
+from .._base.errors import PASSING, Failed, has, log, not_by_handler
 from .._base.handle import PENDING, RUNNING
 from .._base.steps import at_once, only_if, step
 from .._systems import is_relative
@@ -77,8 +77,7 @@ def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
     """
     try:
         return method(*args)
-    except Exception as error:
-        raise_of_handler(error)
+    except not_by_handler(Exception) as error:
         owner: "Any" = method.__self__  # type: ignore[attr-defined]
         log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
         if not args:
@@ -100,8 +99,7 @@ class LoopOwner(ReapingOwner):
     def returncode(self) -> "Outcome":
         try:
             return _checked(self.proc.returncode)
-        except Exception as error:
-            raise_of_handler(error)
+        except not_by_handler(Exception):
             # In a thread that is not their loop's, trio's processes, and anyio's on trio, reap
             # and then raise. The Popen inside has the code.
             return _checked(_popen_inside(self.proc).returncode)
@@ -266,8 +264,7 @@ class PsutilOwner(Owner):
         # by whole seconds; the ticks of another process would agree by chance only.
         try:
             moved = type(self.proc)(self.pid).create_time() - self.proc.create_time()
-        except Exception as error:
-            raise_of_handler(error)
+        except not_by_handler(Exception):
             return None
         return RUNNING if round(moved) and abs(moved - round(moved)) < 0.001 else None
 
@@ -295,8 +292,7 @@ class ChildOwner(ReapingOwner):
     def reap(self, code: "Any") -> "Outcome":
         try:
             known: "int | None" = getattr(self.proc, "_child", self.proc).wait(0)
-        except TimeoutError as error:
-            raise_of_handler(error)
+        except not_by_handler(TimeoutError):
             return PENDING
         return code if known is None else known
 
@@ -324,8 +320,7 @@ def find(proc: "Proc", key: object = None) -> Owner:
         return Owner(proc, check_pid(proc, "proc"), key)
     try:
         pid: "Any" = proc.pid  # type: ignore[union-attr]
-    except AttributeError as error:
-        raise_of_handler(error)
+    except not_by_handler(AttributeError):
         several = isinstance(proc, (list, tuple, set, frozenset, dict))
         text = "proc must be a process ID or an object with a pid, not %s%s"
         more = ": for several there is wait_procs()" if several else ""
@@ -346,8 +341,7 @@ def _kind_of(proc: "Any") -> "type[Owner]":
                 getattr(proc, name)
             kind = one
             break
-        except Exception as error:
-            raise_of_handler(error)
+        except not_by_handler(Exception) as error:
             if not isinstance(error, AttributeError):  # of trio's returncode: see LoopOwner
                 kind = LoopOwner
                 break

@@ -5,7 +5,7 @@ import os
 from functools import partial
 
 from .. import ProcessInfo, wait_procs
-from .._base.errors import raise_of_handler
+from .._base.errors import not_by_handler
 from .._finding import list_all
 from .shared import Usage, digits, label, process_id, say
 
@@ -85,8 +85,7 @@ def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
     for info in found:
         try:
             facts = info.as_dict(shown)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
+        except not_by_handler(ProcessLookupError):
             continue
         say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
 
@@ -152,8 +151,7 @@ def _line(info: ProcessInfo) -> str:
 def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo) -> bool:
     try:
         return ask(info.pid) in numbers
-    except OSError as error:  # it is gone, or OpenBSD does not tell
-        raise_of_handler(error)
+    except not_by_handler(OSError):  # it is gone, or OpenBSD does not tell
         return False
 
 

@@ -13,7 +13,7 @@ from errno import EBADF, EPIPE
 from .. import __version__
 from .._base.arguments import check_pid
 from .._base.checks import FFI, choice
-from .._base.errors import PACKAGE, raise_of_handler
+from .._base.errors import PACKAGE, not_by_handler
 from .._systems import backend
 from .._systems.bindings import NAMES
 
@@ -80,8 +80,7 @@ class Command:
             if error.status != READER_GONE:
                 self.complain(error)
             return error.status or self.failed
-        except OSError as error:
-            raise_of_handler(error)
+        except not_by_handler(OSError) as error:
             where = "%s: " % error.filename if error.filename else ""
             self.complain(where + (error.strerror or str(error)))
             return self.failed

@@ -9,7 +9,7 @@ import time
 from stat import S_ISFIFO, S_ISSOCK
 
 from .._base.deadline import Deadline
-from .._base.errors import IS_WHOLE, raise_of_handler
+from .._base.errors import IS_WHOLE, not_by_handler
 from .._probe import probe
 from .._process import Process
 from .._sets import WaitSet
@@ -142,8 +142,7 @@ def _read_pid(path: str, nobody: int) -> str:
     try:
         with open(path, "rb") as file:
             word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
-    except OSError as error:
-        raise_of_handler(error)
+    except not_by_handler(OSError) as error:
         raise CommandError("--pidfile: %s: %s" % (path, error.strerror), nobody) from None
     if not digits(word):
         raise CommandError("--pidfile: %s does not begin with a PID" % path, nobody)
@@ -185,8 +184,7 @@ class _CommandWait:
             row.update(pid=target.pid, name=target.info["name"], found=True)
         try:
             process = Process(target)
-        except ProcessLookupError as error:
-            raise_of_handler(error)
+        except not_by_handler(ProcessLookupError):
             if row["found"]:  # it was there when it was chosen
                 self._tell_exit(row, None)
                 return
@@ -287,8 +285,8 @@ def _name_of(pid: int) -> "str | None":
 
         try:
             return ProcessInfo(pid).name()
-        except OSError as error:
-            raise_of_handler(error)
+        except not_by_handler(OSError):
+            return None
     elif PLATFORM in ("linux", "android"):
         from .._systems.linux.proc import read_stat
 

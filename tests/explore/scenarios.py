@@ -300,7 +300,7 @@ class Kinds(Scenario):
 class RunningKinds(Kinds):
     """They run, and exit meanwhile. Kinds has tried all classes at the same lines."""
 
-    outside = 0.02
+    outside = 0.002
     classes = CLASSES[:1]
 
     def __init__(self, *kinds):
@@ -434,7 +434,7 @@ one("child_set_wait", child, wait, lambda c: pidwait.wait_procs([c])[0][0][1])
 class RunningChild(One):
     """A Child that exits while two threads wait for it."""
 
-    outside = 0.02
+    outside = 0.002
     classes = CLASSES[:1]
 
     def __init__(self, *waits):
@@ -459,7 +459,7 @@ SCENARIOS["running_child_wait_wait_5"] = functools.partial(RunningChild, wait, w
 class LeftChild(Scenario):
     """A Child that was closed while it ran: the first spawn() after its exit reaps it, once."""
 
-    outside = 0.02
+    outside = 0.002
     expected = (CODE,)
 
     def __init__(self):
@@ -550,7 +550,7 @@ for _kind in "ours", "patched", "standard":
 class RunAlone(Scenario):
     """run() in one thread, with and without a time-out."""
 
-    outside = 0.02
+    outside = 0.002
 
     def make(self):
         return [self.run]
@@ -684,7 +684,7 @@ for _names in (
 class Ending(Scenario):
     """Two threads end the same running process, or one waits for it."""
 
-    outside = 0.02
+    outside = 0.002
 
     def __init__(self, *names):
         self.names = names
@@ -787,7 +787,7 @@ for _names in (("wait", "wait"), ("owner", "owner"), ("several", "owner")):
 class FirstUse(Scenario):
     """The probe's answers, and the calls, are made by several threads at once."""
 
-    outside = 0.02
+    outside = 0.002
 
     def __init__(self, *names):
         self.names, self.pid = names, kept_zombies()[0]
@@ -813,7 +813,7 @@ SCENARIOS["first_wait_probe"] = functools.partial(FirstUse, "wait", "probe")
 class Patching(Scenario):
     """patch() and unpatch() in one thread, starts in another."""
 
-    outside = 0.02
+    outside = 0.002
 
     def make(self):
         return [self.patch, self.run]

@@ -89,7 +89,7 @@ FAULTS = {
     "a handler's AttributeError is taken for an answer": (
         "_waiting/owners.py: find",
         '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n'
-        "    except AttributeError as error:\n        raise_of_handler(error)\n",
+        "    except not_by_handler(AttributeError):\n",
         '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n    except AttributeError:\n',
         "child_set_wait",
     ),

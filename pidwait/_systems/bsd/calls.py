@@ -14,7 +14,7 @@ from functools import partial
 from struct import Struct, calcsize, pack
 from types import SimpleNamespace
 
-from ..._base.errors import Failed, call, raise_of_handler
+from ..._base.errors import Failed, call, not_by_handler
 from ..bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
@@ -102,8 +102,7 @@ class BoundKqueue:
             self._struct = Struct(layout)
             try:
                 self._kevent: "Any" = binding.function(symbol, prototype)
-            except LookupError as error:
-                raise_of_handler(error)
+            except not_by_handler(LookupError) as error:
                 found.append(str(error))
                 continue
             # An older system has another struct under the same name: FreeBSD 11. So see how long

@@ -11,7 +11,7 @@ from _thread import get_ident
 from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
 
 from ..._base.deadline import Deadline
-from ..._base.errors import Failed, failed, log, raise_of_handler
+from ..._base.errors import Failed, failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle
 from ..bindings import PLATFORM
 from ..posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
@@ -69,8 +69,7 @@ def seconds_of_date(words: "list[str]") -> "int | None":
         month = _MONTHS.index(words[1]) // 3 + 1
         hours, minutes, seconds = map(int, words[3].split(":"))
         when = datetime(int(words[4]), month, int(words[2]), hours, minutes, seconds)
-    except (ValueError, LookupError) as error:
-        raise_of_handler(error)
+    except not_by_handler(ValueError, LookupError):
         return None
     return int((when - datetime(1970, 1, 1)).total_seconds())
 
@@ -81,8 +80,9 @@ def read_ps(pid: int) -> "PsStat | None":
         text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
         row = text.partition("\n")[2]
         return PsStat(row) if row else None
-    except (Failed, ValueError, LookupError) as why:  # no file descriptor left, a sandbox
-        raise_of_handler(why)
+    except not_by_handler(
+        Failed, ValueError, LookupError
+    ) as why:  # no file descriptor left, a sandbox
         log("%s of pid %d: %s", PS, pid, why)
         return None
 
@@ -106,15 +106,13 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
         with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment) as process:
             try:
                 printed, errors = process.communicate(timeout=limit)
-            except TimeoutExpired as error:
-                raise_of_handler(error)
+            except not_by_handler(TimeoutExpired):
                 text = "%s took longer than %g seconds" % (PS, limit)
                 raise failed(ETIMEDOUT, text) from None
             finally:
                 process.kill()  # if it has not ended
         return process.pid, process.returncode, printed, errors
-    except (OSError, ImportError) as error:  # no file descriptor left
-        raise_of_handler(error)
+    except not_by_handler(OSError, ImportError) as error:  # no file descriptor left
         raise Failed(OSError(getattr(error, "errno", ENOSYS), str(error))) from None
     finally:
         _asking.discard(thread)
@@ -125,8 +123,7 @@ def parent_as_ps_tells(pid: int) -> "int | None":
         return os.getppid()
     try:
         return int(run_ps(["-o", "ppid=", "-p", str(pid)], _TIME_LIMIT)[2])
-    except (Failed, ValueError) as why:
-        raise_of_handler(why)
+    except not_by_handler(Failed, ValueError) as why:
         log("%s of pid %d: %s", PS, pid, why)
         return None
 

@@ -23,7 +23,7 @@ from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from ..._base.checks import still_works, works
 from ..._base.deadline import NOW, Deadline
-from ..._base.errors import DENIED, Failed, call, failed, log, raise_of_handler
+from ..._base.errors import DENIED, Failed, call, failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import ask, native
 from ..posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
@@ -124,8 +124,7 @@ class PidfdHandle(Handle):
             log("pidfd_send_signal: %s", why)
         try:
             return int(fd_info(self.fd)["Pid"]) < 0, None  # Linux 5.5
-        except (Failed, LookupError) as why:
-            raise_of_handler(why)
+        except not_by_handler(Failed, LookupError) as why:
             log("pid %s: %s", self.pid, why)
             return None, None
 

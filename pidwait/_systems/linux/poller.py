@@ -19,7 +19,7 @@ from errno import EEXIST, EINVAL, ENOENT, ENOSYS
 from itertools import chain
 
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
-from ..._base.errors import Failed, call, failed, log, raise_of_handler
+from ..._base.errors import Failed, call, failed, log, not_by_handler
 from ..._base.steps import at_once, step
 from ..calls import ask, native
 from ..posix import EventSource, may_block, opened, opened_bell, own, poll
@@ -203,8 +203,7 @@ def _duplicate(file: "Any") -> "Any":
         steps = _setting(hard, hard), _duplicating(file, soft), _setting(soft, hard)
         try:
             call(done.extend, chain(*steps))
-        except (Failed, ValueError) as why:
-            raise_of_handler(why)
+        except not_by_handler(Failed, ValueError) as why:
             log("RLIMIT_NOFILE: %s", why)
             if done:
                 list(_setting(soft, hard))
