@@ -43,6 +43,8 @@ Checks = list[tuple[str, "str | None", Check]]
 # of a binding. Either can be None.
 Rows = dict[str, tuple["str | None", Any]]
 Clock = Callable[[], float]
+Call = tuple[Any, ...]  # a function and its arguments
+Table = dict[Any, Any]
 Opener = Callable[[int], Handle]
 
 
@@ -70,11 +72,11 @@ class Poller(Protocol):
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
 
-    def arm(self, member: Any, *steps: "Iterable[Any]") -> None:
-        """Have its next event taken, and call the steps with it; not them, if it is polled."""
+    def arm(self, member: Any, *calls: Call) -> None:
+        """Have its next event taken, and make the calls in the same step; not if it is polled."""
 
-    def steps_to_drop(self, member: Any) -> "Iterable[Any]":
-        """What forgets a member, when it is gone through."""
+    def drop(self, member: Any) -> None:
+        """Forget a member."""
 
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""

@@ -64,11 +64,11 @@ class PollingPoller:
             raise failed(ENOSYS, "there is no pid")
         return open_handle(owner.pid)
 
-    def arm(self, member: "Any", *steps: "Any") -> None:
+    def arm(self, member: "Any", *calls: "Any") -> None:
         """It has no events."""
 
-    def steps_to_drop(self, member: "Any") -> "Iterator[Any]":
-        return iter(())
+    def drop(self, member: "Any") -> None:
+        """It knows no members."""
 
     def take(self, seconds: "float | None") -> None:
         time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))

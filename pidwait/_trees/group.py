@@ -13,7 +13,7 @@ from time import sleep
 
 from .._base.deadline import Deadline
 from .._base.errors import TimeoutExpired, log, not_by_handler
-from .._base.steps import at_once, run_through, step
+from .._base.steps import atomically
 from .._ending import Ending
 from .._finding import ProcessInfo, add_children
 from .._process import has_exited, wait
@@ -79,9 +79,9 @@ class GroupTree:
     def end(self, number: int, grace: float) -> None:
         done = allocate_lock()
         done.acquire()
-        thread = step(start_new_thread, self._end, (number, grace, done.release))
+        arguments = number, grace, done.release
         try:
-            at_once(step(self._ends.append, done), thread)
+            atomically((self._ends.append, done), (start_new_thread, self._end, arguments))
         except not_by_handler(RuntimeError) as why:
             log("pid %d is ended without a thread: %s", self.pid, why)
             self._end(number, grace, done.release)
@@ -90,10 +90,10 @@ class GroupTree:
         try:
             with WaitSet() as left:
                 ending = _GroupEnding(self, left, grace, number)
-                run_through(ending.run())
+                list(ending.run())
                 ending.grace = 0.0 if number else inf
                 while ending.find():  # a listing takes a while: this is for whom it has missed
-                    run_through(ending.run())
+                    list(ending.run())
                 self.left = sorted(info.pid for info in ending.alive())
         finally:
             tell()

@@ -8,15 +8,14 @@ event loop polls fileno(), or asks delay(), and calls collect(). members.py expl
 import sys
 from errno import ESRCH
 from io import UnsupportedOperation
-from itertools import chain, product, repeat, starmap
-from operator import is_
+from itertools import repeat
 from os import getpid
 from weakref import ref
 
 from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Deadline, patience, pause
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
-from .._base.steps import at_once, only_if, run_through, step
+from .._base.steps import atomically, claim, hand_over, replace
 from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, Rounds, Visit
@@ -24,9 +23,7 @@ from .owners import Owner, ProcessOwner, guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Collection, Iterable, Iterator, Outcome, Poller
-
-_ENDED = object()  # in place of a name that has been popped
+    from .._types import Any, Call, Outcome, Poller
 
 
 class Core:
@@ -61,25 +58,22 @@ class Core:
         for one in self.find(owner.key):
             if type(owner.key) is not int or not one.is_passed_on():
                 return None
-            steps = self._entering(one, self.exited.get(one, self.seen.get(one, RUNNING)))
-            self.end(one, *steps)
+            seen = self.exited.get(one, self.seen.get(one, RUNNING))
+            replace(self.names, self.members, one, *self._entering(one, seen))
+            self._forget(one)
         member = Member(owner)
         status, when = self._open(member), Rounds.NEW
-        known = [] if status is RUNNING else [step(self.seen.setdefault, member, status)]
-        if not known and member.handle is not None and member.handle.backend == "polling":
+        calls: "list[Call]" = [(self.names.setdefault, member, owner.key)]
+        if status is not RUNNING:
+            calls.append((self.seen.setdefault, member, status))
+        elif member.handle is not None and member.handle.backend == "polling":
             when = Deadline.now(), SHORTEST
+        # Last: whatever comes next, somebody looks at it.
+        calls.append((self.rounds.members.setdefault, member, when))
         limit, interval = Deadline(PATIENCE), [0.0]
         while True:
-            there = step(self.members.setdefault, owner.key, member)
-            # With the last step, whatever comes next, somebody looks at it.
-            is_in = only_if(
-                map(is_, there, (member,)),
-                step(self.names.setdefault, member, owner.key),
-                *known,
-                step(self.rounds.members.setdefault, member, when),
-            )
             try:
-                if at_once(is_in):
+                if claim(self.members, owner.key, member, *calls):
                     self._arm(member)
                     self.rounds.at = 0.0
                     return member
@@ -93,17 +87,17 @@ class Core:
             if not pause(limit, interval) and self.members.get(owner.key) is other:
                 self.members.pop(owner.key, None)
 
-    def _entering(self, old: Member, code: "Outcome") -> "list[Iterator[Any]]":
-        """What puts a new member in an old one's place, under a name of its own."""
+    def _entering(self, old: Member, code: "Outcome") -> "list[Call]":
+        """The calls that put a new member in an old one's place, under a name of its own."""
         new, name = Member(old.owner, old.handle), object()
-        steps = [
-            step(self.members.__setitem__, name, new),
-            step(self.names.__setitem__, new, name),
-            step(self.former.__setitem__, new, None),
-            step(self.rounds.members.__setitem__, new, Rounds.NEW),
-            step(self.exited.__setitem__, new, code),
+        calls: "list[Call]" = [
+            (self.members.__setitem__, name, new),
+            (self.names.__setitem__, new, name),
+            (self.former.__setitem__, new, None),
+            (self.rounds.members.__setitem__, new, Rounds.NEW),
+            (self.exited.__setitem__, new, code),
         ]
-        return steps[: 4 if code is RUNNING else 5]
+        return calls[: 4 if code is RUNNING else 5]
 
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return what is known by then."""
@@ -133,34 +127,36 @@ class Core:
         if member.handle is None or member in self.seen:
             return  # what no event reports stays in rounds
         try:
-            self.poller.arm(member, step(self.rounds.members.pop, member, None))
+            self.poller.arm(member, (self.rounds.members.pop, member, None))
         except Failed as why:
             log("pid %s is polled: %s", member.owner.pid, why)
             self.rounds.add(member)
             self.poller.hot.pop(member, None)
         if member not in self.names:  # it has ended meanwhile, in another thread
-            self._forget([member])
+            self._forget(member)
 
     def discard(self, key: object) -> None:
         for member in self.find(key):
             self.end(member)
 
-    def end(self, member: Member, *steps: "Iterable[object]") -> bool:
-        """End it, and go through ``steps`` with it; return False if it has ended already."""
+    def end(self, member: Member) -> bool:
+        """End it; return False if it has ended already."""
         ended: "list[Member]" = []
-        name = map(self.names.pop, (member,), (_ENDED,))
-        there = map(self.members.pop, name, (None,))
-        self._forget([member], only_if(there, *steps, step(ended.append, member)))
+        hand_over(ended, self.names, self.members, (member,))
+        self._forget(member)
         return bool(ended)
 
-    def _forget(self, members: "Collection[Member]", *steps: "Iterable[object]") -> None:
-        """Have them leave all tables but ``members`` and ``names``; ``steps`` come first."""
-        rounds, hot = self.rounds.members, self.poller.hot
-        tables = self.former, self.seen, self.exited, rounds, hot
-        rest: "Any" = starmap(dict.pop, product(tables, members, (None,)))
-        # No map(): it would take a signal handler's StopIteration for its own end.
-        drops = [self.poller.steps_to_drop(member) for member in members]
-        run_through(chain(*steps, rest, *drops))
+    def _forget(self, member: Member) -> None:
+        """Have one that has ended leave the other tables.
+
+        After an interruption it is still in one of the last, so that somebody repeats this.
+        """
+        self.former.pop(member, None)
+        self.seen.pop(member, None)
+        self.poller.drop(member)
+        self.poller.hot.pop(member, None)
+        self.rounds.members.pop(member, None)
+        self.exited.pop(member, None)
 
     def sleep(self, seconds: "float | None") -> None:
         """Sleep until there is something to collect, for ``seconds`` at most."""
@@ -246,7 +242,7 @@ class Core:
         if member in self.exited:
             self.rounds.members.pop(member, None)
         if member not in self.names:
-            self._forget([member])
+            self._forget(member)
 
     def _note(self, member: Member, status: "Outcome", visit: "ref[Any]") -> None:
         """Note that a look has seen the exit, and have the owner reap."""
@@ -305,16 +301,15 @@ class Core:
     def take(self, visit: Visit) -> None:
         """End what has exited: this is the step by which they are reported."""
         visit.codes = self.exited.copy()
-        names = map(self.names.pop, visit.codes, repeat(_ENDED))
-        # One call hands them over: another thread gets those whose names it was quicker to pop.
-        visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))
-        self._forget(visit.codes)
+        hand_over(visit.members, self.names, self.members, visit.codes)
+        for member in visit.codes:
+            self._forget(member)
 
     def put_back(self, visit: Visit) -> None:
         """Have what it took reported again, as an exception keeps its caller from getting it."""
         while visit.members:
             old = visit.members[-1]
-            at_once(step(visit.members.pop), *self._entering(old, visit.codes[old]))
+            atomically((visit.members.pop,), *self._entering(old, visit.codes[old]))
         self.visits.pop(ref(visit), None)
         self.ring()
 

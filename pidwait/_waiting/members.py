@@ -30,7 +30,7 @@ the place of locks:
 from .._base.deadline import LONGEST, SHORTEST, Deadline
 from .._base.errors import Failed
 from .._base.handle import RUNNING
-from .._base.steps import at_once, step
+from .._base.steps import atomically
 from .._systems import open_handle
 
 TYPE_CHECKING = False
@@ -126,9 +126,9 @@ class Rounds:
                 soonest = soonest if is_over else min(soonest, when)
                 continue
             interval = min(2 * interval, LONGEST) or SHORTEST
-            at_once(  # to the end
-                step(self.members.pop, member, None),
-                step(self.members.__setitem__, member, (now + interval, interval)),
+            atomically(  # to the end
+                (self.members.pop, member, None),
+                (self.members.__setitem__, member, (now + interval, interval)),
             )
             soonest = min(soonest, now + interval)
             yield member

@@ -22,7 +22,7 @@ from .._base.arguments import check_pid
 from .._base.deadline import GRACE, Deadline
 from .._base.errors import PASSING, Failed, has, log, not_by_handler
 from .._base.handle import PENDING, RUNNING
-from .._base.steps import at_once, only_if, step
+from .._base.steps import atomically_if
 from .._systems import is_relative
 from .._systems.posix import is_found, is_our_child, look_at_child
 
@@ -166,9 +166,10 @@ class PopenOwner(ReapingOwner):
         if lock is None or os.name == "nt":
             return False
         # One call: an exception of a handler would leave the lock held.
-        reads = step(getattr, self.proc, "returncode"), step(lock.release)
-        known = at_once(only_if(step(lock.acquire, False), *reads))
-        is_ours = is_our_child(self.pid) if known[:1] == [None] else True
+        known: "list[Any]" = []
+        read = known.extend, map(getattr, (self.proc,), ("returncode",))
+        atomically_if((lock.acquire, False), read, (lock.release,))
+        is_ours = is_our_child(self.pid) if known == [None] else True
         return not (is_found(self.pid) if is_ours is None else is_ours)
 
 

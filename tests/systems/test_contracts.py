@@ -9,7 +9,6 @@ import io
 import os
 import select
 import signal
-from collections import deque
 from errno import EAGAIN, ESRCH
 from functools import partial
 from types import SimpleNamespace
@@ -24,9 +23,9 @@ from ..waiting.threads import Thread
 
 if not hasattr(pidwait, "__path__"):
     pytest.skip("a single file has no modules", allow_module_level=True)
-systems, pollers, steps, handle_, deadline = (
+systems, pollers, handle_, deadline = (
     importlib.import_module(pidwait.__name__ + "." + name)
-    for name in ("_systems", "_systems.pollers", "_base.steps", "_base.handle", "_base.deadline")
+    for name in ("_systems", "_systems.pollers", "_base.handle", "_base.deadline")
 )
 Deadline, PENDING, RUNNING = deadline.Deadline, handle_.PENDING, handle_.RUNNING
 opened, POLLED, is_inherited = open_fds, {}, os.get_inheritable
@@ -241,7 +240,7 @@ def test_each_exit_is_taken_once(poller, start_told, late):
             become_zombie(child.pid)
         armed = []
         for times in range(1, 3):
-            poller.arm(member, steps.step(armed.append, member))
+            poller.arm(member, (armed.append, member))
             assert armed == [member] * times
         if late:
             poller.take(0)
@@ -255,7 +254,7 @@ def test_each_exit_is_taken_once(poller, start_told, late):
         assert taken(poller) == [member]
         assert handle_.settled(member.handle.look, member.handle.look(), Deadline(None)) == code
         if late:  # on Windows take(0) looks at all, and the event may still come
-            deque(poller.steps_to_drop(member), 0)
+            poller.drop(member)
         check_that_no_more_comes(poller)
 
 
@@ -267,7 +266,7 @@ def test_several_members_are_for_one_process(poller, start_told):
     for member in [dropped, *members]:
         poller.arm(member)
     for _ in range(2):
-        deque(poller.steps_to_drop(dropped), 0)
+        poller.drop(dropped)
     members.append(opened_by(poller, child.pid))
     poller.arm(members[-1])
     child.stdin.close()
@@ -279,11 +278,11 @@ def test_several_members_are_for_one_process(poller, start_told):
 
 def test_what_is_polled_is_left_to_others(poller, sleeper):
     member, armed = Member(systems.system.polled(sleeper.pid)), []
-    poller.arm(member, steps.step(armed.append, member))
+    poller.arm(member, (armed.append, member))
     for seconds in 0, 0.01:  # at its end nothing has come
         poller.take(seconds)
     assert armed == taken(poller) == []
-    deque(poller.steps_to_drop(member), 0)
+    poller.drop(member)
 
 
 def test_what_it_can_not_open_is_refused(poller):

@@ -24,7 +24,7 @@ import os
 import select
 import time
 from errno import EACCES, EAGAIN, EBADF, ENOSYS, ESRCH
-from itertools import compress, count, repeat
+from itertools import count, repeat
 from operator import is_
 from weakref import WeakValueDictionary
 
@@ -32,7 +32,7 @@ from ..._base.checks import works
 from ..._base.deadline import NOW, SHORTEST, Deadline
 from ..._base.errors import Failed, failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
-from ..._base.steps import run_through
+from ..._base.steps import atomically_if
 from ..calls import ask
 from ..posix import (
     EventSource,
@@ -166,7 +166,7 @@ class Kqueue(EventSource):
         self.by_number.pop(one.number, None)
         end = [object()]
         is_last = map(is_, map(one.later.setdefault, repeat(None, 1), end), end)
-        run_through(map(self._by_pid.pop, compress((one.pid,), is_last), (None,)))
+        atomically_if((next, is_last), (self._by_pid.pop, one.pid, None))
 
     def event_of(self, one: Registration) -> "Any":
         """Its event, if it has been taken."""

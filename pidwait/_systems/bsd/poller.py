@@ -5,14 +5,14 @@ from errno import ENOSYS
 from itertools import repeat
 
 from ..._base.errors import failed
-from ..._base.steps import at_once, step
+from ..._base.steps import atomically
 from ..posix import opened_bell
 from .calls import EV_DELETE, change
 from .handle import LONGEST_NAP, Kqueue, KqueueHandle, Registration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Handle, Iterable
+    from ..._types import Any, Call, Handle, Iterable
 
 
 class KqueuePoller:
@@ -36,20 +36,20 @@ class KqueuePoller:
         is_here = getattr(member.handle, "_queue", None) is self._queue
         return member.handle.registration if is_here else None
 
-    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
+    def arm(self, member: "Any", *calls: "Call") -> None:
         one = self._registration_of(member)
         if one is not None:
-            at_once(
-                step(self._members.setdefault(one, {}).__setitem__, member, None),
-                step(self.hot.pop, member, None),
-                *steps,
+            atomically(
+                (self._members.setdefault(one, {}).__setitem__, member, None),
+                (self.hot.pop, member, None),
+                *calls,
                 # If its event has been read before it was there.
-                step(self.hot.update, zip(repeat(member), one.events)),
+                (self.hot.update, zip(repeat(member), one.events)),
             )
 
-    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
-        there = self._members.get(self._registration_of(member), {})  # type: ignore[arg-type]
-        return map(there.pop, (member,), (None,))
+    def drop(self, member: "Any") -> None:
+        one: "Any" = self._registration_of(member)
+        self._members.get(one, {}).pop(member, None)
 
     def take(self, seconds: "float | None") -> None:
         self._queue.take(LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP))

@@ -16,11 +16,11 @@ was raised stays valid after the limit has been restored.
 import os
 import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
-from itertools import chain
+from itertools import starmap
 
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, failed, log, not_by_handler
-from ..._base.steps import at_once, step
+from ..._base.steps import atomically
 from ..calls import ask, native
 from ..posix import EventSource, may_block, opened, opened_bell, own, poll
 from .calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
@@ -28,7 +28,7 @@ from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Callable, Handle, Iterable, Iterator
+    from ..._types import Any, Call, Callable, Handle, Iterable, Iterator
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -72,8 +72,8 @@ class EpollPoller(EventSource):
             return PidfdHandle(None, opened_high(os.dup, owner.proc.fileno()))
         return PidfdHandle(owner.pid, None, opened_high)
 
-    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
-        """Have its next event taken, and call the steps with that; not if it is polled."""
+    def arm(self, member: "Any", *calls: "Call") -> None:
+        """Have its next event taken, and make the calls in the same step; not if it is polled."""
         fd = member.handle.fd
         if fd < 0 or member.handle.backend == "polling":
             return
@@ -83,22 +83,21 @@ class EpollPoller(EventSource):
         for control in controls:
             try:
                 call(
-                    at_once,
-                    step(self._by_fd.__setitem__, fd, member),
-                    step(self.hot.pop, member, None),
-                    *steps,
+                    atomically,
+                    (self._by_fd.__setitem__, fd, member),
+                    (self.hot.pop, member, None),
+                    *calls,
                     # Last: from here on another thread may take its event, and look.
-                    step(control, fd, _ARMED),
+                    (control, fd, _ARMED),
                 )
                 return
             except Failed as why:  # another thread has just armed it, or is about to
                 if why.errno not in (EEXIST, ENOENT):
                     raise
 
-    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
-        """What forgets it, when it is gone through."""
-        fd = -1 if member.handle is None else member.handle.fd
-        return map(self._by_fd.pop, (fd,), (None,))
+    def drop(self, member: "Any") -> None:
+        if member.handle is not None:
+            self._by_fd.pop(member.handle.fd, None)
 
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
@@ -197,32 +196,35 @@ def _duplicate(file: "Any") -> "Any":
     except Failed as why:  # a policy, perhaps
         log("RLIMIT_NOFILE: %s", why)
         return file
-    done: "list[Any]" = []
+    raised: "list[Any]" = []  # the limits that it replaced
+    moved: "list[Any]" = []
+    lowered: "list[Any]" = []
     if soft != hard and soft <= _HIGH:
-        # One call of a function in C: no handler's exception leaves the limit raised.
-        steps = _setting(hard, hard), _duplicating(file, soft), _setting(soft, hard)
+        duplicates = map(own, starmap(native("fcntl"), ((file, _DUPFD_CLOEXEC, soft),)))
         try:
-            call(done.extend, chain(*steps))
+            call(  # no handler's exception leaves the limit raised
+                atomically,
+                (raised.extend, _setting(hard, hard)),
+                (moved.extend, duplicates),
+                (lowered.extend, _setting(soft, hard)),
+            )
         except not_by_handler(Failed, ValueError) as why:
             log("RLIMIT_NOFILE: %s", why)
-            if done:
-                list(_setting(soft, hard))
+            if raised:
+                lowered += _setting(soft, hard)
                 if getattr(why, "errno", EINVAL) != EINVAL:
                     raise
-        for found in done[::2]:
+        for found in raised + lowered:
             if found not in (None, (soft, hard), (hard, hard)):
                 list(_setting(*found))  # another thread has set it meanwhile
-    if not done:
+    if not raised:
         return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
-    return done[1] if len(done) > 1 else file
+    return moved[0] if moved else file
 
 
 def _setting(soft: int, hard: int) -> "Iterator[Any]":
+    """What sets the limits when it is gone through; it yields those that it replaces."""
     try:
-        return step(native("prlimit"), 0, RLIMIT_NOFILE, (soft, hard))
+        return starmap(native("prlimit"), ((0, RLIMIT_NOFILE, (soft, hard)),))
     except Failed:  # PyPy has none
-        return step(native("setrlimit"), RLIMIT_NOFILE, (soft, hard))
-
-
-def _duplicating(file: "Any", lowest: int) -> "Iterator[Any]":
-    return map(own, step(native("fcntl"), file, _DUPFD_CLOEXEC, lowest))
+        return starmap(native("setrlimit"), ((RLIMIT_NOFILE, (soft, hard)),))

@@ -20,14 +20,14 @@ from os import getpid
 
 from ..._base.deadline import Deadline
 from ..._base.errors import Failed, call, failed
-from ..._base.steps import at_once, step
+from ..._base.steps import atomically
 from ..calls import ask, native
 from .calls import INVALID_HANDLE
 from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Checks, Handle, Iterable, Iterator
+    from ..._types import Any, Call, Checks, Handle, Iterable
 
 _BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
@@ -41,14 +41,14 @@ def _open_port() -> Owned:
     return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
-def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "Iterator[Any]":
-    """What has a packet posted when the process has exited, or the time is up."""
+def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "Call":
+    """The call that has a packet posted when the process has exited, or the time is up."""
     numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
     wait = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
     # HANDLE is closed before.
     end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
-    return step(owned.waits.extend, end)
+    return owned.waits.extend, end
 
 
 class PortPoller:
@@ -71,8 +71,8 @@ class PortPoller:
             raise failed(ENOSYS, "HANDLEs are not used")
         return Win32Handle(owner.pid)
 
-    def arm(self, member: "Any", *steps: "Iterable[Any]") -> None:
-        """Have its packet taken, and the steps done; not if it is polled.
+    def arm(self, member: "Any", *calls: "Call") -> None:
+        """Have its packet taken, and make the calls in the same step; not if it is polled.
 
         A HANDLE stays signalled, and its packet is posted once: after a false alarm it is still to
         come.
@@ -81,14 +81,12 @@ class PortPoller:
             return
         owned = member.handle.owned
         if not owned.waits:
-            steps = (_registering(owned, self._port), *steps)
-        call(at_once, step(self._by_number.__setitem__, owned.number, member), *steps)
+            calls = (_registering(owned, self._port), *calls)
+        call(atomically, (self._by_number.__setitem__, owned.number, member), *calls)
 
-    def steps_to_drop(self, member: "Any") -> "Iterable[Any]":
-        """What forgets it, when it is gone through."""
-        handle = member.handle
-        numbers = (handle.owned.number,) if isinstance(handle, Win32Handle) else ()
-        return map(self._by_number.pop, numbers, repeat(None))
+    def drop(self, member: "Any") -> None:
+        if isinstance(member.handle, Win32Handle):
+            self._by_number.pop(member.handle.owned.number, None)
 
     def take(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
@@ -140,7 +138,7 @@ def _may_be_signalled(*handles: int) -> bool:
 def check_port() -> None:
     """Have the pool end a wait in 20 ms: by the time-out, as the process runs."""
     with _open_port() as port, Win32Handle(getpid()).owned as owned:
-        call(at_once, _registering(owned, port, 20))
+        call(atomically, _registering(owned, port, 20))
         is_woken = wait_for_handle(10000, port.number)
         packet = ask("GetQueuedCompletionStatus", port.number, 0)
         if not (is_woken and packet and packet[1]):
