@@ -68,6 +68,7 @@ class Run:
         # Kept: CPython's settrace() borrows them.
         self.trace, self.local = self._trace, self._local
         self.states = []  # "ready", "asleep" or "done"
+        self.scheduling = set()  # threads in sleep(): a collection there may run the package's code
         self.turns, self.threads, self.until, self.lines = [], [], [], []
 
     def go(self):
@@ -125,7 +126,7 @@ class Run:
         return self.local
 
     def _local(self, frame, event, arg):
-        if self.is_idle:
+        if self.is_idle or threading.current_thread().explored[1] in self.scheduling:
             return self.local
         if event == "line" or (event == "opcode" and _is_call(frame)):
             here, turns = frame.f_lasti, self.turns_of.setdefault(id(frame), {})
@@ -180,13 +181,16 @@ class Run:
         self.until[me] = None if seconds is None else self.now + seconds
         real_end = _monotonic() + OUTSIDE
         seen = None  # by then nobody else has run since it asked
+        self.scheduling.add(me)
         try:
             while True:
                 self.states[me] = "asleep"
                 if self.fault:
                     raise Stuck
                 self.is_idle, seen = seen == self.progress, self.progress
+                self.scheduling.discard(me)
                 answer = ask()
+                self.scheduling.add(me)
                 self.is_idle, self.lines[me] = False, 0
                 if answer or (self.until[me] is not None and self.now >= self.until[me]):
                     return answer
@@ -201,6 +205,7 @@ class Run:
                     self._switch(me, min(others, key=lambda one: (one < me, one)))
         finally:
             self.states[me], self.asked, self.is_idle = "ready", 0, False
+            self.scheduling.discard(me)
             self.progress += 1
 
     def _pass_time(self, real_end):

@@ -21,9 +21,9 @@ FAULTS = {
     ),
     "a name is popped late": (
         "_waiting/core.py: Core.take",
-        "        visit.members.extend(filter(None, map(self.members.pop, names, repeat(None))))\n",
+        "        hand_over(visit.members, self.names, self.members, visit.codes)\n",
         "        visit.members.extend([one for one in visit.codes if one in self.names])\n"
-        "        at_once(map(self.members.pop, names, repeat(None)))\n",
+        "        hand_over([], self.names, self.members, visit.codes)\n",
         "set_wait_wait",
     ),
     "an interrupted wait puts nothing back": (
@@ -42,15 +42,15 @@ FAULTS = {
     ),
     "nobody looks at what has been added and is not armed": (
         "_waiting/core.py: Core.add",
-        "                step(self.rounds.members.setdefault, member, when),\n",
+        "        calls.append((self.rounds.members.setdefault, member, when))\n",
         "",
         "set_wait_add",
     ),
     "what is added leaves the rounds before it is armed": (
         "_systems/linux/poller.py: arm",
-        "                call(\n                    at_once,\n",
-        "                at_once(*steps)\n                steps = ()\n"
-        "                call(\n                    at_once,\n",
+        "                call(\n                    atomically,\n",
+        "                atomically(*calls)\n                calls = ()\n"
+        "                call(\n                    atomically,\n",
         "set_wait_add",
     ),
     "events are noted after they have been forgotten": (
