@@ -85,11 +85,11 @@ class Ending:
         return [proc for proc in self.given if key_of(proc) in self._refused]
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
-        owner = member.owner
-        if member.handle is None or owner.pid is None or isinstance(owner, TreeOwner):
+        target = member.target
+        if member.handle is None or target.pid is None or isinstance(target, TreeOwner):
             return None
         try:
-            info = ProcessInfo(owner.pid)
+            info = ProcessInfo(target.pid)
         except not_by_handler(ProcessLookupError):
             return None
         # If it still runs, the pid has been its own until now.
@@ -147,26 +147,26 @@ class Ending:
         for _ in range(100):  # some never stop starting processes
             self.find()
             new = [one for one in self.left._members() if one not in done]
-            if any(one.owner.pid == os.getpid() for one in new):
+            if any(one.target.pid == os.getpid() for one in new):
                 raise ValueError("procs must not end the calling process")
             for member in new:
                 if not self._takes(member, sig):
-                    self._refused.add(member.owner.key)
-                    self.left.discard(member.owner.proc)
+                    self._refused.add(member.target.key)
+                    self.left.discard(member.target.proc)
             done.update(new)
             if not new:
                 return
 
     def _takes(self, member: "Member", sig: int) -> bool:
         """Send it to one that runs; return False if we may not. A tree is ended by its Popen."""
-        handle, owner = member.handle, member.owner
+        handle, target = member.handle, member.target
         if member in self._core.seen or handle is None:
             return member in self._core.seen  # else no descriptor is left for a received pidfd
-        if isinstance(owner, TreeOwner):
+        if isinstance(target, TreeOwner):
             from threading import Thread
 
             grace = 0.0 if sig == KILL else self.grace
-            Thread(target=owner.proc.end, args=(grace, sig)).start()
+            Thread(target=target.proc.end, args=(grace, sig)).start()
             return True
         try:
             if hasattr(sys, "audit"):  # Python 3.8

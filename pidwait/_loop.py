@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What waits for the processes of an asyncio event loop: a core that the loop runs.
 
-An owner's key is called in the loop once the process has exited: ``key(owner, code)``.
+The key of a target is called in the loop once the process has exited: ``key(target, code)``.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from weakref import WeakValueDictionary, ref
 from ._base.deadline import LONGEST_SLEEP
 from ._base.errors import Failed, log, not_by_handler
 from ._waiting.core import Core
-from ._waiting.members import Visit
+from ._waiting.members import Waiter
 from ._watching import Watch, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ._types import Any, Callable, Iterable, Owner
+    from ._types import Any, Callable, Iterable, Target
 
 
 class LoopCore(Core):
@@ -36,7 +36,7 @@ class LoopCore(Core):
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
         super().__init__(False)
         self.loop = loop
-        self._visit = Visit()
+        self._waiter = Waiter()
         try:
             fd = self.poller.fileno()
             if fd >= 1024 and isinstance(getattr(loop, "_selector", None), SelectSelector):
@@ -47,33 +47,33 @@ class LoopCore(Core):
             raise
         self.fd = fd
 
-    def report(self, late: "Iterable[Owner]" = ()) -> bool:
+    def report(self, late: "Iterable[Target]" = ()) -> bool:
         """Report the exits, those of the polled in ``late``, too; return whether there were any."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
-        me = ref(self._visit)
+        me = ref(self._waiter)
         try:
             self.sleep(0)
             self.collect(me)
-            for owner in late:
-                for member in self.find(owner.key):
-                    if member in self.rounds.members:
+            for target in late:
+                for member in self.members_of(target.key):
+                    if member in self.schedule.members:
                         self.look(member, me)
             found = self.exited.copy()
             for member, code in found.items():  # twice, if an exception comes before its end
-                member.owner.key(member.owner, code)  # type: ignore[operator]
+                member.target.key(member.target, code)  # type: ignore[operator]
                 self.end(member)
         finally:
             # The coroutines that have got these exits run first: they may add processes.
-            self.loop.call_soon(self.schedule)
+            self.loop.call_soon(self.reschedule)
         return bool(found)
 
-    def schedule(self) -> None:
+    def reschedule(self) -> None:
         """Have the loop call when it is time to look; close the core if it is not used."""
         timer = self._timer and self._timer()
         if timer is not None:
             timer.cancel()
-        if not self.names or self.loop.is_closed():
+        if not self.tokens or self.loop.is_closed():
             self.close()
             return
         delay = self.delay()
@@ -105,7 +105,7 @@ def find_core(loop: "AbstractEventLoop") -> "LoopCore | None":
     return _cores.get((id(loop), getpid()))
 
 
-def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
+def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
     """Have the exits of these reported."""
     core = find_core(loop)
     if core is None:
@@ -113,30 +113,30 @@ def add_to_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
             core = _cores[id(loop), getpid()] = LoopCore(loop)
         except not_by_handler(Failed, OSError, NotImplementedError) as why:
             log("the event loop can't watch file descriptors, so a thread waits: %r", why)
-            for owner in owners:
-                _watch(loop, owner)
+            for target in targets:
+                _watch(loop, target)
             return
-    for owner in owners:
-        core.add(owner)
-    core.schedule()
+    for target in targets:
+        core.add(target)
+    core.reschedule()
 
 
-def _watch(loop: "AbstractEventLoop", owner: "Owner") -> None:
+def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
     """Have the thread of watch() wait; its Watch becomes the key."""
-    tell: "Any" = owner.key
-    owner.key = watch(owner.proc, lambda proc, code: call_soon(loop, tell, owner, code))
+    tell: "Any" = target.key
+    target.key = watch(target.proc, lambda proc, code: call_soon(loop, tell, target, code))
 
 
-def discard_from_loop(loop: "AbstractEventLoop", owners: "Iterable[Owner]") -> None:
+def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
     """Do not report these."""
     core = find_core(loop)
-    for owner in owners:
-        if isinstance(owner.key, Watch):
-            owner.key.cancel()
+    for target in targets:
+        if isinstance(target.key, Watch):
+            target.key.cancel()
         elif core is not None:
-            core.discard(owner.key)
+            core.discard(target.key)
     if core is not None:
-        core.schedule()
+        core.reschedule()
 
 
 def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:

@@ -11,7 +11,7 @@ from ._base.deadline import NOW, Deadline, patience, pause
 from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
-from ._waiting.owners import Owner, PsutilOwner, find, guarded
+from ._waiting.owners import PsutilTarget, Target, guarded, target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,33 +45,33 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    owner, handle, sure = find(proc), None, None
+    target, handle, sure = target_of(proc), None, None
     deadline = Deadline(timeout)
-    if owner.pid is None:
+    if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    is_object = type(owner) is not Owner  # right after a sleep, each call costs some 4 us
-    reap = reap and not owner.reaps  # else the owner does
+    is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
+    reap = reap and not target.reaps  # else the owner does
     seen: "Outcome" = None
     try:
         try:
-            handle = open_handle(owner.pid)
+            handle = open_handle(target.pid)
         except Failed as why:
             if why.errno != ESRCH:
-                raise why.as_error("open", owner.pid) from None
+                raise why.as_error("open", target.pid) from None
         else:
-            seen = guarded(owner.confirm) if is_object else RUNNING
+            seen = guarded(target.confirm) if is_object else RUNNING
             if seen is RUNNING:
                 sure = handle  # else it may be for another process, which has got the pid
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
         code, interval = seen, [0.0]
         if is_object and seen is not PENDING and seen is not RUNNING:
-            code = guarded(owner.reap, seen)
+            code = guarded(target.reap, seen)
             while code is RUNNING and pause(deadline, interval):  # of a tree the command has exited
-                code = guarded(owner.reap, seen)
+                code = guarded(target.reap, seen)
         if code is RUNNING:
-            raise TimeoutExpired(owner.pid, timeout)
+            raise TimeoutExpired(target.pid, timeout)
         if code is PENDING:
-            code = _settled(owner, sure, seen, reap, deadline)
+            code = _settled(target, sure, seen, reap, deadline)
         return code  # type: ignore[return-value]
     finally:
         if handle is not None:
@@ -96,7 +96,7 @@ def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
 
 
 def _settled(
-    owner: Owner, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
+    target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
 ) -> "Outcome":
     """The code of what has exited: its code, or its reaping, comes in a moment."""
     limit, interval = patience(deadline), [0.0]
@@ -105,8 +105,8 @@ def _settled(
         if seen is PENDING and handle is not None:
             code = seen = handle.look(reap)
         # Where nobody but the owner can tell the code, it reaps without our having seen it.
-        if owner.reaps or seen is not PENDING:
-            code = guarded(owner.reap, None if seen is PENDING else seen)
+        if target.reaps or seen is not PENDING:
+            code = guarded(target.reap, None if seen is PENDING else seen)
     if code is PENDING:  # what is known without the reaping
         code = seen
     if (code is PENDING or code is None) and handle is not None:
@@ -315,8 +315,8 @@ class Process:
 
 
 def _opened(proc: "Any") -> "Handle":
-    info = find(proc) if hasattr(proc, "create_time") else None
-    is_info = type(info) is PsutilOwner  # psutil's Process, or a ProcessInfo
+    info = target_of(proc) if hasattr(proc, "create_time") else None
+    is_info = type(info) is PsutilTarget  # psutil's Process, or a ProcessInfo
     number = check_pid(proc.pid if is_info else proc)
     try:
         handle = open_handle(number)

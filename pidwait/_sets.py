@@ -7,14 +7,14 @@ from ._base.arguments import check_callback
 from ._base.deadline import PATIENCE, Deadline
 from ._base.errors import TimeoutExpired, warn_unclosed
 from ._waiting.core import Core
-from ._waiting.members import Visit
-from ._waiting.owners import find, key_of
+from ._waiting.members import Waiter
+from ._waiting.owners import key_of, target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Any, Callable, Generic, Iterable, Iterator, Owner, P, Proc, Self
+    from ._types import Any, Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -106,10 +106,10 @@ def as_completed(
 
 
 def _core_with(procs: "list[Any]") -> Core:
-    owners = [find(proc, key_of(proc)) for proc in procs]
+    targets = [target_of(proc, key_of(proc)) for proc in procs]
     core = Core(False)
-    for owner in owners:
-        core.add(owner)
+    for target in targets:
+        core.add(target)
     return core
 
 
@@ -121,34 +121,34 @@ def _exits(
     ``raises``: whether to raise TimeoutExpired if some are still running then.
     """
     try:
-        while core.names:
+        while core.tokens:
             if core.pid != getpid():
                 core = core.forked()
-            visit = Visit(deadline)
-            core.wait(visit)
-            if not visit.members:
+            waiter = Waiter(deadline)
+            core.wait(waiter)
+            if not waiter.members:
                 if not core.pending():
                     break
-                visit.deadline = Deadline(PATIENCE)  # a code is still to come
-                core.wait(visit)
-            for member in visit.members:
-                for proc in again.get(member.owner.key, (member.owner.proc,)):
-                    yield proc, visit.codes[member]
-        left = [member.owner for member in core.names.copy()]
+                waiter.deadline = Deadline(PATIENCE)  # a code is still to come
+                core.wait(waiter)
+            for member in waiter.members:
+                for proc in again.get(member.target.key, (member.target.proc,)):
+                    yield proc, waiter.codes[member]
+        left = [member.target for member in core.tokens.copy()]
         if raises and left:
             raise _expired(left, deadline.timeout)
     finally:
         core.close()
 
 
-def _expired(owners: "list[Owner]", timeout: "float | None") -> TimeoutExpired:
+def _expired(targets: "list[Target]", timeout: "float | None") -> TimeoutExpired:
     """The error; of several its message says how many, and shows the first few's commands."""
-    error, few = TimeoutExpired(owners[0].pid, timeout), []
-    for owner in owners[:3]:
-        command = getattr(owner.proc, "args", None)  # of a Popen or a Child
-        few.append("%s%s" % (owner.pid, "" if command is None else " %r" % (command,)))
-    shown = len(owners), ", ".join(few), ", ..." * (len(owners) > len(few)), timeout
-    if len(owners) > 1:
+    error, few = TimeoutExpired(targets[0].pid, timeout), []
+    for target in targets[:3]:
+        command = getattr(target.proc, "args", None)  # of a Popen or a Child
+        few.append("%s%s" % (target.pid, "" if command is None else " %r" % (command,)))
+    shown = len(targets), ", ".join(few), ", ..." * (len(targets) > len(few)), timeout
+    if len(targets) > 1:
         error.args = ("%d processes (%s%s) were still running after %s seconds" % shown,)
     return error
 
@@ -201,10 +201,10 @@ class WaitSet(Generic[P]):
             return cls
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
-        owners = [find(proc, key_of(proc)) for proc in procs]
+        targets = [target_of(proc, key_of(proc)) for proc in procs]
         core = Core(True)
-        for owner in owners:
-            core.add(owner)
+        for target in targets:
+            core.add(target)
         self._core = core  # from here on, __del__ warns
 
     def _opened(self) -> Core:
@@ -222,12 +222,12 @@ class WaitSet(Generic[P]):
         If it has exited, or no process has the pid, the next wait() reports it. If the process
         of a pid in the set has exited, you can add the pid again, for the next process.
         """
-        owner = find(proc, key_of(proc))
+        target = target_of(proc, key_of(proc))
         core = self._opened()
         try:
-            core.add(owner)
+            core.add(target)
         finally:
-            core.ring()  # also if an exception comes: it may be in
+            core.wake()  # also if an exception comes: it may be in
         if self._core is None:  # another thread has closed the set meanwhile
             raise ValueError("the set is closed")
 
@@ -235,23 +235,23 @@ class WaitSet(Generic[P]):
         """Remove a process. Nothing changes if it is not in the set."""
         core = self._opened()
         core.discard(key_of(proc))
-        core.ring()
+        core.wake()
 
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""
         core = self._core
-        return 0 if core is None else len(core.names)
+        return 0 if core is None else len(core.tokens)
 
     def __contains__(self, proc: object) -> bool:
-        return self._core is not None and bool(self._core.find(key_of(proc)))
+        return self._core is not None and bool(self._core.members_of(key_of(proc)))
 
     def __iter__(self) -> "Iterator[P]":
         """Iterate over a copy of the members."""
-        return iter([member.owner.proc for member in self._members()])
+        return iter([member.target.proc for member in self._members()])
 
     def _members(self) -> "list[Member]":
         core = self._core
-        return [] if core is None else list(core.names)
+        return [] if core is None else list(core.tokens)
 
     def wait(self, timeout: "float | None" = None) -> "list[tuple[P, int | None]]":
         """Wait until at least one process has exited; return a list of ``(proc, exitcode)``.
@@ -260,16 +260,16 @@ class WaitSet(Generic[P]):
         after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait,
         only one of them gets each exit.
         """
-        core, visit = self._opened(), Visit(Deadline(timeout))
+        core, waiter = self._opened(), Waiter(Deadline(timeout))
         try:
-            core.wait(visit)
-            return visit.exits()
+            core.wait(waiter)
+            return waiter.exits()
         except BaseException:  # a signal handler's, perhaps
             try:
-                core.put_back(visit)
+                core.requeue(waiter)
             finally:
-                core.put_back(visit)  # again, if another exception came
-                core = visit = None  # type: ignore[assignment]  # or the traceback would keep them
+                core.requeue(waiter)  # again, if another exception came
+                core = waiter = None  # type: ignore[assignment]  # or the traceback would keep them
             raise
 
     def fileno(self) -> int:

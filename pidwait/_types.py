@@ -21,7 +21,7 @@ from typing_extensions import TypeVar
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
-from ._waiting.owners import Owner as Owner
+from ._waiting.owners import Target as Target
 
 
 class _Running(Enum):
@@ -61,13 +61,13 @@ P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
 
 
 class Poller(Protocol):
-    """What sleeps for many handles; any number of threads may be in take() at once."""
+    """What sleeps for many handles; any number of threads may be in poll() at once."""
 
     # The members whose events have been taken, and that nobody has looked at.
-    hot: "dict[Any, Any]"
+    ready: "dict[Any, Any]"
 
-    def open(self, owner: Any) -> Handle:
-        """A handle by ``owner.pid``, or by ``owner.proc`` if that is None.
+    def open(self, target: Any) -> Handle:
+        """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
@@ -78,20 +78,20 @@ class Poller(Protocol):
     def drop(self, member: Any) -> None:
         """Forget a member."""
 
-    def take(self, seconds: "float | None") -> None:
+    def poll(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
 
     def flush(self) -> None:
-        """Put into ``hot`` also what an interrupted take() has taken."""
+        """Put into ``ready`` also what an interrupted poll() has taken."""
 
     def read(self, who: Any) -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
 
-    def ring(self, seconds: float) -> bool:
-        """End one sleep at least, and have fileno() readable; ``seconds`` later, or earlier.
+    def wake(self, seconds: float) -> bool:
+        """Wake at least one sleeper, and have fileno() readable; ``seconds`` later, or earlier.
 
-        Return False if it is earlier, so that a program would ask again and again.
-        Whoever has slept rings again, for as long as there is work for others.
+        Return False if it is earlier, so that a program would ask again and again. Whoever has been
+        woken wakes the next, for as long as there is work for others.
         """
 
     def fileno(self) -> int:

@@ -10,12 +10,12 @@ from ._base.arguments import check_callback, check_pid
 from ._base.errors import log, not_by_handler
 from ._systems import system
 from ._waiting.core import Core
-from ._waiting.members import Visit
-from ._waiting.owners import find
+from ._waiting.members import Waiter
+from ._waiting.owners import target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._types import Any, Callable, Generic, Outcome, Owner, P, P_co
+    from ._types import Any, Callable, Generic, Outcome, P, P_co, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P_co, Generic = "P", {"P": object}  # for class Watch(Generic[P_co])
@@ -42,8 +42,8 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     """
     check_callback(callback)
     watch: "Watch[P]" = Watch(proc, callback)
-    owner = find(proc, watch)
-    while not _watches().serve(owner):
+    target = target_of(proc, watch)
+    while not _watches().serve(target):
         pass  # its thread has just ended: take the next one
     return watch
 
@@ -109,7 +109,7 @@ class _Watches(Core):
 
     def __init__(self) -> None:
         super().__init__(True)
-        self._visit = Visit()
+        self._waiter = Waiter()
         self._idle = {"token": True}  # no thread runs
         # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
         # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
@@ -121,16 +121,16 @@ class _Watches(Core):
         ) as why:  # dlopen's has no errno for call()
             log("libgcc_s: %s", why)
 
-    def serve(self, owner: "Owner") -> bool:
+    def serve(self, target: "Target") -> bool:
         """Call back for it; return False if the thread has ended before it could see it."""
         import threading
 
         if not getattr(_thread, "_is_main_interpreter", lambda: True)():  # Python 3.12
             raise RuntimeError("a thread of watch() would abort the subinterpreter at its end")
-        watch: "Any" = owner.key
+        watch: "Any" = target.key
         watch._watches = ref(self)
         try:
-            self.add(owner)
+            self.add(target)
             if _by_pid.get(self.pid) is not self and self.drop(watch):
                 return False
             # A thread that ends puts its token back before it looks for members: either it sees
@@ -140,24 +140,24 @@ class _Watches(Core):
         except BaseException:
             self.drop(watch)
             raise
-        self.ring()
+        self.wake()
         return True
 
     def drop(self, key: object) -> bool:
-        dropped = [self.end(member) for member in self.find(key)]
-        self.ring()
+        dropped = [self.end(member) for member in self.members_of(key)]
+        self.wake()
         return any(dropped)
 
-    def _reap(self, member: "Member", status: "Outcome", visit: "Any") -> "Outcome":
+    def _reap(self, member: "Member", status: "Outcome", waiter: "Any") -> "Outcome":
         try:
-            return super()._reap(member, status, visit)
+            return super()._reap(member, status, waiter)
         except BaseException as error:  # the owner's: no signal handler runs in this thread
-            owner = member.owner
-            log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
+            target = member.target
+            log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
             return status
 
     def _run(self) -> None:
-        while self.names and self._idle.pop("token", False):  # else another thread has it
+        while self.tokens and self._idle.pop("token", False):  # else another thread has it
             is_whole = False
             try:
                 self._call_back()
@@ -175,13 +175,13 @@ class _Watches(Core):
 
     def _call_back(self) -> None:
         """Call back for each exit, until there are no watches."""
-        me = ref(self._visit)
-        self.visits[me] = None  # or nothing would end its sleep
-        while self.names:
+        me = ref(self._waiter)
+        self.waiters[me] = None  # or nothing would end its sleep
+        while self.tokens:
             self.sleep(None)
             self.collect(me)
             for member, code in self.exited.copy().items():
-                watch: "Any" = member.owner.key
+                watch: "Any" = member.target.key
                 watch._begun = True  # before its end: cancel() may come in between
                 if self.end(member):
                     watch._call(code)

@@ -17,7 +17,7 @@ from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thre
 from ._process import KILL, TERMINATE
 from ._process import wait as wait_now
 from ._starting.spawn import spawn as spawn_now
-from ._waiting.owners import find
+from ._waiting.owners import target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ._starting.spawn import Child as BlockingChild
     from ._starting.spawn import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Iterable, Owner, P, Proc, Self
+    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, Target
 
 __all__ = ["Child", "as_completed", "end_procs", "run", "spawn", "wait", "wait_procs"]
 
@@ -54,7 +54,7 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """
     exited, alive = await wait_procs([proc], timeout)
     if alive:
-        raise TimeoutExpired(find(proc).pid, timeout)
+        raise TimeoutExpired(target_of(proc).pid, timeout)
     return exited[0][1]
 
 
@@ -67,12 +67,12 @@ class _Group:
 
     def __init__(self, procs: "Iterable[Any]") -> None:
         # What the caller gave, by the owners of those that have not exited; and the exits.
-        self.left: "dict[Owner, Any]" = {}
+        self.left: "dict[Target, Any]" = {}
         self.loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)()
-        self.exits: "dict[Owner, tuple[Any, int | None]]" = {}
+        self.exits: "dict[Target, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
         for proc in procs:
-            self.left[find(proc, partial(_tell, ref(self), self.sleepers))] = proc
+            self.left[target_of(proc, partial(_tell, ref(self), self.sleepers))] = proc
         add_to_loop(self.loop, self.left)
 
     def look(self) -> None:
@@ -80,16 +80,16 @@ class _Group:
         core = find_core(self.loop)
         while core is not None and core.report(list(self.left)):
             pass  # each call reports a few
-        for owner in list(self.left) if core is None else ():
+        for target in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
-                _tell(ref(self), self.sleepers, owner, wait_now(owner.proc, 0))
+                _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
             except not_by_handler(TimeoutExpired, ValueError):  # the second: it has been closed
                 continue
 
     def hasten(self) -> bool:
         """Give codes that are still to come 10 ms from now on; return whether there are any."""
         core = find_core(self.loop)
-        pending = [] if core is None else [one for one in core.pending() if one.owner in self.left]
+        pending = [] if core is None else [one for one in core.pending() if one.target in self.left]
         for one in pending:
             one.until = Deadline(one.until.at_most(GRACE))  # type: ignore[union-attr]
         return bool(pending)
@@ -116,11 +116,11 @@ class _Group:
             call_soon(self.loop, discard_from_loop, self.loop, self.left)
 
 
-def _tell(group_ref: "Any", sleepers: "list[Any]", owner: "Owner", code: "int | None") -> None:
+def _tell(group_ref: "Any", sleepers: "list[Any]", target: "Target", code: "int | None") -> None:
     group: "_Group | None" = group_ref()
-    if group is not None and owner in group.left:  # else it is known already
-        group.exits[owner] = group.left[owner], code
-        del group.left[owner]
+    if group is not None and target in group.left:  # else it is known already
+        group.exits[target] = group.left[target], code
+        del group.left[target]
     for sleeper in sleepers:
         if not sleeper.done():
             sleeper.set_result(None)

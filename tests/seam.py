@@ -230,7 +230,7 @@ def sleepers(sleep, now):
     if wait is not None:
         put(os, "waitid", waiting(wait))
     for poller in _pollers():
-        put(poller, "take", _taking(poller.take, sleep))
+        put(poller, "poll", _polling(poller.poll, sleep))
 
     def restore():
         calls.CALLS["waitid"] = real_waitid
@@ -249,24 +249,24 @@ def _pollers():
     return [kqueue if from_kqueue else poller]
 
 
-def _taking(take, sleep):
-    def taking(self, seconds, *room):
+def _polling(poll, sleep):
+    def polling(self, seconds, *room):
         def ask():
-            take(self, 0, *room)
-            return bool(self.hot)
+            poll(self, 0, *room)
+            return bool(self.ready)
 
         if seconds == 0 or sleep(ask, seconds) is None:
-            take(self, seconds, *room)
+            poll(self, seconds, *room)
 
-    return taking
+    return polling
 
 
 def left_in(waiting):
     """The tables of a set that are not empty: what it still knows of its members."""
     core = waiting._opened()
-    tables = dict(vars(core), rounds=core.rounds.members, hot=core.poller.hot, poller=None)
+    tables = dict(vars(core), schedule=core.schedule.members, ready=core.poller.ready, poller=None)
     tables.update(core.poller.__dict__.get("_batches") and {"batches": 1} or {})
-    ignored = "visits", "_heirs", "hot"
+    ignored = "waiters", "_forked", "ready"
     return sorted(
         name
         for name, table in tables.items()

@@ -2,9 +2,8 @@
 """How does one wait for many processes?
 
 A poller opens the handles, and one call of it sleeps for all of them: epoll(7), kqueue(2), a
-completion port. That call takes the events of the system, and puts their members into ``hot``: one
-call of a function in C, so that no exception comes in between. An event has a number; ``by_number``
-tells whose it is.
+completion port. That call takes the events of the system, and puts their members into ``ready``. An
+event has a number; ``by_number`` tells whose it is.
 
 What has no handle is looked at again and again; a poller that sleeps for short times serves for
 that everywhere.
@@ -54,15 +53,15 @@ def open_poller(shared: bool) -> "Poller":
 class PollingPoller:
     """Where nothing else works: it takes no events, and nothing ends its sleep early."""
 
-    def __init__(self, former: "Any" = None) -> None:
-        """``former``: the one that it replaces, whose file descriptor stays open."""
-        self.former = former
-        self.hot: "dict[Any, Any]" = {}
+    def __init__(self, replaced: "Any" = None) -> None:
+        """``replaced``: the poller before it, whose file descriptor stays open."""
+        self.replaced = replaced
+        self.ready: "dict[Any, Any]" = {}
 
-    def open(self, owner: "Any") -> "Handle":
-        if owner.pid is None:
+    def open(self, target: "Any") -> "Handle":
+        if target.pid is None:
             raise failed(ENOSYS, "there is no pid")
-        return open_handle(owner.pid)
+        return open_handle(target.pid)
 
     def arm(self, member: "Any", *calls: "Any") -> None:
         """It has no events."""
@@ -70,7 +69,7 @@ class PollingPoller:
     def drop(self, member: "Any") -> None:
         """It knows no members."""
 
-    def take(self, seconds: "float | None") -> None:
+    def poll(self, seconds: "float | None") -> None:
         time.sleep(LONGEST if seconds is None else min(seconds, LONGEST))
 
     def flush(self) -> None:
@@ -79,7 +78,7 @@ class PollingPoller:
     def read(self, who: "Any") -> "Iterator[Any]":
         return iter(())
 
-    def ring(self, seconds: float) -> bool:
+    def wake(self, seconds: float) -> bool:
         """Each sleep is a short one."""
         return True
 

@@ -65,7 +65,7 @@ class EventSource:
     def note(self, events: "Any") -> None:
         raise NotImplementedError
 
-    def take_from(self, function: "Callable[..., Any]", *args: object) -> None:
+    def receive_from(self, function: "Callable[..., Any]", *args: object) -> None:
         """Note the events that ``function(*args)`` returns; it may sleep."""
         batch: "defaultdict[None, Any]" = defaultdict(partial(function, *args))
         self._batches[id(batch)] = batch
@@ -92,8 +92,8 @@ class EventSource:
                 self._batches.pop(key, None)
 
 
-def opened_bell() -> "Any":
-    """What is readable for ever, and for every thread: a pipe whose writer is closed."""
+def opened_wakeup() -> "Any":
+    """A file descriptor that stays readable, for every thread: a pipe whose writer is closed."""
     pipe = chain.from_iterable(starmap(os.pipe, [()]))
     reader, writer = call(list, map(own, pipe))
     writer.close()

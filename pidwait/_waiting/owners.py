@@ -4,7 +4,7 @@
 A kind of object is recognised by its attributes, not by its class: a program can contain two
 copies of a library, and to name a class we would have to import its module.
 
-An Owner is made of the object, and used in this order:
+A Target is made of the object; an Owner is one that reaps. It is used in this order:
 
                 (a handle is opened by the pid)
     confirm()   the object may have the exit code already; if the process was reaped before the
@@ -43,7 +43,7 @@ def key_of(proc: "Any") -> object:
     return "id", id(proc)
 
 
-class Owner:
+class Target:
     """A pid, or an object with a pid that does not reap its process."""
 
     reaps = False
@@ -65,12 +65,12 @@ class Owner:
         return self.returncode()
 
     def reap(self, code: "Any") -> "Outcome":
-        """Have the owner reap the process, which has exited with a code as far as we have seen."""
+        """Have the target reap the process, which has exited with a code as far as we have seen."""
         return code  # type: ignore[no-any-return]
 
 
 def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
-    """``method(*args)`` of an owner.
+    """``method(*args)`` of a target.
 
     If the object raises, the error is logged, and the wait goes on without its answer. What a
     signal handler raises meanwhile comes through.
@@ -78,22 +78,22 @@ def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
     try:
         return method(*args)
     except not_by_handler(Exception) as error:
-        owner: "Any" = method.__self__  # type: ignore[attr-defined]
-        log("pid %s, %s: %r", owner.pid, type(owner.proc).__name__, error)
+        target: "Any" = method.__self__  # type: ignore[attr-defined]
+        log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
         if not args:
             return RUNNING
         # ImportError: no file descriptor is left, perhaps
         passes = isinstance(error, ImportError) or getattr(error, "errno", None) in PASSING
-        return PENDING if passes and owner.reaps else args[0]
+        return PENDING if passes and target.reaps else args[0]
 
 
-class ReapingOwner(Owner):
+class Owner(Target):
     """An object that reaps its process."""
 
     reaps = True
 
 
-class LoopOwner(ReapingOwner):
+class LoopOwner(Owner):
     """A process of asyncio, trio or anyio: its event loop reaps it, in its own time."""
 
     def returncode(self) -> "Outcome":
@@ -127,7 +127,7 @@ def _checked(code: "Any") -> "Outcome":
     return code
 
 
-class PopenOwner(ReapingOwner):
+class PopenOwner(Owner):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
     def confirm(self) -> "Outcome":
@@ -184,7 +184,7 @@ def _look(pid: "Any") -> "Outcome":
         return RUNNING
 
 
-class MultiprocessingOwner(ReapingOwner):
+class MultiprocessingOwner(Owner):
     """multiprocessing.Process and its like: reading exitcode reaps, or asks the fork server."""
 
     _until: "Deadline | None" = None  # for the code of what somebody else has reaped
@@ -255,7 +255,7 @@ class TreeOwner(PopenOwner):
     confirm = reap
 
 
-class PsutilOwner(Owner):
+class PsutilTarget(Target):
     """psutil.Process: it does not reap, but knows when its process started."""
 
     def confirm(self) -> "Outcome":
@@ -270,7 +270,7 @@ class PsutilOwner(Owner):
         return RUNNING if round(moved) and abs(moved - round(moved)) < 0.001 else None
 
 
-class ProcessOwner(Owner):
+class ProcessTarget(Target):
     """Our Process, or that of another copy of this package: it has a handle."""
 
     def returncode(self) -> "Outcome":
@@ -283,7 +283,7 @@ class ProcessOwner(Owner):
         return code if known is None or known is RUNNING else known
 
 
-class ChildOwner(ReapingOwner):
+class ChildOwner(Owner):
     """Our Child, or that of another copy of this package: wait() reaps. Or aio's, which has one."""
 
     def returncode(self) -> "Outcome":
@@ -301,24 +301,24 @@ class ChildOwner(ReapingOwner):
 _KINDS = (
     (PopenOwner, ("returncode", "poll")),  # psutil's, too; and a mock, which has all names
     (ChildOwner, ("reaped", "exitcode")),
-    (ProcessOwner, ("has_exited", "exitcode")),
+    (ProcessTarget, ("has_exited", "exitcode")),
     (LoopOwner, ("returncode",)),
-    (PsutilOwner, ("is_running", "create_time")),
+    (PsutilTarget, ("is_running", "create_time")),
     (MultiprocessingOwner, ("exitcode", "join")),
     (ChildOwner, ("exitcode", "_child")),
 )
 # If this method is a coroutine function, it is of another kind: trio's has a poll(), too; dask's
 # has a join().
-_COROUTINES: "dict[type[Owner], tuple[str, type[Owner]]]" = {
+_COROUTINES: "dict[type[Target], tuple[str, type[Target]]]" = {
     PopenOwner: ("wait", LoopOwner),
-    MultiprocessingOwner: ("join", Owner),
+    MultiprocessingOwner: ("join", Target),
 }
 
 
-def find(proc: "Proc", key: object = None) -> Owner:
-    """The owner for a ``proc``, by a set's ``key``; TypeError or ValueError if it is no process."""
+def target_of(proc: "Proc", key: object = None) -> Target:
+    """The target for a ``proc``, by a set's ``key``; TypeError or ValueError if it is none."""
     if type(proc) is int or (hasattr(type(proc), "__index__") and not has(proc, "pid")):
-        return Owner(proc, check_pid(proc, "proc"), key)
+        return Target(proc, check_pid(proc, "proc"), key)
     try:
         pid: "Any" = proc.pid  # type: ignore[union-attr]
     except not_by_handler(AttributeError):
@@ -329,13 +329,13 @@ def find(proc: "Proc", key: object = None) -> Owner:
     kind = _kind_of(proc)
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
-    elif kind not in (ProcessOwner, ChildOwner):  # a Process may have been given its pidfd
+    elif kind not in (ProcessTarget, ChildOwner):  # a Process may have been given its pidfd
         raise ValueError("proc has no pid: it has not been started")
     return kind(proc, pid, key)
 
 
-def _kind_of(proc: "Any") -> "type[Owner]":
-    kind: "type[Owner]" = Owner
+def _kind_of(proc: "Any") -> "type[Target]":
+    kind: "type[Target]" = Target
     for one, names in _KINDS:
         try:
             for name in names:
@@ -347,7 +347,7 @@ def _kind_of(proc: "Any") -> "type[Owner]":
                 kind = LoopOwner
                 break
     if callable(getattr(type(proc), "returncode", None)):  # a method: invoke's
-        return Owner
+        return Target
     if kind is PopenOwner and hasattr(type(proc), "mechanism") and isinstance(proc.mechanism, str):
         return TreeOwner
     name, instead = _COROUTINES.get(kind, ("", kind))

@@ -152,8 +152,10 @@ class Run:
 
     def _do(self, me, what, frame):
         if what in Raised.classes:
-            # Handlers run in the main thread alone; what is raised in a destructor is ignored.
-            if me < self.count and not is_in_destructor(frame):
+            # Handlers run in the main thread alone; what is raised in a destructor is ignored. No
+            # handler runs at a NOP, which Python 3.11 has for "try:".
+            is_nop = frame.f_code.co_code[frame.f_lasti] == dis.opmap["NOP"]
+            if me < self.count and not is_nop and not is_in_destructor(frame):
                 self.raised += 1
                 handler.chosen = Raised.classes[what]
                 handler(signal.SIGUSR1, frame)

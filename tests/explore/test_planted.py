@@ -15,38 +15,38 @@ from ..venvs import ROOT
 FAULTS = {
     "the wake-up after a wait is left out": (
         "_waiting/core.py: Core.wait",
-        "        del self.visits[me]\n        self.ring()\n",
-        "        del self.visits[me]\n",
+        "        del self.waiters[me]\n        self.wake()\n",
+        "        del self.waiters[me]\n",
         "set_wait_wait",
     ),
-    "a name is popped late": (
-        "_waiting/core.py: Core.take",
-        "        hand_over(visit.members, self.names, self.members, visit.codes)\n",
-        "        visit.members.extend([one for one in visit.codes if one in self.names])\n"
-        "        hand_over([], self.names, self.members, visit.codes)\n",
+    "a token is popped late": (
+        "_waiting/core.py: Core.take_exits",
+        "        hand_over(waiter.members, self.tokens, self.members, waiter.codes)\n",
+        "        waiter.members.extend([one for one in waiter.codes if one in self.tokens])\n"
+        "        hand_over([], self.tokens, self.members, waiter.codes)\n",
         "set_wait_wait",
     ),
     "an interrupted wait puts nothing back": (
         "_sets.py: WaitSet.wait",
-        "                core.put_back(visit)\n            finally:\n"
-        "                core.put_back(visit)",
-        "                core.ring()\n            finally:\n                core.ring()",
+        "                core.requeue(waiter)\n            finally:\n"
+        "                core.requeue(waiter)",
+        "                core.wake()\n            finally:\n                core.wake()",
         "set_wait_wait",
     ),
     "an event is forgotten before the next table has its member": (
-        "_waiting/core.py: Core._status",
+        "_waiting/core.py: Core._look_once",
         "            handle, status = member.handle, self.seen.get(member, RUNNING)\n",
         "            handle, status = member.handle, self.seen.get(member, RUNNING)\n"
-        "            self.poller.hot.pop(member, None)\n",
+        "            self.poller.ready.pop(member, None)\n",
         "set_wait_wait",
     ),
     "nobody looks at what has been added and is not armed": (
         "_waiting/core.py: Core.add",
-        "        calls.append((self.rounds.members.setdefault, member, when))\n",
+        "        calls.append((self.schedule.members.setdefault, member, when))\n",
         "",
         "set_wait_add",
     ),
-    "what is added leaves the rounds before it is armed": (
+    "what is added leaves the schedule before it is armed": (
         "_systems/linux/poller.py: arm",
         "                call(\n                    atomically,\n",
         "                atomically(*calls)\n                calls = ()\n"
@@ -54,15 +54,15 @@ FAULTS = {
         "set_wait_add",
     ),
     "events are noted after they have been forgotten": (
-        "_systems/posix.py: EventSource.take_from",
+        "_systems/posix.py: EventSource.receive_from",
         "        self.note(events)\n        self._batches.pop(id(batch), None)\n",
         "        self._batches.pop(id(batch), None)\n        self.note(events)\n",
         "set_wait_wait",
     ),
     "a look calls itself": (
         "_waiting/core.py: Core.look",
-        "                        self._note(one, found, visit)\n",
-        "                        self.look(one, visit)\n",
+        "                        self._note_exit(one, found, waiter)\n",
+        "                        self.look(one, waiter)\n",
         "kinds_process_process",
     ),
     "a handle is closed under a user": (

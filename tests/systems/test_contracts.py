@@ -200,16 +200,16 @@ def opened_by(poller, pid):
 
 def taken(poller):
     """The members to look at, as a core finds them."""
-    for who in list(poller.hot):
+    for who in list(poller.ready):
         if type(who) is not Member:
-            poller.hot.update(dict.fromkeys(poller.read(who)))
-            poller.hot.pop(who, None)
-    return list(poller.hot)
+            poller.ready.update(dict.fromkeys(poller.read(who)))
+            poller.ready.pop(who, None)
+    return list(poller.ready)
 
 
 def check_that_no_more_comes(poller):
-    poller.hot.clear()
-    poller.take(0.01)
+    poller.ready.clear()
+    poller.poll(0.01)
     assert taken(poller) == []
     assert WINDOWS or not is_readable(poller.fileno())
 
@@ -243,17 +243,17 @@ def test_each_exit_is_taken_once(poller, start_told, late):
             poller.arm(member, (armed.append, member))
             assert armed == [member] * times
         if late:
-            poller.take(0)
+            poller.poll(0)
         else:
-            poller.take(0.01)
+            poller.poll(0.01)
             assert taken(poller) == []
             child.stdin.close()
             assert WINDOWS or is_readable(poller.fileno(), 60)
             while not taken(poller):
-                poller.take(60)
+                poller.poll(60)
         assert taken(poller) == [member]
         assert handle_.settled(member.handle.look, member.handle.look(), Deadline(None)) == code
-        if late:  # on Windows take(0) looks at all, and the event may still come
+        if late:  # on Windows poll(0) looks at all, and the event may still come
             poller.drop(member)
         check_that_no_more_comes(poller)
 
@@ -271,7 +271,7 @@ def test_several_members_are_for_one_process(poller, start_told):
     poller.arm(members[-1])
     child.stdin.close()
     while len(taken(poller)) < 3:
-        poller.take(60)
+        poller.poll(60)
     assert set(taken(poller)) == set(members)
     check_that_no_more_comes(poller)
 
@@ -280,7 +280,7 @@ def test_what_is_polled_is_left_to_others(poller, sleeper):
     member, armed = Member(systems.system.polled(sleeper.pid)), []
     poller.arm(member, (armed.append, member))
     for seconds in 0, 0.01:  # at its end nothing has come
-        poller.take(seconds)
+        poller.poll(seconds)
     assert armed == taken(poller) == []
     poller.drop(member)
 
@@ -298,11 +298,11 @@ def test_what_it_can_not_open_is_refused(poller):
 @pytest.mark.threads
 def test_a_ring_ends_each_sleep(poller):
     """If each that has slept rings, too."""
-    sleeps = [Thread(lambda: (poller.take(None), poller.ring(0.0))).asleep() for _ in range(3)]
-    poller.ring(0.0)
+    sleeps = [Thread(lambda: (poller.poll(None), poller.wake(0.0))).asleep() for _ in range(3)]
+    poller.wake(0.0)
     for sleep in sleeps:
         sleep.result()
-    poller.take(0)
+    poller.poll(0)
     assert taken(poller) == []
 
 
@@ -314,10 +314,10 @@ def test_a_ring_has_its_file_descriptor_readable_once(poller):
     fd = poller.fileno()
     for seconds in 0.02, 0.0, 0.02:
         assert not is_readable(fd)
-        poller.ring(seconds)
-        poller.ring(seconds)
+        poller.wake(seconds)
+        poller.wake(seconds)
         assert is_readable(fd, 60 if seconds else 0)
-        poller.take(0)
+        poller.poll(0)
         assert taken(poller) == [] and poller.fileno() == fd
 
 
@@ -327,10 +327,10 @@ def test_a_closed_poller_leaves_nothing_open(use_variant, kind):
     for _ in range(2):  # at first bindings are loaded
         before = opened()
         poller = pollers.open_poller(True)
-        poller.take(0)
+        poller.poll(0)
         if not WINDOWS:
             poller.fileno()
-            poller.ring(60.0)
+            poller.wake(60.0)
         assert not any(map(is_inherited, set(opened()) - set(before)))
         for _ in range(2):
             poller.close()

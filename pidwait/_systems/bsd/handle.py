@@ -14,7 +14,7 @@ process that was exiting when it was registered. In each case it has exited once
 
 A registration stays until its event is taken, also if nobody waits for it any more: before NetBSD
 10, a thread that deletes a one-shot event while another one takes it hangs with that one in the
-kernel, or crashes it. So the bell and the timer are not one-shot, and are deleted when read.
+kernel, or crashes it. So neither the wake-up pipe nor the timer is one-shot: reading deletes them.
 
 A forked child does not inherit a kqueue, and another file may soon have its number there. So the
 child does not use the number, and does not even close it.
@@ -40,7 +40,7 @@ from ..posix import (
     close,
     code_of_status,
     may_block,
-    opened_bell,
+    opened_wakeup,
     poll,
 )
 from .calls import (
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from ..._types import Any, Identity, Outcome
 
 _EXITS = 256  # that one sleep brings at most
-# A thread that goes to sleep at a certain moment is not woken by the bell of DragonFly and of
-# older OpenBSDs: kqueue_scan(). So no sleep is longer than this.
+# On DragonFly and older OpenBSDs nothing wakes a thread that goes to sleep at a certain moment:
+# kqueue_scan(). So no sleep is longer than this.
 LONGEST_NAP = 60.0
 
 # select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
@@ -90,19 +90,19 @@ class Registration:
 class Kqueue(EventSource):
     """A kqueue, and what is registered in it. It is closed when nobody refers to it any more."""
 
-    bell: "Any" = None  # if several threads sleep in it
+    wakeup: "Any" = None  # if several threads sleep in it
     _kqueue: "Any" = None
 
-    def __init__(self, bell: "Any" = None) -> None:
+    def __init__(self, wakeup: "Any" = None) -> None:
         super().__init__()
         self._pid = os.getpid()
-        self.bell = bell
+        self.wakeup = wakeup
         self._numbers = count(READ + 1)
         self._by_pid: "dict[int, Registration]" = {}  # the first; the latest by ``later``
-        # Those of processes; and the bell, READ, and the timer, TIMER, once they have rung.
+        # Those of processes; and of the wake-up pipe, READ, and the timer, TIMER, once used.
         self.by_number: "dict[int, Any]" = {}
         # The events that have been taken, and that nobody has read.
-        self.hot: "dict[Any, Any]" = {}
+        self.ready: "dict[Any, Any]" = {}
         self._kqueue = ask("kqueue")
 
     def is_open(self) -> bool:
@@ -118,7 +118,7 @@ class Kqueue(EventSource):
         if kqueue and self._pid != os.getpid():
             _kept.append(kqueue)
             kqueue = None
-        for file in filter(None, (self.bell, kqueue)):
+        for file in filter(None, (self.wakeup, kqueue)):
             close(file)
 
     __del__ = close
@@ -170,11 +170,11 @@ class Kqueue(EventSource):
 
     def event_of(self, one: Registration) -> "Any":
         """Its event, if it has been taken."""
-        return self.hot.get(one) or next(filter(None, one.events), None)  # hot first: it moves on
+        return self.ready.get(one) or next(filter(None, one.events), None)  # in this order
 
     def is_watched(self, one: Registration, seconds: float = 0.0) -> bool:
         """Whether its event, which may be lost, has not come and does not come in ``seconds``."""
-        self.take(0.0 if self.event_of(one) else seconds, len(self.by_number) + 1)
+        self.poll(0.0 if self.event_of(one) else seconds, len(self.by_number) + 1)
         if one.later or self.event_of(one) or not self._find(one, one.fflags):
             return False
         if not one.later:
@@ -185,51 +185,51 @@ class Kqueue(EventSource):
             last, later = later, later.later.get(None)
             if last is not one and not later and not self._find(last, last.fflags or one.fflags):
                 last.events.append(None)  # its event has been taken as this one's
-                self.hot.setdefault(last, None)
+                self.ready.setdefault(last, None)
         return False
 
     def _find(self, one: Registration, fflags: int) -> bool:
         # Without EV_ADD this finds the registration, and leaves it as it is.
         return change(self.opened(), PROC, one.pid, EV_ENABLE, fflags, 0, one.number)
 
-    def take(self, seconds: float, room: int = _EXITS) -> None:
-        """Sleep until there are events, for ``seconds`` at most, and put them into ``hot``."""
+    def poll(self, seconds: float, room: int = _EXITS) -> None:
+        """Sleep until there are events, for ``seconds`` at most, and put them into ``ready``."""
         if self._batches:
             self.flush()
-            seconds = 0 if self.hot else seconds
+            seconds = 0 if self.ready else seconds
         if seconds and not may_block():
             poll(self.opened().fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
         control = self.opened().control
         try:
-            self.take_from(control, None, room, seconds)
+            self.receive_from(control, None, room, seconds)
         except BaseException:
             if is_python(control):  # a handler's exception there can lose what the kernel gave
                 for there in list(self.by_number.values()):
-                    self.hot.setdefault(there, None)
+                    self.ready.setdefault(there, None)
             raise
 
     def note(self, events: "Any") -> None:
-        self.hot.update([(self.by_number.get(event.udata), event) for event in events])
+        self.ready.update([(self.by_number.get(event.udata), event) for event in events])
 
-    def ring(self, seconds: float = 0.0) -> None:
+    def wake(self, seconds: float = 0.0) -> None:
         """End all sleeps, and be readable until that is read: now, or every ``seconds``."""
         try:
             self._start(seconds)
         except Failed as why:  # ENOMEM: timers are few; EMFILE
-            log("without the %s: %s", "timer" if seconds else "bell", why)
+            log("without the %s: %s", "timer" if seconds else "wake-up pipe", why)
             self._start(0.0 if seconds else SHORTEST)
 
     def _start(self, seconds: float) -> None:
         if seconds:
             what, data = (TIMER, 1), max(1, -int(-min(seconds, LONGEST_NAP) * 1000 // 1))
         else:
-            self.bell = self.bell or opened_bell()
-            what, data = (READ, self.bell.fileno()), 0
+            self.wakeup = self.wakeup or opened_wakeup()
+            what, data = (READ, self.wakeup.fileno()), 0
         self.by_number[what[0]] = what
         try:
-            # EV_ADD alone wakes nobody on DragonFly and NetBSD if the bell rings, and does not
-            # restart the timer there and before FreeBSD 12.
+            # On DragonFly and NetBSD, EV_ADD alone wakes nobody if the pipe is registered already.
+            # There, and before FreeBSD 12, it does not restart the timer.
             change(self.opened(), *what, EV_DELETE)
         finally:
             change(self.opened(), *what, EV_ADD, 0, data, what[0])
@@ -296,12 +296,12 @@ class KqueueHandle(PsHandle):
                 if not self._queue.is_watched(self.registration, nap):
                     self._exited = True
                     if self._is_alone:  # other threads sleep, and a program may poll fileno()
-                        self._queue.ring()
-            except Failed as why:  # EBADF; or there is neither a bell nor a timer
+                        self._queue.wake()
+            except Failed as why:  # EBADF; or there is neither a pipe nor a timer
                 log("pid %d is polled: %s", self.pid, why)
                 self.backend = "polling"
             except BaseException:
-                # It may have taken the event for which others sleep, and not rung yet.
+                # It may have taken the event for which others sleep, and not woken them yet.
                 self._exited = False
                 self._tells_exit(NOW)
                 raise
@@ -347,7 +347,7 @@ def check_kqueue() -> None:
     queue = Kqueue()
     queue.register(os.getpid())
     is_early = poll(queue.opened().fileno(), select.POLLIN, NOW)
-    queue.ring()
+    queue.wake()
     if is_early or not poll(queue.opened().fileno(), select.POLLIN, Deadline(1)):
         raise failed(ENOSYS, "poll does not report a kqueue's events")
     queue.close()

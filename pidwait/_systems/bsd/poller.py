@@ -6,7 +6,7 @@ from itertools import repeat
 
 from ..._base.errors import failed
 from ..._base.steps import atomically
-from ..posix import opened_bell
+from ..posix import opened_wakeup
 from .calls import EV_DELETE, change
 from .handle import LONGEST_NAP, Kqueue, KqueueHandle, Registration
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class KqueuePoller:
-    """Sleeps for many processes in one kqueue. Any number of threads may be in take() at once."""
+    """Sleeps for many processes in one kqueue. Any number of threads may be in poll() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
-        """``opens``: whether processes can be watched; ``shared``: whether ring() is needed."""
+        """``opens``: whether processes can be watched; ``shared``: whether wake() is needed."""
         self._opens = opens
-        self._queue = Kqueue(opened_bell() if shared else None)
-        self.hot = self._queue.hot
+        self._queue = Kqueue(opened_wakeup() if shared else None)
+        self.ready = self._queue.ready
         # Not in the registrations: members refer to handles, and those to the registrations.
         self._members: "dict[Registration, dict[Any, None]]" = {}
 
-    def open(self, owner: "Any") -> "Handle":
-        if not self._opens or owner.pid is None:
+    def open(self, target: "Any") -> "Handle":
+        if not self._opens or target.pid is None:
             raise failed(ENOSYS, "kqueue is not used, or there is no pid")
-        return KqueueHandle(owner.pid, self._queue)
+        return KqueueHandle(target.pid, self._queue)
 
     def _registration_of(self, member: "Any") -> "Registration | None":
         """None if it is polled, also as its kqueue is the parent's."""
@@ -41,35 +41,35 @@ class KqueuePoller:
         if one is not None:
             atomically(
                 (self._members.setdefault(one, {}).__setitem__, member, None),
-                (self.hot.pop, member, None),
+                (self.ready.pop, member, None),
                 *calls,
                 # If its event has been read before it was there.
-                (self.hot.update, zip(repeat(member), one.events)),
+                (self.ready.update, zip(repeat(member), one.events)),
             )
 
     def drop(self, member: "Any") -> None:
         one: "Any" = self._registration_of(member)
         self._members.get(one, {}).pop(member, None)
 
-    def take(self, seconds: "float | None") -> None:
-        self._queue.take(LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP))
+    def poll(self, seconds: "float | None") -> None:
+        self._queue.poll(LONGEST_NAP if seconds is None else min(seconds, LONGEST_NAP))
 
     def flush(self) -> None:
         self._queue.flush()
 
     def read(self, who: "Any") -> "Iterable[Any]":
         if type(who) is Registration:
-            event = self.hot.get(who)
+            event = self.ready.get(who)
             who.events.extend(filter(None, (event,)))
             yield from list(self._members.get(who, ()))
             if who.events:
                 self._queue.forget(who)
                 self._members.pop(who, None)
-        elif who is not None:  # the bell, or the timer; disabled, it would stay readable
+        elif who is not None:  # the wake-up pipe, or the timer; disabled, it would stay readable
             change(self._queue.opened(), who[0], who[1], EV_DELETE)
 
-    def ring(self, seconds: float) -> bool:
-        self._queue.ring(seconds)
+    def wake(self, seconds: float) -> bool:
+        self._queue.wake(seconds)
         return True
 
     def fileno(self) -> int:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux, many at once: epoll(7) over pidfds, and what ends its sleep.
+"""Linux, many at once: epoll(7) over pidfds, and what wakes its sleepers.
 
 A pidfd becomes ready twice: when its process is a zombie, and when it has been reaped. And a
 closed one stays in the epoll, and ready, for as long as a forked child has a copy of it. So
 each is armed for one event, which the kernel gives to one of the threads that sleep.
 
-The bell is the reader of a pipe without a writer: while it is in the epoll, all sleeps end. A timer
-rings later, for a program that polls the file descriptor.
+The wake-up fd is the reader of a pipe without a writer: while it is in the epoll, all sleeps end. A
+timer does so later, for a program that polls the file descriptor.
 
 The pidfds take no file descriptors from the program. RLIMIT_NOFILE limits the number of a new
 file descriptor, not how many are open: getrlimit(2). One that was moved up while the soft limit
@@ -22,7 +22,7 @@ from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, failed, log, not_by_handler
 from ..._base.steps import atomically
 from ..calls import ask, native
-from ..posix import EventSource, may_block, opened, opened_bell, own, poll
+from ..posix import EventSource, may_block, opened, opened_wakeup, own, poll
 from .calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
 from .handle import PidfdHandle
 
@@ -39,38 +39,38 @@ _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 
 
 class EpollPoller(EventSource):
-    """Sleeps for many handles. Any number of threads may be in take() at once."""
+    """Sleeps for many handles. Any number of threads may be in poll() at once."""
 
-    _bell: "Any" = None
+    _wakeup: "Any" = None
     _timer: "Any" = None
 
     def __init__(self, opens: bool, shared: bool) -> None:
-        """``opens``: whether pidfds can be used; ``shared``: whether ring() is needed."""
+        """``opens``: whether pidfds can be used; ``shared``: whether wake() is needed."""
         super().__init__()
         self._opens = opens
         self._by_fd: "dict[int, Any]" = {}
-        self.hot: "dict[Any, None]" = {}
+        self.ready: "dict[Any, None]" = {}
         self._epoll: "Any" = ask("epoll")  # a low number: select() takes no other
         # Where nothing can end a sleep, it is a short one.
         self._longest = LONGEST_SLEEP
         try:
             if shared:
-                self._bell = _moved_up(opened_bell())
-                self._by_fd[self._bell.fileno()] = self._bell
+                self._wakeup = _moved_up(opened_wakeup())
+                self._by_fd[self._wakeup.fileno()] = self._wakeup
         except Failed as why:
-            log("without a bell: %s", why)
+            log("no wake-up fd: %s", why)
             self._longest = LONGEST
 
-    def open(self, owner: "Any") -> "Handle":
-        """A handle by ``owner.pid``, or by ``owner.proc`` if that is None.
+    def open(self, target: "Any") -> "Handle":
+        """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
         if not self._opens:
             raise failed(ENOSYS, "pidfds are not used")
-        if owner.pid is None:
-            return PidfdHandle(None, opened_high(os.dup, owner.proc.fileno()))
-        return PidfdHandle(owner.pid, None, opened_high)
+        if target.pid is None:
+            return PidfdHandle(None, opened_high(os.dup, target.proc.fileno()))
+        return PidfdHandle(target.pid, None, opened_high)
 
     def arm(self, member: "Any", *calls: "Call") -> None:
         """Have its next event taken, and make the calls in the same step; not if it is polled."""
@@ -85,7 +85,7 @@ class EpollPoller(EventSource):
                 call(
                     atomically,
                     (self._by_fd.__setitem__, fd, member),
-                    (self.hot.pop, member, None),
+                    (self.ready.pop, member, None),
                     *calls,
                     # Last: from here on another thread may take its event, and look.
                     (control, fd, _ARMED),
@@ -99,20 +99,20 @@ class EpollPoller(EventSource):
         if member.handle is not None:
             self._by_fd.pop(member.handle.fd, None)
 
-    def take(self, seconds: "float | None") -> None:
+    def poll(self, seconds: "float | None") -> None:
         """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
         if self._batches:
             self.flush()
-            seconds = 0 if self.hot else seconds
+            seconds = 0 if self.ready else seconds
         if seconds is None or seconds > self._longest:
             seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
         if seconds and not may_block():
             poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
             seconds = 0
-        self.take_from(self._epoll.poll, seconds, _EVENTS)
+        self.receive_from(self._epoll.poll, seconds, _EVENTS)
 
     def note(self, events: "list[tuple[int, int]]") -> None:
-        self.hot.update([(self._by_fd.get(fd), None) for fd, _ in events])
+        self.ready.update([(self._by_fd.get(fd), None) for fd, _ in events])
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
@@ -121,14 +121,14 @@ class EpollPoller(EventSource):
         try:
             if who is self._timer:
                 self._set_timer(0.0)
-            else:  # the bell; or a timer that another thread's has replaced in fileno()
+            else:  # the wake-up fd; or a timer that fileno() in another thread has replaced
                 call(self._epoll.unregister, who.fileno())
         except Failed as why:
             if why.errno != ENOENT:  # another thread was quicker
                 raise
         return ()
 
-    def ring(self, seconds: float) -> bool:
+    def wake(self, seconds: float) -> bool:
         """End each sleep, and have fileno() readable, now; or after ``seconds``.
 
         Return False if it is readable at once, though it need not be.
@@ -141,11 +141,11 @@ class EpollPoller(EventSource):
                 log("without a timer: %s", why)
                 self._timer = None
         # Without a timer fileno() is readable too early, but never too late.
-        if self._bell is not None:
+        if self._wakeup is not None:
             try:
-                call(self._epoll.register, self._bell.fileno(), 0)  # EPOLLHUP is always reported
+                call(self._epoll.register, self._wakeup.fileno(), 0)  # EPOLLHUP is always reported
             except Failed as why:
-                if why.errno != EEXIST:  # it rings
+                if why.errno != EEXIST:  # it is there already
                     raise
         return not seconds
 
@@ -166,7 +166,7 @@ class EpollPoller(EventSource):
         return fd
 
     def close(self) -> None:
-        for file in self._epoll, self._bell, self._timer:
+        for file in self._epoll, self._wakeup, self._timer:
             if file is not None:
                 file.close()
 

@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._types import Any, Call, Checks, Handle, Iterable
 
-_BELL = 1  # the number of ring()'s packets; 0 would be an error, and no HANDLE is odd
+_WAKEUP = 1  # the number of wake()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
 _HANDLES = 62  # in one call at most: Python 3.7 takes no more, to add the event that Ctrl-C sets
 _LOOKS = 2 * _HANDLES  # at the end of a time-out: those of 5,000 members would take 30 ms (Wine)
@@ -52,24 +52,24 @@ def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "C
 
 
 class PortPoller:
-    """Sleeps for many handles. Any number of threads may be in take() at once."""
+    """Sleeps for many handles. Any number of threads may be in poll() at once."""
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether HANDLEs can be used."""
         self._opens = opens
         self._by_number: "dict[int, Any]" = {}
-        self.hot: "dict[Any, None]" = {}
+        self.ready: "dict[Any, None]" = {}
         self._turns = count()
         self._port = _open_port()
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
 
-    def open(self, owner: "Any") -> "Handle":
-        """A handle by ``owner.pid``; Failed if that can't be."""
-        if owner.pid is None or not self._opens:
+    def open(self, target: "Any") -> "Handle":
+        """A handle by ``target.pid``; Failed if that can't be."""
+        if target.pid is None or not self._opens:
             raise failed(ENOSYS, "HANDLEs are not used")
-        return Win32Handle(owner.pid)
+        return Win32Handle(target.pid)
 
     def arm(self, member: "Any", *calls: "Call") -> None:
         """Have its packet taken, and make the calls in the same step; not if it is polled.
@@ -88,7 +88,7 @@ class PortPoller:
         if isinstance(member.handle, Win32Handle):
             self._by_number.pop(member.handle.owned.number, None)
 
-    def take(self, seconds: "float | None") -> None:
+    def poll(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
         milliseconds, port = call_milliseconds(Deadline(seconds)), self._port.number
         # Ctrl-C does not end GetQueuedCompletionStatus. A port is signalled while it has packets,
@@ -99,25 +99,25 @@ class PortPoller:
         receive = native("GetQueuedCompletionStatus")
         packets = takewhile(bool, map(receive, repeat(port), chain((milliseconds,), repeat(0))))
         members = map(self._by_number.get, map(itemgetter(3), packets))
-        call(self.hot.update, zip(members, repeat(None)))
+        call(self.ready.update, zip(members, repeat(None)))
         if seconds == 0:  # the pool may not have posted all packets yet
             there = list(self._by_number)
             first = next(self._turns) * _LOOKS % (len(there) or 1)
             turn = (there[first:] + there[:first])[:_LOOKS]
             for some in turn[:_HANDLES], turn[_HANDLES:]:
                 if some and _may_be_signalled(*some):
-                    self.hot.update(zip(map(self._by_number.get, some), repeat(None)))
+                    self.ready.update(zip(map(self._by_number.get, some), repeat(None)))
 
     def flush(self) -> None:
-        """take() puts all into ``hot`` at once."""
+        """poll() puts all into ``ready`` at once."""
 
     def read(self, who: "Any") -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own: none."""
         return ()
 
-    def ring(self, seconds: float) -> bool:
-        """End one sleep. Whoever has slept rings again, for as long as there is work for others."""
-        call(native("PostQueuedCompletionStatus"), self._port.number, 0, 0, _BELL)
+    def wake(self, seconds: float) -> bool:
+        """Wake one sleeper, which wakes the next for as long as there is work for others."""
+        call(native("PostQueuedCompletionStatus"), self._port.number, 0, 0, _WAKEUP)
         return True
 
     def fileno(self) -> int:
