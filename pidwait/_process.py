@@ -7,7 +7,7 @@ import sys
 from errno import ESRCH
 
 from ._base.arguments import check_pid, check_signal
-from ._base.deadline import NOW, Deadline, patience, pause
+from ._base.deadline import NOW, Backoff, Deadline, patience
 from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
@@ -63,10 +63,10 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             if seen is RUNNING:
                 sure = handle  # else it may be for another process, which has got the pid
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
-        code, interval = seen, [0.0]
+        code, backoff = seen, Backoff()
         if is_object and seen is not PENDING and seen is not RUNNING:
             code = guarded(target.reap, seen)
-            while code is RUNNING and pause(deadline, interval):  # of a tree the command has exited
+            while code is RUNNING and backoff.pause(deadline):  # of a tree the command has exited
                 code = guarded(target.reap, seen)
         if code is RUNNING:
             raise TimeoutExpired(target.pid, timeout)
@@ -99,9 +99,9 @@ def _settled(
     target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
 ) -> "Outcome":
     """The code of what has exited: its code, or its reaping, comes in a moment."""
-    limit, interval = patience(deadline), [0.0]
+    limit, backoff = patience(deadline), Backoff()
     code: "Outcome" = PENDING
-    while code is PENDING and pause(limit, interval):
+    while code is PENDING and backoff.pause(limit):
         if seen is PENDING and handle is not None:
             code = seen = handle.look(reap)
         # Where nobody but the owner can tell the code, it reaps without our having seen it.

@@ -213,8 +213,8 @@ def _poll(beneath: "Any", self: "Any") -> "Any":
 
 def _settled(self: "Any", code: "Any", patience: float) -> "Any":
     """Reap what has exited; if the lock is held for longer than the patience, the code seen."""
-    deadline, interval = _deadline.Deadline(patience), [0.0]
-    while self.returncode is None and _deadline.pause(deadline, interval):
+    deadline, backoff = _deadline.Deadline(patience), _deadline.Backoff()
+    while self.returncode is None and backoff.pause(deadline):
         self._internal_poll()
     return code if self.returncode is None else self.returncode
 

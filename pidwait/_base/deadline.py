@@ -83,19 +83,27 @@ def patience(deadline: Deadline) -> Deadline:
     return Deadline(max(GRACE, deadline.at_most(PATIENCE)))
 
 
-def pause(deadline: Deadline, interval: "list[float]") -> bool:
-    """Pause before a look: not at all at first, then for 0.1 ms, doubling to 40 ms.
+class Backoff:
+    """Pauses between looks: none before the first, then 0.1 ms, doubling to 40 ms."""
 
-    Return False if there has been a look after the deadline: a stopped process can miss the
-    exit right before it. ``interval`` is [0.0] at first.
-    """
-    delay = interval[0]
-    if delay < 0:
-        return False
-    if delay:
-        time.sleep(deadline.at_most(delay))
-    interval[0] = -1 if deadline.expired() else min(max(delay * 2, SHORTEST), LONGEST)
-    return True
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds  # the next pause; less than 0 after the last look
+
+    def pause(self, deadline: Deadline) -> bool:
+        """Pause before a look.
+
+        Return False if there has been a look after the deadline: a stopped process can miss the
+        exit right before it.
+        """
+        seconds = self.seconds
+        if seconds < 0:
+            return False
+        if seconds:
+            time.sleep(deadline.at_most(seconds))
+        self.seconds = -1 if deadline.expired() else min(max(seconds * 2, SHORTEST), LONGEST)
+        return True
 
 
 def cpu_clock() -> "Callable[[], float]":

@@ -14,7 +14,7 @@ import os
 from io import UnsupportedOperation
 from weakref import ref
 
-from .deadline import Deadline, patience, pause
+from .deadline import Backoff, Deadline, patience
 from .errors import call
 
 TYPE_CHECKING = False
@@ -40,12 +40,12 @@ class Handle:
         """Look once, without blocking; with ``reap``, reap our child if it has exited."""
         raise NotImplementedError
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+    def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         """Sleep until look() may answer otherwise; return False at the deadline.
 
-        By default that is the ``interval`` of pause().
+        By default that is a pause.
         """
-        return pause(deadline, interval)
+        return backoff.pause(deadline)
 
     def fileno(self) -> int:
         """A file descriptor that is readable once it has exited."""
@@ -69,8 +69,8 @@ class Handle:
 
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
         """The outcome of the process once it has exited; RUNNING at the deadline."""
-        interval = [0.0]
-        while self.sleep(deadline, interval):
+        backoff = Backoff()
+        while self.sleep(deadline, backoff):
             outcome = self.look(reap)
             if outcome is not RUNNING:
                 return outcome
@@ -91,8 +91,8 @@ _CLOSED = dict.fromkeys(("look", "sleep", "fileno", "send_signal", "identify"), 
 def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadline) -> "Outcome":
     """The outcome, looked for again as long as it is PENDING, and patience() lasts."""
     if outcome is PENDING:
-        deadline, interval = patience(deadline), [0.0]
-        while outcome is PENDING and pause(deadline, interval):
+        deadline, backoff = patience(deadline), Backoff()
+        while outcome is PENDING and backoff.pause(deadline):
             outcome = look()
     return outcome
 

@@ -10,7 +10,7 @@ import _winapi
 from contextlib import suppress
 from types import SimpleNamespace
 
-from .._base.deadline import LONGEST, Deadline
+from .._base.deadline import LONGEST, Backoff, Deadline
 from .._base.errors import Failed
 from .._systems import open_handle
 from .._systems.calls import ask
@@ -80,7 +80,7 @@ class JobTree:
             handle = open_handle(pid)
             # While it is open, no stranger gets the pid.
             if pid in (self.pid, self._find()[1]):
-                handle.sleep(Deadline(timeout), [LONGEST])
+                handle.sleep(Deadline(timeout), Backoff(LONGEST))
 
     def has_exited(self) -> bool:
         return bool(self._ask("WaitForSingleObject", self._command.number, 0) == 0)

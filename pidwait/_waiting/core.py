@@ -13,7 +13,7 @@ from itertools import repeat
 from os import getpid
 from weakref import ref
 
-from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Deadline, patience, pause
+from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Backoff, Deadline, patience
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
 from .._base.steps import atomically, claim, hand_over, replace
@@ -71,7 +71,7 @@ class Core:
             when = Deadline.now(), SHORTEST
         # Last: whatever comes next, somebody looks at it.
         calls.append((self.schedule.members.setdefault, member, when))
-        limit, interval = Deadline(PATIENCE), [0.0]
+        limit, backoff = Deadline(PATIENCE), Backoff()
         while True:
             try:
                 if claim(self.members, target.key, member, *calls):
@@ -85,7 +85,7 @@ class Core:
             if other in self.tokens:
                 return None
             # Its end is under way in another thread; on PyPy, it may be interrupted.
-            if not pause(limit, interval) and self.members.get(target.key) is other:
+            if not backoff.pause(limit) and self.members.get(target.key) is other:
                 self.members.pop(target.key, None)
 
     def _requeuing(self, old: Member, code: "Outcome") -> "list[Call]":
@@ -207,7 +207,7 @@ class Core:
                 self.look(member, waiter)
 
     def look(self, member: Member, waiter: "ref[Any]") -> None:
-        """Look next_at one. If it has exited, look next_at the others for its process, and reap."""
+        """Look at one. If it has exited, look at the others for its process, and have it reaped."""
         target, status = member.target, self._look_once(member)
         if status is RUNNING:
             return
@@ -246,7 +246,7 @@ class Core:
             self._forget(member)
 
     def _note_exit(self, member: Member, status: "Outcome", waiter: "ref[Any]") -> None:
-        """Note that a look has seen the exit, and have the target reap."""
+        """Note that a look has seen the exit, and have the owner reap."""
         if member in self.tokens and member not in self.exited:  # else its owner does not reap
             target, outcome = member.target, status
             if status is not PENDING and type(target) is not Target:

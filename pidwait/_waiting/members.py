@@ -96,7 +96,7 @@ class PollSchedule:
         self.next_at = 0.0  # the time of the next look; 0: there is a new one
 
     def add(self, member: "Any") -> None:
-        """Look next_at it now, and then next_at growing intervals, unless it is there already."""
+        """Look at it now, and then at growing intervals, unless it is there already."""
         if self.members.setdefault(member, PollSchedule.NEW) is PollSchedule.NEW:
             self.next_at = 0.0
 

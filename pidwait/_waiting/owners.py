@@ -65,7 +65,7 @@ class Target:
         return self.returncode()
 
     def reap(self, code: "Any") -> "Outcome":
-        """Have the target reap the process, which has exited with a code as far as we have seen."""
+        """Have the object reap the process, which has exited with a code as far as we have seen."""
         return code  # type: ignore[no-any-return]
 
 

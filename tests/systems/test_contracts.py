@@ -71,9 +71,9 @@ def make(request, use_variant):
 
 
 def test_a_process_runs(make, sleeper):
-    handle, end, interval = make(sleeper.pid), Deadline(0.01), [0.0]
+    handle, end, backoff = make(sleeper.pid), Deadline(0.01), deadline.Backoff()
     assert handle.pid == sleeper.pid
-    while handle.sleep(end, interval):
+    while handle.sleep(end, backoff):
         assert handle.look() is handle.look(True) is RUNNING
     assert end.expired()
     for timeout in -1, 0, 0.01:

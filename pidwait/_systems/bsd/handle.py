@@ -29,7 +29,7 @@ from operator import is_
 from weakref import WeakValueDictionary
 
 from ..._base.checks import works
-from ..._base.deadline import NOW, SHORTEST, Deadline
+from ..._base.deadline import NOW, SHORTEST, Backoff, Deadline
 from ..._base.errors import Failed, failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
 from ..._base.steps import atomically_if
@@ -280,10 +280,10 @@ class KqueueHandle(PsHandle):
         other.close()
         return is_running
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+    def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         while not self._tells_exit(deadline):
             if self.backend == "polling":
-                return super().sleep(deadline, interval)
+                return super().sleep(deadline, backoff)
             if deadline.expired():
                 return False
         return True

@@ -22,7 +22,7 @@ import sys
 from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from ..._base.checks import still_works, works
-from ..._base.deadline import NOW, Deadline
+from ..._base.deadline import NOW, Backoff, Deadline
 from ..._base.errors import DENIED, Failed, call, failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import ask, native
@@ -128,11 +128,11 @@ class PidfdHandle(Handle):
             log("pid %s: %s", self.pid, why)
             return None, None
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+    def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         try:
             return poll(self.fd, select.POLLIN, deadline) != 0
         except Failed as why:
-            return not self._fall_back(why) or self.sleep(deadline, interval)
+            return not self._fall_back(why) or self.sleep(deadline, backoff)
 
     def _fall_back(self, why: Failed) -> bool:
         """Have a polled handle do the work from here on; False if the process is gone."""

@@ -11,7 +11,7 @@ from errno import ECHILD, ENOENT, ENOSYS, ESRCH
 from functools import partial
 
 from ..._base.checks import why_not, works
-from ..._base.deadline import Deadline
+from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import GONE, Failed, call, failed, log
 from ..._base.handle import PENDING, RUNNING, Handle
 from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
@@ -246,16 +246,16 @@ class ProcfsHandle(Handle):
             self._started, self._clock = stat.started, clock
         return stat.started == self._started
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+    def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         # Look first: the pid may be another child's of ours since this was opened.
         blocks = deadline.remaining() is None and may_block() and hasattr(os, "waitid")  # not PyPy
-        if not (interval[0] and blocks):
-            return super().sleep(deadline, interval)
+        if not (backoff.seconds and blocks):
+            return super().sleep(deadline, backoff)
         try:
             call(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             return True
         except Failed:  # it is not our child
-            return super().sleep(deadline, interval)
+            return super().sleep(deadline, backoff)
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)

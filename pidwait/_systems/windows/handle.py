@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from os import getpid
 from struct import Struct
 
-from ..._base.deadline import Deadline
+from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import Failed, call, failed, log
 from ..._base.handle import RUNNING, Handle
 from ..calls import ask, native
@@ -152,7 +152,7 @@ class Win32Handle(Handle):
             log("pid %d is polled: %s", self.pid, why)
         self.backend = "polling"
 
-    def sleep(self, deadline: Deadline, interval: "list[float]") -> bool:
+    def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         try:
             while self.backend != "polling":
                 milliseconds = call_milliseconds(deadline)
@@ -162,7 +162,7 @@ class Win32Handle(Handle):
                     return False
         except Failed as why:  # a policy, or somebody else has closed it
             self._poll(why)
-        return super().sleep(deadline, interval)
+        return super().sleep(deadline, backoff)
 
     def fileno(self) -> int:
         raise UnsupportedOperation("on Windows a process has no fileno")
