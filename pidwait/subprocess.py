@@ -30,12 +30,12 @@ from ._starting.standard import is_standard, with_globals
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
-if os.name != "nt":
+if not _popens.WINDOWS:
     from ._starting import posix_spawn as _posix_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
 __all__ = ["patch", "unpatch"]
 __all__ += _standard.__all__
@@ -45,18 +45,8 @@ def __dir__() -> "list[str]":
     return [*__all__, *(name for name in globals() if name[:2] == "__")]
 
 
-_WINDOWS = os.name == "nt"
-_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
-# On Windows the standard parameter does nothing.
-_HAS_PROCESS_GROUP = not _WINDOWS and hasattr(_standard, "_fork_exec")  # both from 3.11 on
-# gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
-_close = os.close
 # PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-
-
-# What the child gets for 0, 1 and 2, and our ends of the pipes.
-_PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
 
 
 def _would_fork() -> bool:
@@ -66,71 +56,21 @@ def _would_fork() -> bool:
     return not (_HAS_VFORK and switch != 0) or _posix_spawn.is_start_taken_away()
 
 
-# Our methods: ``beneath`` is the bound method that each one replaces.
+# The work of our methods. ``original`` is the method that each one replaces, bound to ``self``.
 
 
-def _is_tree(self: "Any") -> bool:
-    return getattr(self, "_tree", None) is not None  # the standard Popen has no such attribute
-
-
-def _init(beneath: "Any", self: "Any", *args: "Any", **kwargs: "Any") -> None:
-    group = kwargs.pop("process_group", None)
-    if group is not None and not isinstance(group, int):
-        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group is not None and group >= 0:
-        if not _WINDOWS:
-            kwargs["preexec_fn"] = functools.partial(_enter_group, group, kwargs.get("preexec_fn"))
-        elif group:
-            raise ValueError("process_group can only be 0 on Windows")
-        else:
-            kwargs["creationflags"] = kwargs.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
-    beneath(*args, **kwargs)
-
-
-def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
-    os.setpgid(0, group)
-    if preexec_fn is not None:
-        preexec_fn()
-
-
-def _execute_child(beneath: "Any", self: "Any", *values: "Any", **named: "Any") -> None:
-    if _is_tree(self):
-        plan, group, preexec_fn = _plan(values, named)
-        plan.update(process_group=group, preexec_fn=preexec_fn)
-        self._start_tree(plan, _command, _start_alone)
-        _close_ends(self, plan)
-        return
-    # A group may have become a preexec_fn. What is not standard is a hook, and must see each start.
-    if (not _HAS_PROCESS_GROUP or _would_fork()) and is_standard(beneath):
-        plan, group, preexec_fn = _plan(values, named)
-        is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
-        if is_ours and preexec_fn is None and _start(self, plan, group):
-            return
-        values, named = (), plan
-    if hasattr(self, "_is_told") and is_standard(beneath):
-        vars(self).pop("_is_told", None)
-        beneath = MethodType(_posix_spawn.untold(beneath.__func__), self)
-    beneath(*values, **named)
-
-
-def _plan(values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
-    """The arguments by name; and the group and preexec_fn that were asked for."""
-    code = _popens.own_execute_child().__code__
-    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    plan = dict(zip(names, values), **named)
-    group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-    if getattr(preexec_fn, "func", None) is _enter_group:
-        group, preexec_fn = preexec_fn.args
-    return plan, group, preexec_fn
-
-
-def _command(plan: "dict[str, Any]") -> "tuple[list[Any], Any]":
-    """The words and the program that execve(2) gets."""
-    args, executable = plan["args"], plan["executable"]
-    if plan["shell"]:
-        android = hasattr(sys, "getandroidapilevel")
-        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
-    return args, args[0] if executable is None else executable
+def _start_child(self: "Any", original: "Any", values: "Any", named: "Any") -> None:
+    # What is not standard is a hook, and must see each start.
+    if is_standard(original) and not _popens.WINDOWS:
+        if not _popens.HAS_PROCESS_GROUP or _would_fork():  # a group may have become a preexec_fn
+            plan, group, preexec_fn = _popens.bound_arguments(values, named)
+            is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
+            if is_ours and preexec_fn is None and _start(self, plan, group):
+                return
+            values, named = (), plan
+        if vars(self).pop("_is_told", False):
+            original = MethodType(_posix_spawn.untold(original.__func__), self)
+    original(*values, **named)
 
 
 def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
@@ -142,11 +82,11 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     # Iterators can be read only once, and the standard code may need their items later.
     args = plan["args"] = [args] if isinstance(args, (str, bytes)) else list(args)
     plan["pass_fds"] = tuple(plan["pass_fds"])
-    stdio = tuple(plan[child] for child, _ in _PAIRS)
-    ends = [plan[parent] for _, parent in _PAIRS if plan[parent] != -1]
+    stdio = tuple(plan[child] for child, _ in _popens.PAIRS)
+    ends = [plan[parent] for _, parent in _popens.PAIRS if plan[parent] != -1]
     if not _is_plain(plan, stdio + plan["pass_fds"], ends, group):
         return False
-    args, executable = _command(plan)
+    args, executable = _popens.command_of(plan)
     cwd, env = plan["cwd"], plan["env"]
     files = stdio, plan["close_fds"], plan["pass_fds"]
     attributes = group, plan["start_new_session"], plan["restore_signals"]
@@ -167,16 +107,8 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
             # Also if a signal handler has raised: the caller never gets the Popen then, which has
             # its child reaped when it is freed.
             self.pid, self._child_created = request.started[0], True
-    _close_ends(self, plan)
+    _popens.close_ends(self, plan)
     return True
-
-
-def _close_ends(self: "Any", plan: "dict[str, Any]") -> None:
-    """Close the ends of pipes that only the child needs."""
-    ends = {plan[child] for child, parent in _PAIRS if plan[parent] != -1}
-    for fd in (ends | {getattr(self, "_devnull", -1)}) - {-1}:
-        _close(fd)
-    self._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
 def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int) -> bool:
@@ -197,9 +129,10 @@ def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int)
     )
 
 
-def _poll(beneath: "Any", self: "Any") -> "Any":
-    code = beneath()
-    if code is not None or _is_tree(self) or not is_standard(beneath):
+def _poll_child(self: "Any", original: "Any") -> "Any":
+    code = original()
+    is_tree = getattr(self, "_tree", None) is not None  # the standard Popen has no such attribute
+    if code is not None or is_tree or _popens.WINDOWS or not is_standard(original):
         return code
     # It runs, or the lock is held: by another thread, or by what a signal handler has interrupted.
     try:
@@ -219,13 +152,11 @@ def _settled(self: "Any", code: "Any", patience: float) -> "Any":
     return code if self.returncode is None else self.returncode
 
 
-def _wait(
-    beneath: "Any", self: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
+def _wait_for_child(
+    self: "Any", original: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
 ) -> "Any":
-    if self.returncode is None and _is_tree(self):
-        return self._wait_for_tree(timeout)
-    if endtime or named or not is_standard(beneath):  # endtime: before Python 3.7
-        return beneath(timeout, *endtime, **named)
+    if endtime or named or not is_standard(original):  # endtime: before Python 3.7
+        return original(timeout, *endtime, **named)
     # One call costs less. It goes by the pid, so no thread, handler or system may reap before it.
     blocks = timeout is self.returncode is None and hasattr(os, "waitid") and not _thread._count()
     if blocks and _posix.may_block() and _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_DFL:
@@ -248,55 +179,34 @@ def _wait(
     return code
 
 
-_METHODS: "dict[str, Callable[..., Any]]" = {}
-if not _WINDOWS:  # Windows' Popen has no lock
-    _METHODS["_execute_child"] = _execute_child
-    _METHODS["poll"] = _poll
-if not _HAS_PROCESS_GROUP:
-    _METHODS["__init__"] = _init
-_METHODS["_wait" if hasattr(_standard.Popen, "_wait") else "wait"] = _wait  # Python 3.6
-
-
-def _method(name: str, beneath: "Any", is_patch: bool) -> "Any":
-    """Our method, for a subclass of Popen or in place of the standard one."""
-
-    @functools.wraps(beneath)
-    def method(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-        bound = beneath.__get__(self) if is_patch else getattr(super(_Started, self), name)
-        if is_patch and not _users:  # there is a hook over it, which still calls it after unpatch()
-            return bound(*args, **kwargs)
-        return _METHODS[name](bound, self, *args, **kwargs)
-
-    method._is_patch = is_patch  # type: ignore[attr-defined]
-    return method
-
-
-# None if Popen has been replaced, by gevent's, say, which starts and waits in a way of its own.
-_Started: "Any" = None
-_start_alone: "Any"
+# The standard Popen, in a list: programs replace it under each of its names. Empty if that has
+# been done before, by gevent, say, whose Popen starts and waits in a way of its own.
+_patchable = [_standard.Popen]
+if type(_standard.Popen) is not type or _standard.Popen.__module__ != "subprocess":
+    del _patchable[:]
+_WAIT = "_wait" if hasattr(_standard.Popen, "_wait") else "wait"  # Python 3.6's
 _started = _thread._local()
-if type(_standard.Popen) is type and _standard.Popen.__module__ == "subprocess":
-    _own = {name: _method(name, getattr(_standard.Popen, name), False) for name in _METHODS}
-    _Started = type("_Started", (_standard.Popen,), dict(_own, __module__=__name__))
-if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard one
+if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
 
-    class Popen(_popens.TreePopen, _Started):
+    class Popen(_popens.TreePopen, *_patchable):
         __doc__ = _popens.TreePopen.__doc__
 
-    class _Alone(_Started):
-        """A tree's keeper, or its command: audit hooks have seen the start of the tree."""
+        def _execute_child(self, *values, **named) -> None:
+            if self._tree is None:
+                _start_child(self, super()._execute_child, values, named)
+            else:
+                self._start_tree(__class__, values, named)  # the name may be a mock's by now
 
-        _is_told = True
+        def poll(self):
+            return _poll_child(self, super().poll)
 
-    def _start_alone(plan: "dict[str, Any]") -> "Any":
-        names = "args executable preexec_fn close_fds pass_fds cwd env restore_signals"
-        options = {name: plan[name] for name in (*names.split(), "start_new_session")}
-        others = {"stdin": "p2cread", "stdout": "c2pwrite", "stderr": "errwrite", "umask": "umask"}
-        others.update(user="uid", group="gid", extra_groups="gids", process_group="process_group")
-        for name, ours in others.items():
-            if plan.get(ours, -1) not in (-1, None):
-                options[name] = plan[ours]
-        return _Alone(**options)
+        def _wait(self, timeout=None, *endtime, **named):
+            if self.returncode is None and self._tree is not None:
+                return self._wait_for_tree(timeout)
+            return _wait_for_child(self, getattr(super(), _WAIT), timeout, *endtime, **named)
+
+        if _WAIT == "wait":
+            wait = _wait
 
     def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
         _popens.of_run.is_next = options.get("tree")  # else a handler's Popen would take it
@@ -321,8 +231,35 @@ if _Started is not None and not TYPE_CHECKING:  # type checkers see the standard
 
 
 _users: "list[_ExitStack]" = []
-# {name: (the standard method, ours in its place)}
-_replaced: "dict[str, tuple[Any, Any]]" = {}
+_replaced: "set[str]" = set()  # the methods in whose place ours are, perhaps with a hook over them
+
+
+def _original(self: "Any", name: str) -> "Any":
+    method = vars(_InPlace)[name].__wrapped__.__get__(self, type(self))
+    # A hook over ours still calls ours after unpatch(); what is no method is only called.
+    return method if _users else functools.partial(method)
+
+
+class _InPlace:
+    """What patch() puts in the place of the standard methods."""
+
+    def __init__(self: "Any", *args: "Any", **options: "Any") -> None:
+        _original(self, "__init__")(*args, **_popens.with_group(options))
+
+    def _execute_child(self: "Any", *values: "Any", **named: "Any") -> None:
+        _start_child(self, _original(self, "_execute_child"), values, named)
+
+    def poll(self: "Any") -> "Any":
+        return _poll_child(self, _original(self, "poll"))
+
+    def _wait(self: "Any", *args: "Any", **named: "Any") -> "Any":
+        return _wait_for_child(self, _original(self, _WAIT), *args, **named)
+
+    wait = _wait  # Python 3.6's name
+
+
+_names_in_place = [_WAIT] + ["__init__"] * (not _popens.HAS_PROCESS_GROUP)
+_names_in_place += [] if _popens.WINDOWS else ["_execute_child", "poll"]
 
 
 # Neither has a lock: several threads that patch at the same time need one of their own.
@@ -345,20 +282,22 @@ def patch() -> _ExitStack:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
-    if not _WINDOWS:
+    if not _popens.WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
-    popen = getattr(_Started, "__base__", None)
+    popen = _patchable[0] if _patchable else None
     is_there = popen in getattr(_standard.Popen, "__mro__", ())
     if not is_there:
         _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
-    for name in _METHODS if is_there else ():
-        found = vars(popen)[name]
-        if name == "_execute_child" and _HAS_PROCESS_GROUP and not _would_fork():
+    for name in _names_in_place if is_there else ():
+        found, ours = vars(popen)[name], vars(_InPlace)[name]
+        if name == "_execute_child" and _popens.HAS_PROCESS_GROUP and not _would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
-        if is_standard(found) or (name == "__init__" and not hasattr(found, "_is_patch")):
-            _replaced[name] = found, _method(name, found, True)
-            setattr(popen, name, _replaced[name][1])
+        is_new = name not in _replaced and not hasattr(found, "_is_patch")
+        if is_standard(found) or (name == "__init__" and is_new):
+            functools.update_wrapper(ours, found)._is_patch = True  # type: ignore[attr-defined]
+            _replaced.add(name)
+            setattr(popen, name, ours)
         elif name not in _replaced:
             _errors.log("patch() leaves Popen.%s: other code has replaced it by %r", name, found)
     _users.append(_ExitStack())
@@ -374,7 +313,8 @@ def unpatch() -> None:
     """
     del _users[-1:]
     if not _users:
-        for name, (found, ours) in _replaced.copy().items():
-            if vars(_Started.__base__)[name] is ours:  # else there is a hook over it
-                setattr(_Started.__base__, name, found)
-                del _replaced[name]
+        for name in _replaced.copy():
+            ours = vars(_InPlace)[name]
+            if vars(_patchable[0])[name] is ours:  # else there is a hook over it
+                setattr(_patchable[0], name, ours.__wrapped__)
+                _replaced.discard(name)

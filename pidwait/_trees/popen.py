@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Popen does otherwise if it stands for a tree of processes."""
+"""What a Popen does otherwise if it stands for a tree of processes; and a Popen's arguments."""
 
 import _signal  # type: ignore[import-not-found]
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from _thread import _local
 from errno import ENOSYS
+from functools import lru_cache, partial
 from types import BuiltinFunctionType
 
 from .._base.arguments import check_grace, check_signal
@@ -27,11 +28,20 @@ else:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Callable
 
 _Base: "Any" = object  # what comes after it is a Popen
 of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
 
+WINDOWS = os.name == "nt"
+_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
+# On Windows the standard parameter does nothing.
+HAS_PROCESS_GROUP = not WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
+# gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
+_close = os.close
+# What the child gets for 0, 1 and 2, and our ends of the pipes.
+PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
+_found_start: "Any" = getattr(subprocess.Popen, "_execute_child", None)
 
 _warned: "list[str]" = []
 
@@ -55,22 +65,83 @@ def open_tree(rest: str, grace: float) -> "Any":
     return GroupTree(rest, grace)
 
 
-_own: "Any" = getattr(subprocess.Popen, "_execute_child", None)
+def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
+    """Popen's arguments, with ``process_group`` on every Python."""
+    if HAS_PROCESS_GROUP:
+        return options
+    group = options.pop("process_group", None)
+    if group is not None and not isinstance(group, int):
+        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
+    if group is not None and group >= 0:
+        if not WINDOWS:
+            options["preexec_fn"] = partial(_enter_group, group, options.get("preexec_fn"))
+        elif group:
+            raise ValueError("process_group can only be 0 on Windows")
+        else:
+            options["creationflags"] = options.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
+    return options
 
 
-def own_execute_child() -> "Any":
-    """The interpreter's own function, whatever patch() or a hook has put in its place."""
-    global _own
-    found = _own
-    while not is_standard(found):
-        if hasattr(found, "__wrapped__"):
-            found = found.__wrapped__
-        else:  # a hook that was there before us keeps it to itself
-            names: "dict[str, Any]" = {"__name__": "subprocess"}
-            exec(subprocess.__spec__.loader.get_code("subprocess"), names)  # type: ignore
-            found = names["Popen"]._execute_child
-    _own = found
+def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
+    os.setpgid(0, group)
+    if preexec_fn is not None:
+        preexec_fn()
+
+
+@lru_cache(None)
+def _own_start() -> "Any":
+    """The interpreter's own Popen._execute_child(): a hook in its place takes any arguments."""
+    found = _found_start
+    while not is_standard(found) and hasattr(found, "__wrapped__"):
+        found = found.__wrapped__
+    if not is_standard(found):  # a hook from before our import keeps it to itself
+        names: "dict[str, Any]" = {"__name__": "subprocess"}
+        exec(subprocess.__spec__.loader.get_code("subprocess"), names)  # type: ignore
+        found = names["Popen"]._execute_child
     return found
+
+
+def bound_arguments(values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
+    """Those of _execute_child() by name; and the group and preexec_fn that were asked for."""
+    code = _own_start().__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    plan = dict(zip(names, values), **named)
+    group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
+    if getattr(preexec_fn, "func", None) is _enter_group:
+        group, preexec_fn = preexec_fn.args
+    return plan, group, preexec_fn
+
+
+def command_of(plan: "dict[str, Any]") -> "tuple[list[Any], Any]":
+    """The words and the program that execve(2) gets."""
+    args, executable = plan["args"], plan["executable"]
+    if plan["shell"]:
+        android = hasattr(sys, "getandroidapilevel")
+        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
+    return args, args[0] if executable is None else executable
+
+
+def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
+    """Close the ends of pipes that only the child needs."""
+    ends = {plan[child] for child, parent in PAIRS if plan[parent] != -1}
+    for fd in (ends | {getattr(popen, "_devnull", -1)}) - {-1}:
+        _close(fd)
+    popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
+
+
+def _start_alone(kind: "Any", plan: "dict[str, Any]") -> "Any":
+    """Start a tree's keeper, or its command: audit hooks have seen the start of the tree."""
+    names = "args executable preexec_fn close_fds pass_fds cwd env restore_signals"
+    options = {name: plan[name] for name in (*names.split(), "start_new_session")}
+    others = {"stdin": "p2cread", "stdout": "c2pwrite", "stderr": "errwrite", "umask": "umask"}
+    others.update(user="uid", group="gid", extra_groups="gids", process_group="process_group")
+    for name, ours in others.items():
+        if plan.get(ours, -1) not in (-1, None):
+            options[name] = plan[ours]
+    popen = kind.__new__(kind)
+    popen._is_told = True
+    popen.__init__(tree=False, **options)
+    return popen
 
 
 class TreePopen(_Base):  # type: ignore[misc]
@@ -113,7 +184,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
         try:
-            super().__init__(*args, **more)
+            super().__init__(*args, **with_group(more))
         except BaseException:
             if getattr(self._tree, "pid", 0):  # nobody gets it
                 self._give_up(None)
@@ -121,19 +192,27 @@ class TreePopen(_Base):  # type: ignore[misc]
         if tree:
             self._sigint_wait_secs = 0  # it is ended, in its time
 
-    def _start_tree(self, plan: "Any", command: "Any", start_alone: "Any") -> None:
+    def _start_tree(self, kind: "Any", values: "Any", named: "Any") -> None:
+        """Do what _execute_child() does; ``kind`` is our Popen, whatever this one is."""
+        if WINDOWS:
+            own = _own_start()
+            self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
+            return
+        plan, group, preexec_fn = bound_arguments(values, named)
         args = plan["args"]
         is_path = hasattr(args, "__fspath__")
         if is_path and plan["shell"]:
             raise TypeError("path-like args is not allowed when shell is true")
         plan["args"] = [args] if is_path or isinstance(args, (str, bytes)) else list(args)
-        plan["args"], plan["executable"] = command(plan)
+        plan["args"], plan["executable"] = command_of(plan)
         plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
+        plan.update(process_group=group, preexec_fn=preexec_fn)
         if hasattr(sys, "audit"):  # Python 3.8
             event = map(plan.get, ("executable", "args", "cwd", "env"))
             sys.audit("subprocess.Popen", *event)  # novm
-        self._tree.start(plan, start_alone)
+        self._tree.start(plan, partial(_start_alone, kind))
         self.pid, self._child_created = self._tree.pid, True
+        close_ends(self, plan)
 
     @property
     def mechanism(self) -> "Any":
@@ -214,14 +293,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             else:
                 self._tree.send(sig, everybody)
 
-    if KILL == _signal.SIGTERM:  # Windows
-
-        def _execute_child(self, *values: "Any", **named: "Any") -> None:
-            if self._tree is None:
-                super()._execute_child(*values, **named)
-            else:
-                own = own_execute_child()
-                self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
+    if WINDOWS:
 
         def terminate(self) -> None:
             if self._tree is None:

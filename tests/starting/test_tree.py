@@ -201,8 +201,9 @@ BEFORE_ITS_BLOCK = """if True:
     from {0} import subprocess
     def trace(frame, event, arg):
         if frame.f_code is subprocess.Popen.__init__.__code__ and event == "return":
-            frame.f_locals["self"].stdout.readline()
-            1 / 0
+            if frame.f_locals["self"].mechanism:
+                frame.f_locals["self"].stdout.readline()
+                1 / 0
         return trace
     sys.settrace(trace)
     try:
