@@ -14,23 +14,22 @@ import _thread
 import functools
 import os
 import subprocess as _standard
-import sys
 from contextlib import ExitStack as _ExitStack
 from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
 from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
-from types import MethodType
 
 from . import _process, _systems
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
+from ._starting import popen as _starts
 from ._starting.standard import is_standard, with_globals
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
-if not _popens.WINDOWS:
+if not _starts.IS_WINDOWS:
     from ._starting import posix_spawn as _posix_spawn
 
 TYPE_CHECKING = False
@@ -45,94 +44,13 @@ def __dir__() -> "list[str]":
     return [*__all__, *(name for name in globals() if name[:2] == "__")]
 
 
-# PyPy 3.11 has the same subprocess and forks.
-_HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-
-
-def _would_fork() -> bool:
-    """Whether the standard code would fork: then posix_spawn is worthwhile."""
-    # The switch is in Python 3.10 to 3.13, the function from 3.11 on. Its truth may raise.
-    switch = getattr(_standard, "_USE_VFORK", hasattr(_standard, "_fork_exec"))
-    return not (_HAS_VFORK and switch != 0) or _posix_spawn.is_start_taken_away()
-
-
-# The work of our methods. ``original`` is the method that each one replaces, bound to ``self``.
-
-
-def _start_child(self: "Any", original: "Any", values: "Any", named: "Any") -> None:
-    # What is not standard is a hook, and must see each start.
-    if is_standard(original) and not _popens.WINDOWS:
-        if not _popens.HAS_PROCESS_GROUP or _would_fork():  # a group may have become a preexec_fn
-            plan, group, preexec_fn = _popens.bound_arguments(values, named)
-            is_ours = preexec_fn is not plan["preexec_fn"] or _would_fork()
-            if is_ours and preexec_fn is None and _start(self, plan, group):
-                return
-            values, named = (), plan
-        if vars(self).pop("_is_told", False):
-            original = MethodType(_posix_spawn.untold(original.__func__), self)
-    original(*values, **named)
-
-
-def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
-    """Start by posix_spawn. False if the standard code has to start it, or to raise an error."""
-    args = plan["args"]
-    # The standard code raises an error of pass_fds, or does not need it.
-    if hasattr(args, "__fspath__") or not hasattr(plan["pass_fds"], "__iter__"):
-        return False
-    # Iterators can be read only once, and the standard code may need their items later.
-    args = plan["args"] = [args] if isinstance(args, (str, bytes)) else list(args)
-    plan["pass_fds"] = tuple(plan["pass_fds"])
-    stdio = tuple(plan[child] for child, _ in _popens.PAIRS)
-    ends = [plan[parent] for _, parent in _popens.PAIRS if plan[parent] != -1]
-    if not _is_plain(plan, stdio + plan["pass_fds"], ends, group):
-        return False
-    args, executable = _popens.command_of(plan)
-    cwd, env = plan["cwd"], plan["env"]
-    files = stdio, plan["close_fds"], plan["pass_fds"]
-    attributes = group, plan["start_new_session"], plan["restore_signals"]
-    try:
-        request = _posix_spawn.SpawnRequest(args, executable, env, cwd, files, attributes)
-    except Exception as error:  # anything: an object with __fspath__ may raise what it likes
-        _errors.raise_of_handler(error)
-        return False
-    event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
-    event = () if hasattr(self, "_is_told") else event  # audit hooks have seen that of its tree
-    try:
-        if _posix_spawn.start_by_posix_spawn(request, *event) is None:
-            if request.error is not None:
-                self._is_told = True
-            return False
-    finally:
-        if request.started[0]:
-            # Also if a signal handler has raised: the caller never gets the Popen then, which has
-            # its child reaped when it is freed.
-            self.pid, self._child_created = request.started[0], True
-    _popens.close_ends(self, plan)
-    return True
-
-
-def _is_plain(plan: "dict[str, Any]", fds: "Any", ends: "list[int]", group: int) -> bool:
-    """Whether all values are usual ones; others are left to the standard code."""
-    return (
-        # What posix_spawn can't do.
-        all(plan.get(name) is None for name in ("gid", "gids", "uid"))
-        and plan.get("umask", -1) == -1
-        and plan["args"]
-        and all(isinstance(plan[name], bool) for name in ("restore_signals", "start_new_session"))
-        # fileno() can return anything.
-        and all(isinstance(number, int) and -1 <= number < 2**31 for number in (*fds, group))
-        and min(plan["pass_fds"], default=0) >= 0
-        # os.get_exec_path() takes nothing less.
-        and (plan["env"] is None or hasattr(plan["env"], "get"))
-        # A pipe may have got the number of a closed fd: our end of it must not be passed on.
-        and not any(end in fds for end in ends)
-    )
+# ``original`` is the method that ours replaces, bound to ``self``.
 
 
 def _poll_child(self: "Any", original: "Any") -> "Any":
     code = original()
     is_tree = getattr(self, "_tree", None) is not None  # the standard Popen has no such attribute
-    if code is not None or is_tree or _popens.WINDOWS or not is_standard(original):
+    if code is not None or is_tree or _starts.IS_WINDOWS or not is_standard(original):
         return code
     # It runs, or the lock is held: by another thread, or by what a signal handler has interrupted.
     try:
@@ -168,8 +86,7 @@ def _wait_for_child(
     deadline = _deadline.Deadline(timeout)
     try:
         seen = _process.wait(self, timeout)
-    except _errors.TimeoutExpired as error:
-        _errors.raise_of_handler(error)
+    except _errors.not_by_handler(_errors.TimeoutExpired):
         raise _standard.TimeoutExpired(self.args, timeout) from None
     code = _settled(self, seen, max(_deadline.GRACE, deadline.at_most(1.0)))
     # If somebody else has reaped it meanwhile, the standard code has set 0; a code that is known
@@ -193,7 +110,7 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
 
         def _execute_child(self, *values, **named) -> None:
             if self._tree is None:
-                _start_child(self, super()._execute_child, values, named)
+                _starts.start_child(self, super()._execute_child, values, named)
             else:
                 self._start_tree(__class__, values, named)  # the name may be a mock's by now
 
@@ -244,10 +161,10 @@ class _InPlace:
     """What patch() puts in the place of the standard methods."""
 
     def __init__(self: "Any", *args: "Any", **options: "Any") -> None:
-        _original(self, "__init__")(*args, **_popens.with_group(options))
+        _original(self, "__init__")(*args, **_starts.with_group(options))
 
     def _execute_child(self: "Any", *values: "Any", **named: "Any") -> None:
-        _start_child(self, _original(self, "_execute_child"), values, named)
+        _starts.start_child(self, _original(self, "_execute_child"), values, named)
 
     def poll(self: "Any") -> "Any":
         return _poll_child(self, _original(self, "poll"))
@@ -258,8 +175,8 @@ class _InPlace:
     wait = _wait  # Python 3.6's name
 
 
-_names_in_place = [_WAIT] + ["__init__"] * (not _popens.HAS_PROCESS_GROUP)
-_names_in_place += [] if _popens.WINDOWS else ["_execute_child", "poll"]
+_names_in_place = [_WAIT] + ["__init__"] * (not _starts.HAS_PROCESS_GROUP)
+_names_in_place += [] if _starts.IS_WINDOWS else ["_execute_child", "poll"]
 
 
 # Neither has a lock: several threads that patch at the same time need one of their own.
@@ -282,7 +199,7 @@ def patch() -> _ExitStack:
     """
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
-    if not _popens.WINDOWS:
+    if not _starts.IS_WINDOWS:
         _posix_spawn.has_whole_posix_spawn()
     popen = _patchable[0] if _patchable else None
     is_there = popen in getattr(_standard.Popen, "__mro__", ())
@@ -290,7 +207,7 @@ def patch() -> _ExitStack:
         _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
     for name in _names_in_place if is_there else ():
         found, ours = vars(popen)[name], vars(_InPlace)[name]
-        if name == "_execute_child" and _popens.HAS_PROCESS_GROUP and not _would_fork():
+        if name == "_execute_child" and _starts.HAS_PROCESS_GROUP and not _starts.would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
         is_new = name not in _replaced and not hasattr(found, "_is_patch")

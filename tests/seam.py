@@ -281,7 +281,7 @@ def left_children():
 
 def start_by_posix_spawn():
     """Have Popen started by posix_spawn on all interpreters, as before Python 3.10 on Linux."""
-    _module("subprocess")._would_fork = lambda: True
+    _module("_starting.popen").would_fork = lambda: True
 
 
 def count_starts(note):
@@ -294,7 +294,7 @@ def count_starts(note):
             note(pid)
         return pid
 
-    for name in "_starting.posix_spawn", "_starting.spawn":
+    for name in "_starting.posix_spawn", "_starting.popen", "_starting.spawn":
         _module(name).start_by_posix_spawn = noted
 
 

@@ -117,11 +117,6 @@ def not_by_handler(*classes: "type[E]") -> "tuple[type[E], ...]":
     return () if is_by_handler(error) else classes
 
 
-def raise_of_handler(error: BaseException) -> None:
-    if is_by_handler(error):
-        raise error
-
-
 def has(thing: object, name: str) -> bool:
     """hasattr(), but what a signal handler raises while Python code looks is not an answer."""
     try:

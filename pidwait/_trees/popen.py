@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Popen does otherwise if it stands for a tree of processes; and a Popen's arguments."""
+"""What a Popen does otherwise if it stands for a tree of processes."""
 
 import _signal  # type: ignore[import-not-found]
 import os
@@ -7,16 +7,24 @@ import subprocess
 import sys
 from _thread import _local
 from errno import ENOSYS
-from functools import lru_cache, partial
+from functools import partial
 from types import BuiltinFunctionType
 
 from .._base.arguments import check_grace, check_signal
 from .._base.checks import TREE, TREES, choice, why_not
 from .._base.deadline import Deadline
-from .._base.errors import PASSING, log, raise_of_handler
+from .._base.errors import PASSING, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
-from .._starting.standard import is_standard, with_globals
+from .._starting.popen import (
+    IS_WINDOWS,
+    bound_arguments,
+    close_ends,
+    command_of,
+    own_start,
+    with_group,
+)
+from .._starting.standard import with_globals
 from .._systems import backend, system
 from . import check_reaper
 
@@ -28,20 +36,10 @@ else:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any
 
 _Base: "Any" = object  # what comes after it is a Popen
 of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
-
-WINDOWS = os.name == "nt"
-_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
-# On Windows the standard parameter does nothing.
-HAS_PROCESS_GROUP = not WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
-# gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
-_close = os.close
-# What the child gets for 0, 1 and 2, and our ends of the pipes.
-PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
-_found_start: "Any" = getattr(subprocess.Popen, "_execute_child", None)
 
 _warned: "list[str]" = []
 
@@ -63,70 +61,6 @@ def open_tree(rest: str, grace: float) -> "Any":
         _warned.append(str(why))
         log("a tree is a process group, daemons escape from it: %s", why, level="warning")
     return GroupTree(rest, grace)
-
-
-def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
-    """Popen's arguments, with ``process_group`` on every Python."""
-    if HAS_PROCESS_GROUP:
-        return options
-    group = options.pop("process_group", None)
-    if group is not None and not isinstance(group, int):
-        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group is not None and group >= 0:
-        if not WINDOWS:
-            options["preexec_fn"] = partial(_enter_group, group, options.get("preexec_fn"))
-        elif group:
-            raise ValueError("process_group can only be 0 on Windows")
-        else:
-            options["creationflags"] = options.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
-    return options
-
-
-def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
-    os.setpgid(0, group)
-    if preexec_fn is not None:
-        preexec_fn()
-
-
-@lru_cache(None)
-def _own_start() -> "Any":
-    """The interpreter's own Popen._execute_child(): a hook in its place takes any arguments."""
-    found = _found_start
-    while not is_standard(found) and hasattr(found, "__wrapped__"):
-        found = found.__wrapped__
-    if not is_standard(found):  # a hook from before our import keeps it to itself
-        names: "dict[str, Any]" = {"__name__": "subprocess"}
-        exec(subprocess.__spec__.loader.get_code("subprocess"), names)  # type: ignore
-        found = names["Popen"]._execute_child
-    return found
-
-
-def bound_arguments(values: "Any", named: "Any") -> "tuple[dict[str, Any], int, Any]":
-    """Those of _execute_child() by name; and the group and preexec_fn that were asked for."""
-    code = _own_start().__code__
-    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    plan = dict(zip(names, values), **named)
-    group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-    if getattr(preexec_fn, "func", None) is _enter_group:
-        group, preexec_fn = preexec_fn.args
-    return plan, group, preexec_fn
-
-
-def command_of(plan: "dict[str, Any]") -> "tuple[list[Any], Any]":
-    """The words and the program that execve(2) gets."""
-    args, executable = plan["args"], plan["executable"]
-    if plan["shell"]:
-        android = hasattr(sys, "getandroidapilevel")
-        args = [executable or ("/system/bin/sh" if android else "/bin/sh"), "-c", *args]
-    return args, args[0] if executable is None else executable
-
-
-def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
-    """Close the ends of pipes that only the child needs."""
-    ends = {plan[child] for child, parent in PAIRS if plan[parent] != -1}
-    for fd in (ends | {getattr(popen, "_devnull", -1)}) - {-1}:
-        _close(fd)
-    popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
 def _start_alone(kind: "Any", plan: "dict[str, Any]") -> "Any":
@@ -194,8 +128,8 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _start_tree(self, kind: "Any", values: "Any", named: "Any") -> None:
         """Do what _execute_child() does; ``kind`` is our Popen, whatever this one is."""
-        if WINDOWS:
-            own = _own_start()
+        if IS_WINDOWS:
+            own = own_start()
             self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
             return
         plan, group, preexec_fn = bound_arguments(values, named)
@@ -250,8 +184,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             return self._output
         try:
             return super().communicate(input, timeout)
-        except subprocess.TimeoutExpired as late:
-            raise_of_handler(late)
+        except not_by_handler(subprocess.TimeoutExpired) as late:
             is_in_time = self._is_in_time()
             if not is_in_time:
                 if self._tree is None or not self._is_run:
@@ -271,8 +204,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             try:
                 late.output, late.stderr = super().communicate(timeout=1)
                 return True
-            except subprocess.TimeoutExpired as error:
-                raise_of_handler(error)
+            except not_by_handler(subprocess.TimeoutExpired) as error:
                 if has_ended:
                     late.output = _as_text(self.stdout, error.output)
                     late.stderr = _as_text(self.stderr, error.stderr)
@@ -293,7 +225,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             else:
                 self._tree.send(sig, everybody)
 
-    if WINDOWS:
+    if IS_WINDOWS:
 
         def terminate(self) -> None:
             if self._tree is None:
