@@ -21,7 +21,7 @@ from .standard import with_globals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple  # novm
+    from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple  # novm
 
     from .._types import Checks
 
@@ -230,15 +230,20 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
             for fd in passed:
                 add("adddup2", fd, free)
                 add("adddup2", free, fd)
-        end = limit or max(passed + [2])
-        if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
-            raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
-        for fd in range(3, end):
-            if fd not in passed:
-                add("addclose", fd)
-        if not limit:
-            add("addclosefrom_np", end + 1)
+        _close_others(add, limit, passed)
     return structure
+
+
+def _close_others(add: "Callable[..., None]", limit: int, passed: "list[int]") -> None:
+    """From 3 on; all up to ``limit``, or by closefrom where that is 0."""
+    end = limit or max(passed + [2])
+    if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
+        raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
+    for fd in range(3, end):
+        if fd not in passed:
+            add("addclose", fd)
+    if not limit:
+        add("addclosefrom_np", end + 1)
 
 
 def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) -> Structure:

@@ -79,14 +79,7 @@ def spawn(
         raise ValueError("args must not be empty")
     if env is not None and not hasattr(env, "items"):
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
-    group = -1
-    if process_group is not None:
-        if start_new_session:
-            raise ValueError("process_group can't be combined with start_new_session")
-        is_new = type(process_group) is int and process_group == 0
-        group = 0 if is_new else check_pid(process_group, "process_group")
-        if group and os.name == "nt":
-            raise ValueError("process_group can only be 0 on Windows")
+    group = -1 if process_group is None else _checked_group(process_group, start_new_session)
     stdio = _INHERIT, _INHERIT, _INHERIT
     if stdin is not None or stdout is not None or stderr is not None:
         stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
@@ -98,28 +91,48 @@ def spawn(
     if _left:
         _reap_left()
     backend()  # it may raise: do that before there is a child
+    request: "SpawnRequest | None" = None
     if os.name != "nt":
         if stdio[2] == _STDOUT:
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
         files = stdio, close_fds, passed
         request = SpawnRequest(argv, argv[0], env, cwd, files, (group, start_new_session, True))
-        event = argv[0], argv, os.environ if env is None else env
-        try:
-            pid = start_by_posix_spawn(request, "os.posix_spawn", *event)
-            if pid is not None:
-                return _own(pid, args)
-        except BaseException:
-            # A signal handler may have raised. The caller never gets the child, so it is reaped
-            # like a Child that was closed while running.
-            if request.started[0]:
-                _leave(request.started[0])
-            raise
+        child = _by_posix_spawn(request, args, argv, os.environ if env is None else env)
+        if child is not None:
+            return child
+    options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
+    return _by_subprocess(request, args, argv, group, dict(options, pass_fds=passed))
+
+
+def _by_posix_spawn(
+    request: "SpawnRequest", args: "Any", argv: "list[Any]", env: "Any"
+) -> "Child | None":
+    """None if posix_spawn can't do it."""
+    try:
+        pid = start_by_posix_spawn(request, "os.posix_spawn", argv[0], argv, env)
+        return None if pid is None else _own(pid, args)
+    except BaseException:
+        # A signal handler may have raised. The caller never gets the child, so it is reaped
+        # like a Child that was closed while running.
+        if request.started[0]:
+            _leave(request.started[0])
+        raise
+
+
+def _by_subprocess(
+    request: "SpawnRequest | None",
+    args: "Any",
+    argv: "list[Any]",
+    group: int,
+    options: "dict[str, Any]",
+) -> "Child":
+    """Have the standard Popen start it."""
+    error = None if request is None else request.error
     try:
         import subprocess
     except ImportError as why:  # after a chroot, say
-        raise error_of_start(request.error or ENOSYS, argv[0]) from why
-    options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
-    options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
+        raise error_of_start(error or ENOSYS, argv[0]) from why
     if group >= 0:
         if os.name == "nt":
             options["creationflags"] = _CREATE_NEW_PROCESS_GROUP
@@ -128,15 +141,25 @@ def spawn(
         else:
             options["preexec_fn"] = lambda: os.setpgid(0, group)
     start: "Any" = subprocess.Popen
-    beneath = getattr(start, "_execute_child", None)
-    if os.name != "nt" and request.error is not None and is_standard(beneath):
+    original = getattr(start, "_execute_child", None)
+    if error is not None and is_standard(original):
         # os.posix_spawn has that event, too.
-        untold_start = untold(beneath, _USE_POSIX_SPAWN=False)
+        untold_start = untold(original, _USE_POSIX_SPAWN=False)
         start = type("Popen", (start,), {"_execute_child": untold_start})
-    popen = start(argv, pass_fds=passed, **options)
+    popen = start(argv, **options)
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child
+
+
+def _checked_group(process_group: int, start_new_session: bool) -> int:
+    if start_new_session:
+        raise ValueError("process_group can't be combined with start_new_session")
+    is_new = type(process_group) is int and process_group == 0
+    group = 0 if is_new else check_pid(process_group, "process_group")
+    if group and os.name == "nt":
+        raise ValueError("process_group can only be 0 on Windows")
+    return group
 
 
 def _stream(name: str, value: "Any") -> int:

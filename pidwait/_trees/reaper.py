@@ -43,8 +43,36 @@ class ReaperTree:
         """
         import _socket
         import marshal
-        from fcntl import fcntl
 
+        values = self._values(plan)
+        text = marshal.dumps(values)
+        control, theirs = _socket.socketpair()
+        self._control = Shared(control)
+        try:
+            for one in control, theirs:  # not as socket.setdefaulttimeout() says
+                one.setblocking(True)
+            self._start_keeper(plan, values["group"], theirs, start_alone)
+            try:
+                control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
+                answer = control.recv(16, _WAIT_ALL).split()
+            except not_by_handler(ConnectionError):
+                answer = []
+            if not answer:
+                raise OSError(EIO, "the keeper of a tree has ended")
+            if answer[0][:1] == b"E":
+                what = {b"c": plan["cwd"], b"x": plan["executable"]}.get(answer[1])
+                raise error_of_start(int(answer[0][1:]), what)
+            self.pid = int(answer[0][1:])
+        except BaseException:
+            if self._keeper is not None:
+                self.end(_signal.SIGKILL, 0.0)
+            self._control.close()
+            if self._keeper is not None:
+                self._keeper.wait()
+            raise
+
+    def _values(self, plan: "dict[str, Any]") -> "dict[str, Any]":
+        """What the keeper has to know, encoded for execve(2)."""
         numbers = [plan.get(name) or 0 for name in ("uid", "gid", "umask", "process_group")]
         if max(numbers) >> 32:
             raise OverflowError("%d is too large" % max(numbers))
@@ -67,49 +95,33 @@ class ReaperTree:
         # The keeper's Python ignores two signals; the command, only if the program ignores them.
         both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
         values["ignored"] = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
-        text = marshal.dumps(dict(values, session=bool(plan["start_new_session"])))
+        return dict(values, session=bool(plan["start_new_session"]))
+
+    def _start_keeper(
+        self, plan: "dict[str, Any]", group: int, theirs: "Any", start_alone: "Any"
+    ) -> None:
+        """The keeper gets ``theirs``, its end of the socket, which is closed here."""
+        from fcntl import fcntl
+
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
         own.update(umask=-1, process_group=0 if group else -1, start_new_session=False)
         own.update(restore_signals=False)
-        control, theirs = _socket.socketpair()
-        fd, self._control = -1, Shared(control)
+        fd = -1
         try:
-            try:
-                for one in control, theirs:  # not as socket.setdefaulttimeout() says
-                    one.setblocking(True)
-                fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
-                passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
-                os.set_inheritable(fd, not passed)
-                words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
-                own.update(args=words, executable=words[0], pass_fds=passed)
-                self._keeper = start_alone(dict(plan, **own))
-            except not_by_handler(OSError) as error:
-                if error.filename is None:
-                    raise
-                raise OSError(error.errno, "the keeper of a tree: %s" % error) from error
-            finally:
-                theirs.close()
-                if fd != -1:
-                    os.close(fd)
-            try:
-                control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
-                answer = control.recv(16, _WAIT_ALL).split()
-            except not_by_handler(ConnectionError):
-                answer = []
-            if not answer:
-                raise OSError(EIO, "the keeper of a tree has ended")
-            if answer[0][:1] == b"E":
-                raise error_of_start(
-                    int(answer[0][1:]), {b"c": cwd, b"x": executable}.get(answer[1])
-                )
-            self.pid = int(answer[0][1:])
-        except BaseException:
-            if self._keeper is not None:
-                self.end(_signal.SIGKILL, 0.0)
-            self._control.close()
-            if self._keeper is not None:
-                self._keeper.wait()
-            raise
+            fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
+            passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
+            os.set_inheritable(fd, not passed)
+            words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
+            own.update(args=words, executable=words[0], pass_fds=passed)
+            self._keeper = start_alone(dict(plan, **own))
+        except not_by_handler(OSError) as error:
+            if error.filename is None:
+                raise
+            raise OSError(error.errno, "the keeper of a tree: %s" % error) from error
+        finally:
+            theirs.close()
+            if fd != -1:
+                os.close(fd)
 
     def poll(self) -> "int | None":
         if self._code is not None:
