@@ -32,16 +32,16 @@ def end_procs(
     Sends ``sig`` (by default SIGTERM) to each, waits up to ``grace`` seconds for all together,
     and sends SIGKILL to the rest. With a grace of 0 it sends SIGKILL at once. On Windows
     SIGTERM ends a process at once, so the grace does nothing. Signals go through handles, as in
-    Process.send_signal(), so that no process that has got a pid meanwhile is hit.
+    Process.send_signal(): a process that has reused a pid gets none.
 
     ``procs``, ``callback`` and ``exited`` are as for wait_procs(). ``alive`` lists the processes
-    that we may not signal: another user's.
+    that we have no permission to signal: another user's.
 
     ``tree`` also ends all descendants that can be found: those whose parents still run. It is
     meant for processes that other code has started. Each descendant is reported as a ProcessInfo.
 
-    Raises ValueError or TypeError for invalid arguments: if it would end the calling process,
-    for example. With ``tree``, raises OSError if processes can't be listed.
+    Raises ValueError or TypeError for invalid arguments, and ValueError if the call would end
+    its own process. With ``tree``, raises OSError if processes can't be listed.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

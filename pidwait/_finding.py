@@ -124,7 +124,7 @@ class ProcessInfo:
         """The children; with ``recursive``, all descendants.
 
         For descendants, repeats the listing until no new one appears. If the parent of a
-        descendant exits, the system gives it another parent; then this may not find it.
+        descendant exits, the system gives the descendant another parent, and it may be missed.
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
@@ -206,10 +206,10 @@ def process_iter(
     ``attrs`` lists names of methods, and "pid"; an empty list means all. Their results are
     in the dict ``info`` of each ProcessInfo. A value that we may not read, or that the system
     does not offer, is ``ad_value``. Processes that exit meanwhile are left out. Raises OSError
-    if processes can't be listed: on Linux without a /proc of our own PID namespace.
+    if processes can't be listed: on Linux, without a /proc of our own PID namespace.
 
-    Without ``attrs``, or for "pid" alone, a process is looked at when its ProcessInfo is first
-    used (on Linux); if it has exited by then, methods raise ProcessLookupError.
+    Without ``attrs``, or for "pid" alone, Linux is asked about a process when its ProcessInfo is
+    first used; if the process has exited by then, methods raise ProcessLookupError.
 
     >>> import os
     >>> names = {info.pid: info.info["name"] for info in process_iter(["pid", "name"])}

@@ -24,13 +24,13 @@ def probe() -> "dict[str, Any]":
     Returns a dict that json can write. ``backend`` is the name of the backend in use.
     ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
     the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
-    makes it. The answers come from real calls, each made once. Trees need
-    "job objects" on Windows; elsewhere they have a "keeper of trees", or are process groups.
+    makes it. The answers come from real calls, each made once. Trees use "job objects" on
+    Windows; elsewhere they use a "keeper of trees", or are process groups.
 
     Environment variables force a choice: PIDWAIT_BACKEND is auto, pidfd, kqueue, win32 or
     polling; PIDWAIT_FFI is auto, ctypes or cffi; PIDWAIT_TREE, which only a start with a tree
-    reads, is auto, reaper, job or group. Raises ValueError for another value, and OSError if
-    this system lacks what it names.
+    reads, is auto, reaper, job or group. Raises ValueError for any other value, and OSError if
+    this system lacks the forced choice.
 
     >>> found = probe()
     >>> found["backends"][found["backend"]]["available"]

@@ -81,8 +81,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
 def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
     """Whether a process has exited, or exits within ``timeout`` seconds.
 
-    This is wait() for those who do not need the exit code: it takes the same ``proc``, reaps as
-    wait() does, and returns False where wait() raises TimeoutExpired.
+    Use this function if you do not need the exit code. It takes the same ``proc`` as wait(),
+    reaps as wait() does, and returns False where wait() raises TimeoutExpired.
 
     >>> import os
     >>> has_exited(os.getpid())
@@ -118,11 +118,12 @@ class Process:
     """A handle on one process: it never refers to another process that gets the same pid.
 
     ``pid`` can also be a ProcessInfo, or psutil's Process. Raises ProcessLookupError if no
-    process has the pid (a thread's ID does not count), or if that of the ProcessInfo is gone.
+    process has the pid (a thread's ID does not count), or if the ProcessInfo's process is gone.
 
     Several threads may use it at once. close() releases the handle when the waits in progress
-    have ended; a ``with`` block calls it. Two handles are equal if they refer to the same
-    process: by the pidfds' inode numbers (Linux 6.9 or newer), otherwise by the start times.
+    have ended; a ``with`` block calls close(). Two handles are equal if they refer to the same
+    process. Equality compares the pidfds' inode numbers (Linux 6.9 or newer), otherwise the
+    start times.
 
     >>> import subprocess, sys
     >>> popen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -148,7 +149,7 @@ class Process:
 
     @classmethod
     def from_fd(cls, fd: int) -> "Self":
-        """Make a Process of a pidfd that was received over a socket or inherited (Linux).
+        """Make a Process from a pidfd that was received over a socket or inherited (Linux).
 
         close() closes the pidfd. ``pid`` is None if the process has been reaped, or is in another
         PID namespace. Raises ValueError if ``fd`` is not the pidfd of a process, OSError if
@@ -174,13 +175,13 @@ class Process:
 
     @property
     def exitcode(self) -> "int | None":
-        """The exit code. None before a wait has seen the exit, or if it is not reported."""
+        """The exit code. None until a wait has seen the exit, or if the code is not reported."""
         return self._exitcode
 
     def has_exited(self, timeout: "float | None" = 0) -> bool:
         """Whether all threads of the process have ended, or end within ``timeout`` seconds.
 
-        It may still be a zombie. This does not raise TimeoutExpired.
+        The process may still be a zombie. This method does not raise TimeoutExpired.
         """
         deadline = Deadline(timeout)
         with self._shared.use() as handle:
@@ -229,11 +230,11 @@ class Process:
     def send_signal(self, sig: int) -> None:
         """Send a signal to the process; raise ProcessLookupError if it has exited.
 
-        With a pidfd no other process can get it: pidfd_send_signal(2), Linux 5.1. Without one,
-        another process gets the signal if it has got the pid just before kill(2).
+        With a pidfd no other process can get the signal: pidfd_send_signal(2), Linux 5.1.
+        Without a pidfd, another process gets the signal if the pid is reused just before kill(2).
 
         On Windows, SIGTERM terminates the process with exit code 1. CTRL_C_EVENT and
-        CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 is not sent: it only checks.
+        CTRL_BREAK_EVENT work as in Popen.send_signal(). Signal 0 only checks that it is running.
         """
         check_signal(sig)
         with self._shared.use() as handle:

@@ -48,7 +48,7 @@ def wait_procs(
     ``procs`` is an iterable of pids, or of objects as for wait(). ``exited`` is a list of
     ``(proc, exitcode)``, in the order of the exits, with the exit codes of wait(). ``alive``
     lists those that are still running after ``timeout`` seconds, in the order given. A
-    process given twice is reported twice. A pid that no process has counts as exited.
+    process given twice is reported twice. A pid without a process counts as exited.
 
     Calls ``callback(proc, exitcode)`` at each exit. If the callback raises, so does
     wait_procs(). Raises ValueError or TypeError if an item can't be a process.
@@ -165,16 +165,16 @@ class WaitSet(Generic[P]):
     """A set of processes; it reports each one once, after it has exited.
 
     Its members are pids, or objects as for wait(), in any mixture, up to tens of thousands.
-    len(), ``in`` and iteration see those that have not been reported. For a type checker, the
-    members of WaitSet() are Any; annotate it to name them: "WaitSet[Popen[bytes]]".
+    len(), ``in`` and iteration cover the members that have not been reported. For a type checker,
+    the members of WaitSet() are Any; annotate the set to name their type: "WaitSet[Popen[bytes]]".
 
     One epoll(7) (Linux 5.3), one kqueue(2) or one completion port waits for all members, so
     the cost of an exit does not grow with their number. Pidfds are moved above the soft
     RLIMIT_NOFILE, if the hard limit allows it. A member without a pidfd, HANDLE or kqueue
     event is polled; all sets of a process together poll with at most 5 % of a core.
 
-    Several threads may use it at once, and change it while another one waits. close()
-    releases its resources; a ``with`` block calls it.
+    Several threads may use the set at once, and change it while another thread waits. close()
+    releases its resources; a ``with`` block calls close().
 
     >>> import subprocess, sys
     >>> with WaitSet() as waiting:
@@ -258,7 +258,7 @@ class WaitSet(Generic[P]):
 
         The processes in the list leave the set. The list is empty if no process has exited
         after ``timeout`` seconds, or if the set is or becomes empty. If several threads wait,
-        only one of them gets each exit.
+        each exit goes to one of them.
         """
         core, waiter = self._opened(), Waiter(Deadline(timeout))
         try:

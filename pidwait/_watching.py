@@ -30,8 +30,8 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     callback goes to threading.excepthook() (before Python 3.8, sys.excepthook()). A forked
     child does not inherit watches, but can start its own.
 
-    Raises RuntimeError in a subinterpreter (before Python 3.12, in an isolated one), whose end
-    daemon threads would abort, and ValueError or TypeError for invalid arguments.
+    Raises RuntimeError in a subinterpreter (before Python 3.12, in an isolated one): at its end,
+    a daemon thread would abort the program. Raises ValueError or TypeError for invalid arguments.
 
     >>> import queue, subprocess, sys
     >>> exits = queue.Queue()
@@ -216,17 +216,17 @@ def watch_parent(
 
     The thread of watch() calls it, once. A forked child does not inherit the watch.
 
-    ``parent`` is the pid of that process, if it has handed that over: in the environment, say.
-    If it is not our parent any more, the callback is called at once. Without ``parent``, POSIX
-    systems can't show that it had exited before the call.
+    ``parent`` is the pid of that process, if it has passed its pid on: in the environment, say.
+    If that process is no longer our parent, the callback is called at once. Without ``parent``,
+    an exit before this call can't be seen on POSIX systems.
 
     With ``ancestors``, each process above this one counts, up to pid 1; ``parent`` can be any of
     them. A launcher (uv, npx, a shell) often lives on when the program that called it has
     exited. The ancestors are looked up once, by this call.
 
-    Pid 1 never counts as exited, nor does a parent that can't be seen because it is in another
-    PID namespace: the logger reports that. Raises RuntimeError as watch() does, and ValueError or
-    TypeError for invalid arguments.
+    Pid 1 never counts as exited, nor does a parent that is hidden in another PID namespace: the
+    logger reports such a parent. Raises RuntimeError as watch() does, and ValueError or TypeError
+    for invalid arguments.
 
     >>> watching = watch_parent(print)
     >>> watching.cancel()

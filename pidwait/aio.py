@@ -3,7 +3,7 @@
 
 Each event loop watches one file descriptor for all its waits, and needs no thread. If a loop
 can't watch file descriptors, as on Windows, the thread of watch() waits, and wakes the loop.
-You can cancel a wait at any time; it leaves nothing behind.
+You can cancel a wait at any time; nothing is left behind.
 """
 
 import asyncio
@@ -187,8 +187,8 @@ if TYPE_CHECKING:
 def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None]]":
     """Iterate over ``(proc, exitcode)`` of these processes as they exit: ``async for``.
 
-    Call it in the event loop: the wait for all of them starts with the call. To stop early,
-    leave the ``async for``.
+    Call it in the event loop: the call starts the wait for all of them. To stop early, leave
+    the ``async for``.
 
     >>> import asyncio, subprocess, sys
     >>> command = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -206,7 +206,7 @@ async def end_procs(
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """End these processes, as the blocking end_procs() does; return ``(exited, alive)``.
 
-    A thread does it. If the call is cancelled, the thread goes on, and ends them.
+    A thread does the work. If the call is cancelled, the thread still ends the processes.
 
     >>> import asyncio, subprocess, sys
     >>> async def main():
@@ -241,7 +241,7 @@ class Child:
     """Returned by spawn(); do not create it yourself. wait() reaps the child.
 
     ``pid`` is its pid, and ``args`` is the argument of spawn(). The end of an ``async with`` block
-    waits for it. If the block is cancelled, the child keeps running, and is reaped later.
+    waits for the child. If the block is cancelled, the child keeps running, and is reaped later.
     """
 
     def __init__(self, child: "BlockingChild") -> None:
@@ -294,8 +294,9 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
 
     It takes the arguments of this package's subprocess.run(), ``tree`` and ``grace`` included, and
     raises the same exceptions. Cancelling it ends the command as a time-out does, and returns when
-    it has ended; a second cancel kills at once. Without ``tree``, a process that the command has
-    started, and that holds a pipe, delays both. Each call waits in a thread of its own.
+    the command has ended; a second cancel kills at once. Without ``tree``, a process that the
+    command has started, and that holds a pipe, delays the return in both cases. Each call waits in
+    a thread of its own.
 
     >>> import asyncio, subprocess, sys
     >>> async def main():

@@ -51,15 +51,16 @@ def spawn(
     """Start a program by posix_spawn(3); return its Child.
 
     ``args`` is the program and its arguments, or the program alone. A program without a slash
-    is searched in PATH, of ``env`` or os.environ. ``stdin``, ``stdout`` and ``stderr`` are
+    is looked up in the PATH of ``env`` or os.environ. ``stdin``, ``stdout`` and ``stderr`` are
     file descriptors, objects with a fileno(), or subprocess.DEVNULL; stderr can also be
     subprocess.STDOUT. ``process_group`` 0 makes a new group (CREATE_NEW_PROCESS_GROUP on
     Windows); another number joins that group: setpgid(2). With ``close_fds`` the child keeps
     only 0, 1, 2 and ``pass_fds``. Signals that Python ignores get their default action.
 
-    A Popen starts with less CPU time. A Child has a handle, and other threads run while it starts.
-    To get a program's output, use this package's subprocess. The standard one starts the child if
-    posix_spawn can't do it, or if a debugger has replaced the interpreter's functions for it.
+    A Popen takes less CPU time to start. A Child has a handle, and other threads run while it
+    starts. To get a program's output, use this package's subprocess. The standard subprocess
+    starts the child if posix_spawn can't, or if a debugger has replaced the interpreter's
+    functions that start processes.
 
     Raises the same OSError as subprocess, with the name of the program or of ``cwd``, and
     TypeError or ValueError for invalid arguments.
@@ -192,11 +193,11 @@ class Child(Process):
     raises ProcessLookupError if no process has the pid. ``args`` is the argument of spawn(),
     and ``reaped`` is true once the child has been reaped.
 
-    Each wait reaps the child after its exit, once: wait(), or a function that takes the
+    The first wait that sees the exit reaps the child: wait(), or a function that takes the
     Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
-    you close a running Child, the first spawn() after its exit reaps it. In a forked process,
-    a Child reaps nothing, and waits as a Process does. Compare Childs before they are reaped or
-    closed: later, one that has never been compared equals only itself.
+    you close a running Child, the first spawn() after its exit reaps the child. In a forked
+    process, a Child reaps nothing, and waits as a Process does. Compare Childs before they are
+    reaped or closed: later, a Child that has never been compared equals only itself.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -272,8 +273,8 @@ class Child(Process):
         return self._identity
 
     def close(self) -> None:
-        """Release the handle, as Process.close() does. Reap the child now if it has exited, or
-        else later."""
+        """Release the handle, as Process.close() does. Reap the child now if it has exited,
+        otherwise later."""
         with self._shared.use() as handle:
             if not (self.reaped or self._is_closed or self._shared.is_copy()):
                 self._reap(handle, NOW)
