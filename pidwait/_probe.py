@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What this system offers for waiting, and why not more."""
+"""probe(): what this system offers for waiting, and why not more."""
 
 import os
 import sys
@@ -55,7 +55,7 @@ def probe() -> "dict[str, Any]":
 
 
 def _checks() -> "tuple[Checks, Checks]":
-    """What the report shows of this system's backend, and of what is there without it."""
+    """The rows of the report: the checks of this system's backend, and the other checks."""
     of_backend, others = system.checks_of
     if system.tree == "job":
         return of_backend + POLLER_CHECKS, others
@@ -75,7 +75,7 @@ def _system_name() -> str:
 
 def _why(name: str, check: "Check") -> "str | None":
     if name != "polling" and os.environ.get(BACKEND) == "polling":
-        return "not asked, as %s is polling" % BACKEND  # a filter may kill who asks
+        return "not checked: %s is polling" % BACKEND  # a filter may kill the caller
     why = why_not(check)
     return None if why is None or why.errno in PASSING else why.error.strerror or str(why)
 

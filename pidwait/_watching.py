@@ -126,7 +126,7 @@ class _Watches(Core):
         import threading
 
         if not getattr(_thread, "_is_main_interpreter", lambda: True)():  # Python 3.12
-            raise RuntimeError("a thread of watch() would abort the subinterpreter at its end")
+            raise RuntimeError("a daemon thread would abort the program at this interpreter's end")
         watch: "Any" = target.key
         watch._watches = ref(self)
         try:

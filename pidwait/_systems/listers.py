@@ -56,7 +56,7 @@ def checked(attrs: "Iterable[str] | None") -> "list[str]":
     names = list(attrs or ())
     for name in names:
         if name not in ATTRIBUTES:
-            raise ValueError("attrs has %r; there is %s" % (name, ", ".join(ATTRIBUTES)))
+            raise ValueError("attrs has %r, not one of %s" % (name, ", ".join(ATTRIBUTES)))
     return names or ATTRIBUTES
 
 

@@ -324,7 +324,7 @@ def target_of(proc: "Proc", key: object = None) -> Target:
     except not_by_handler(AttributeError):
         several = isinstance(proc, (list, tuple, set, frozenset, dict))
         text = "proc must be a process ID or an object with a pid, not %s%s"
-        more = ": for several there is wait_procs()" if several else ""
+        more = ": use wait_procs() for several" if several else ""
         raise TypeError(text % (type(proc).__name__, more)) from None
     kind = _kind_of(proc)
     if pid is not None:

@@ -18,8 +18,8 @@ STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
 def main(argv: "Sequence[str] | None" = None) -> int:
     """Run a command, and return its exit status.
 
-    Without ``argv`` it is the program: it takes the arguments of the command line, and exits
-    with the status, as zipapp's -m drops what is returned.
+    Without ``argv``, it is the program: it takes the arguments of the command line, and exits
+    with the status, because zipapp's -m drops a return value.
     """
     from .shared import Command, called_by
 
@@ -27,8 +27,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if argv is not None:
         return _run_command(list(argv))
     arguments = sys.argv[1:]
-    # From here on Ctrl-C ends the process at once, whatever is being loaded or waited for. On
-    # Windows SIG_DFL would leave it to the system, whose exit status is 0 under Wine.
+    # From here on Ctrl-C ends the process at once, even during an import. On Windows SIG_DFL would
+    # leave Ctrl-C to the system, whose exit status is 0 under Wine.
     if os.name != "nt" and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     try:
@@ -40,7 +40,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _run_command(arguments: "list[str]") -> int:
-    # Each loads only what it needs: the command line is to start quickly.
+    # Each command loads only what it needs: the command line must start quickly.
     command = arguments[0] if arguments and IS_WHOLE else None
     if command == "run":
         from .run import RUN, run_job

@@ -35,9 +35,9 @@ Instead of giving PIDs, choose the processes that match all of these options:
   -n, --newest            of the matching processes, the one that started last
   -o, --oldest            of the matching processes, the one that started first
   -l, --list              show the processes, and do not wait
-With -F, only the process of that PID, if it matches; without, never zombies,
-this process and its ancestors. If no process matches, the exit status is 1 (127
-with --exit-code), or 0 with -e.
+With -F, only the process of that PID can match; without -F, zombies, this
+process and its ancestors never match. If no process matches, the exit status is
+1 (127 with --exit-code), or 0 with -e.
 
 run works like GNU timeout, and vendor copies this package into a project: see
 run -h, vendor -h.
@@ -49,7 +49,7 @@ _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 
 def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
-    """Whether they choose processes; Usage if they don't go together."""
+    """Whether the options choose processes; Usage if they can't be combined."""
     if "newest" in options and "oldest" in options:
         raise Usage("--newest can't be combined with --oldest")
     for one in ("full", "exact", "ignore-case"):
@@ -62,7 +62,7 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
 
 
 def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
-    """Those of the pids that match all options; without pids, those of others that run."""
+    """The pids' processes that match all options; without pids, other running processes."""
     criteria = list(_criteria(options))
     attributes = {"name", "ppid", "status", "create_time", *(one for one, _ in criteria)}
     listed = {info.pid: info for info in list_all(attributes, None)}
@@ -71,7 +71,7 @@ def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
     found = [info for info in found if all(fits(info) for _, fits in criteria)]
     if "newest" not in options and "oldest" not in options:
         return found
-    # The system may not tell when another user's process was started.
+    # The system may not show when another user's process was started.
     found = [info for info in found if info.info["create_time"] is not None]
     found.sort(key=lambda info: (info.info["create_time"], info.pid))
     return found[-1:] if "newest" in options else found[:1]
@@ -91,14 +91,14 @@ def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
 
 
 def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
-    """What is asked for: a fact to be fetched, and whether a process fits."""
+    """For each option: the attribute to read, and a test of the process."""
     if "name" in options:
         match = _matcher(options)
         if "full" in options:
-            # A kernel's thread has no command line.
+            # A kernel thread has no command line.
             yield "cmdline", lambda info: match(_line(info) or info.info["name"])
         else:
-            # What the kernel keeps of the name is what pgrep looks at.
+            # pgrep searches the name as the kernel keeps it, cut.
             yield "comm", lambda info: match(info.info["name"]) or match(info.info["comm"])
     if "user" in options:
         words = options["user"].split(",")
@@ -131,11 +131,11 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
         raise Usage("--name '' would match every process")
     if re.search(r"\[:\w+:\]", text):
         raise Usage("--name %r: Python has no classes such as [:alpha:]" % text)
-    # As with POSIX expressions, the dot takes a newline, too, which a name can have.
+    # As in POSIX expressions, a dot also matches a newline, which a name can contain.
     flags = re.DOTALL | (re.IGNORECASE if "ignore-case" in options else 0)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # it would match something else, if not now
+            warnings.simplefilter("error")  # for patterns that will match something else later
             pattern = re.compile(text, flags)
     except (re.error, OverflowError, RecursionError, Warning) as error:
         raise Usage("--name %r is not a Python regular expression: %s" % (text, error)) from None
@@ -144,14 +144,14 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
 
 
 def _line(info: ProcessInfo) -> str:
-    # As pgrep: without empty arguments at the end, which a title may have left there.
+    # As pgrep: without empty arguments at the end, which setting a title may have left there.
     return "\0".join(info.info["cmdline"] or ()).rstrip("\0").replace("\0", " ")
 
 
 def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo) -> bool:
     try:
         return ask(info.pid) in numbers
-    except not_by_handler(OSError):  # it is gone, or OpenBSD does not tell
+    except not_by_handler(OSError):  # it is gone, or OpenBSD refuses to answer
         return False
 
 
@@ -182,12 +182,12 @@ def _runs(info: ProcessInfo) -> bool:
 
 
 def _ancestors(listed: "dict[int, ProcessInfo]") -> "set[int]":
-    """This process, its parent and so on, as far as they can be seen."""
+    """This process, its parent and so on, as far as the system shows them."""
     found: "set[int]" = set()
     info, youngest = listed.get(os.getpid()), float("inf")
     while info is not None and info.pid not in found:
         started = info.info["create_time"] or 0.0
-        # On Windows a child keeps the pid of a parent that has exited, which may be another's.
+        # On Windows a child keeps the ppid of a parent that has exited, and that pid may be reused.
         if started > youngest:
             break
         found.add(info.pid)

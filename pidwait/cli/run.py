@@ -43,9 +43,9 @@ passed on to the group.
 DURATION is a number of seconds, or has units: 0.5s, 2m, 1h, 1d, 100ms, 1h30m;
 0 and inf mean no limit. On Windows there is no group: COMMAND gets Ctrl-C, too,
 and is terminated at the time-out; -s, -k and -f do nothing. Signals that were
-ignored stay ignored, as under nohup, except that of -s. Unlike GNU timeout,
-this takes the time as -t, passes USR1 and USR2 on, and sends STOP to COMMAND
-alone, so that -k can still end it.
+ignored stay ignored, as under nohup, except the signal of -s. Unlike GNU
+timeout, this command takes the time as -t, passes USR1 and USR2 on, and sends
+STOP to COMMAND alone, so that -k can still end it.
 
 exit status: that of COMMAND, or 128 plus the signal's number if one killed it
   124  time-out (not with -p)
@@ -72,7 +72,7 @@ def run_job(options: "dict[str, str]", command: "list[str]") -> int:
 
 
 def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") -> "Any":
-    """Start it, a script without #! by the shell, as execvp(3) does."""
+    """Start the command; a script without #! by the shell, as execvp(3) does."""
     name = command[0]
     try:
         if not name:
@@ -86,7 +86,7 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
 
         return start(["/bin/sh", which(name) or name, *command[1:]])
     except OSError as error:
-        # Not strerror: before Python 3.8 that of subprocess repeats the name. Ours has ENOSYS.
+        # Before Python 3.8 subprocess repeats the name in strerror. Our own error has ENOSYS.
         why: object = os.strerror(error.errno) if error.errno else error
         why = error.strerror if error.errno == ENOSYS else why
         text = "can't start %r: %s" % (name, why)
@@ -102,7 +102,7 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
 
 
 def _signals() -> "dict[str, int]":
-    """Numbers by names without SIG, as GNU timeout has them; the first of two is shown."""
+    """{name without SIG: number}, as in GNU timeout; of two names the first is shown."""
     found = {"EXIT": 0}
     for name, member in signal.Signals.__members__.items():
         if name.startswith("SIG"):  # Windows has console events, too
@@ -126,16 +126,16 @@ def _number_of(text: str) -> int:
 
 
 class Job:
-    """A command in our process group, one of our own, as GNU timeout has it: POSIX.
+    """A command, and this process, in a new process group, as with GNU timeout: POSIX.
 
-    So a terminal takes both for one job: Ctrl-Z stops both.
+    So a terminal treats both as one job: Ctrl-Z stops both.
     """
 
     child: "Any"
     _code: "int | None" = None
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
-        # 0 is for ever, as in GNU timeout.
+        # 0 means no limit, as in GNU timeout.
         self._timeout = duration(options, "timeout") or None
         self._kill_after = duration(options, "kill-after") or None
         # Windows lacks most of them: there -s does nothing.
@@ -151,12 +151,12 @@ class Job:
             raise Usage("--rest: %r is not kill, wait or leave" % self._rest)
         self._command = command
         self._timed_out = False
-        # Signals that came, each once: a storm is passed on as quickly as we can.
+        # Signals to pass on; each is there once, however often it came.
         self._came: "list[int]" = []
         self._caught: "set[int]" = set()
 
     def start(self, command: "Sequence[str]") -> "Any":
-        # As a shell passes them on: to diff <(a) <(b), or the jobs of make.
+        # The command keeps open file descriptors, as in a shell: diff <(a) <(b), make's jobs.
         return spawn(command, close_fds=os.name == "nt")
 
     def run_on_windows(self) -> int:
@@ -176,7 +176,7 @@ class Job:
             with contextlib.suppress(PermissionError):  # we lead a session, and so a group
                 os.setpgid(0, 0)
         self._catch_signals()
-        # A signal that comes just before the sleep leaves a byte, so that it is not slept over.
+        # A signal that comes just before the sleep leaves a byte, which ends the sleep.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer)
@@ -184,12 +184,12 @@ class Job:
             watch_parent(self._end_with_parent)
         self._deadline = Deadline(self._timeout)
         with _started(self.start, self._command) as self.child:
-            # From here on a message of ours on the terminal stops nobody. The command has these
-            # signals at their default.
+            # From here on our messages on the terminal stop nobody. For the command, these
+            # signals have their default action.
             for number in (signal.SIGTTIN, signal.SIGTTOU):
                 signal.signal(number, signal.SIG_IGN)
             while not self.reap():
-                if os.getpid() == 1:  # of a container, where nobody else does
+                if os.getpid() == 1:  # of a container, where nobody else reaps them
                     self._reap_orphans()
                 while self._came:
                     self._pass_on(self._came.pop(0))
@@ -198,14 +198,14 @@ class Job:
         return self._status(self._code)
 
     def _catch_signals(self) -> None:
-        # Our parent may have blocked it, which children inherit.
+        # Our parent may have blocked SIGCHLD, and children inherit that.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        # A handler, not SIG_IGN, so that the command has them at their default.
+        # A handler, not SIG_IGN, which the command would inherit.
         for number in (signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU):
             signal.signal(number, _drop)
         passed_on = {_number_of(name) for name in "HUP INT QUIT TERM USR1 USR2 ALRM".split()}
-        # Signals that are ignored stay so, as nohup wants it; but the one that is to end the
-        # command must not be, as a script's job in the background ignores INT.
+        # Ignored signals stay ignored, for nohup. But not the signal that ends the command: a
+        # script's background job ignores INT.
         wanted = {one for one in passed_on if not ignores(one)} | {self._signal}
         for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(one, self._note)
@@ -220,7 +220,7 @@ class Job:
         os.write(self._writer, b"\0")
 
     def _sleep(self) -> bool:
-        """Until a signal comes; False at the deadline."""
+        """Sleep until a signal comes; return False at the deadline."""
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         while True:
@@ -244,15 +244,15 @@ class Job:
         return self.child.reaped  # type: ignore[no-any-return]
 
     def _pass_on(self, number: int) -> None:
-        """Send a signal that came; SIGALRM says that the time is up."""
+        """Send a signal that came; SIGALRM means that the time is up."""
         if number == signal.SIGALRM:
             self._timed_out = True
             self._deadline, number = Deadline(None), self._signal
         self._tell(next(name for name, its in _signals().items() if its == number))
         self.send(number)
         if not self._foreground and number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            self.send(signal.SIGCONT)  # what is stopped goes on to its end
-        if self._kill_after is not None:  # it counts from the first signal
+            self.send(signal.SIGCONT)  # stopped processes must run to end
+        if self._kill_after is not None:  # the time counts from the first signal
             self._deadline = Deadline(self._kill_after)
             self._signal, self._kill_after = signal.SIGKILL, None
 
@@ -261,15 +261,15 @@ class Job:
             RUN.complain("sending signal %s to command %r" % (name, self._command[0]))
 
     def send(self, number: int) -> None:
-        """Send it to all of the group but us; SIGKILL ends us, too, as it does GNU timeout."""
-        # SIGSTOP would stop us, and with us the time until -k.
+        """Send it to the group without us. But SIGKILL ends us, too, as it ends GNU timeout."""
+        # SIGSTOP would stop us, and with us the timer of -k.
         alone = self._foreground or number == signal.SIGSTOP
-        if alone or os.getpgid(self.child.pid) != os.getpgrp():  # it has made a group of its own
+        if alone or os.getpgid(self.child.pid) != os.getpgrp():  # it has made its own group
             with contextlib.suppress(ProcessLookupError, PermissionError):  # setuid programs
                 self.child.send_signal(number)
         if alone:
             return
-        # Not SIG_IGN: Python complains of a signal that came just before, bpo-43406.
+        # Not SIG_IGN: Python complains about a signal that came just before, bpo-43406.
         before: "Any" = signal.signal(number, _drop) if number in self._caught else None
         os.killpg(0, number)
         if before is not None:
@@ -284,21 +284,21 @@ class Job:
 
 
 def _drop(number: int, frame: object) -> None:
-    """For a signal that we have sent to our own group."""
+    """The handler for a signal that we have sent to our own group."""
 
 
 def _die_of(number: int) -> None:
-    """End this process by a signal, so that a shell sees which one ended the command."""
+    """End this process by a signal, so that a shell sees which signal ended the command."""
     # One core dump is enough.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with contextlib.suppress(OSError):  # SIGKILL, and those that the C library keeps for itself
+    with contextlib.suppress(OSError):  # SIGKILL, and signals that the C library reserves
         signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os.kill(os.getpid(), number)
 
 
 class Tree(Job):
-    """A command with all that it starts: its Popen stands for all of it."""
+    """A command with all that it starts: its Popen stands for the whole tree."""
 
     def start(self, command: "Sequence[str]") -> "Any":
         from .. import subprocess  # few need it
@@ -307,8 +307,8 @@ class Tree(Job):
         closes, grace = os.name == "nt", self._kill_after or 0.0
         tree = popen(command, close_fds=closes, tree=self._rest, grace=grace)
         if tree.mechanism == "group":
-            RUN.complain("what leaves the process group of COMMAND can escape here")
-        if os.name != "nt":  # the end of a tree need not be the exit of our child
+            RUN.complain("processes that leave the process group of COMMAND can escape here")
+        if os.name != "nt":  # the tree may end without the exit of a child of ours
             _thread.start_new_thread(self._tell_end, (tree,))
         return tree
 

@@ -21,10 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Sequence
 
-TIMED_OUT = 124  # as GNU timeout says it
-READER_GONE = 128 + 13  # SIGPIPE, which Windows has not got
+TIMED_OUT = 124  # as in GNU timeout
+READER_GONE = 128 + 13  # SIGPIPE, which Windows lacks
 
-# Options that take a list, and so may be given again.
+# Options that take a list, and so may be repeated.
 _LISTS = "user parent group session parts systems".split()
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
@@ -42,15 +42,15 @@ class CommandError(Exception):
 
 
 class Command:
-    """What is the same in all commands: options, help, version, errors."""
+    """The common part of all commands: options, help, version, errors."""
 
-    prog = ""  # main() tells it
+    prog = ""  # main() sets it
     wrong: int = 2  # exit statuses
     failed: int = 1
     intermixed = True  # options may come after operands
 
     def __init__(self, name: str, usage: str, text: str, options: str) -> None:
-        """``options`` is like "t|timeout: any", with a colon after those that take a value."""
+        """``options`` is like "t|timeout: any", with a colon after options that take a value."""
         self._name, self._help = name, "usage: %s\n\n%s" % (usage, text)
         self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
 
@@ -67,7 +67,7 @@ class Command:
             if "version" in chosen:
                 say("%s %s\n" % (self.prog, __version__))
                 return 0
-            try:  # a variable may force what there is not
+            try:  # an environment variable may force a backend that is not there
                 choice(FFI, *NAMES)
                 backend()
             except (OSError, ValueError) as error:
@@ -86,7 +86,7 @@ class Command:
             return self.failed
 
     def complain(self, about: object) -> None:
-        """A line for stderr, if that takes it: a message that gets lost changes no exit status."""
+        """Write a line to stderr, if possible: a lost message does not change the exit status."""
         write(sys.stderr, "%s: %s\n" % (self.name, about))
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
@@ -112,7 +112,7 @@ class Command:
 
 
 def called_by(is_program: bool) -> str:
-    """How to start this from a shell: as the program was started, if this is the program."""
+    """How to start this command from a shell: if it is the program, as the program was started."""
     path, python = sys.argv[0], "python" if os.name == "nt" else "python3"
     folder, name = os.path.split(path)
     if not is_program or name in ("__main__.py", "-c"):
@@ -126,7 +126,7 @@ def called_by(is_program: bool) -> str:
 
 
 def digits(text: str) -> "int | None":
-    """The number that the text is; None if there is anything but digits."""
+    """The number; None if the text has anything but digits."""
     return int(text) if set(text) <= set("0123456789") and 0 < len(text) < 100 else None
 
 
@@ -161,7 +161,7 @@ def duration(options: "dict[str, str]", name: str) -> float:
 
 
 def as_status(code: int) -> int:
-    """What to exit with for a process's exit code, as shells do."""
+    """The exit status for a process's exit code, as in shells."""
     if code < 0:
         return 128 - code
     return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
@@ -169,7 +169,7 @@ def as_status(code: int) -> int:
 
 def ignores(number: int) -> bool:
     """Whether this process ignores a signal, as under nohup."""
-    try:  # PyPy's getsignal() does not know of what was ignored when we started
+    try:  # PyPy's getsignal() does not know which signals were ignored when we started
         with open("/proc/self/status", "rb") as file:
             (mask,) = [line.split()[1] for line in file if line.startswith(b"SigIgn:")]
         return bool(int(mask, 16) >> (number - 1) & 1)
@@ -178,8 +178,8 @@ def ignores(number: int) -> bool:
 
 
 def say(text: str) -> None:
-    """Write it to stdout; CommandError if that does not take it."""
-    # A process can have any bytes for its name, and stdout any encoding.
+    """Write it to stdout; CommandError if that fails."""
+    # A process can have any bytes in its name, and stdout any encoding.
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     error = write(sys.stdout, text.encode(encoding, "backslashreplace").decode(encoding))
     if error is not None:
@@ -188,7 +188,7 @@ def say(text: str) -> None:
 
 
 def write(stream: "Any", text: str) -> "OSError | None":
-    """Write it, and return the error if the stream does not take it."""
+    """Write it; return the error if that fails."""
     if stream is None:
         return OSError(EBADF, os.strerror(EBADF))
     try:
@@ -205,8 +205,8 @@ def write(stream: "Any", text: str) -> "OSError | None":
 
 
 def label(pid: int, name: "str | None") -> str:
-    """A process as it is called in each message."""
+    """How all messages refer to a process."""
     if not name:
         return str(pid)
-    # A name may try to talk to the terminal.
+    # A name may contain escape sequences for the terminal.
     return "%d (%s)" % (pid, "".join(char if char.isprintable() else "?" for char in name))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One file with what is needed of this package: its modules, joined as they are.
+"""One file with the needed modules of this package, joined unchanged.
 
-A module follows those that it imports names from. Nothing is renamed, as no two modules have
-one name for two things; what goes is the imports of modules that are in the file, and the blocks
-for type checkers. What the functions of the command line import is not in the file: they get an
-ImportError, and say so.
+Each module follows the modules that it imports. Nothing is renamed, as names at the top of modules
+are unique. Removed are the imports of modules that are in the file, and the blocks for type
+checkers. Imports within functions of the command line do not add modules to the file: those
+functions get an ImportError, and say so.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .._types import Iterable
 
 _PACKAGE_NAME = __name__.rsplit(".", 2)[0]
-# In two parts, as a copy of the package under another name has no string with this one.
+# In two parts: a copy of the package under another name must not contain this name.
 NAME = "pid" + "wait"
-# The modules of each part, with the public names that are in them.
+# The modules of each part, with their public names.
 PARTS = {
     "wait": {
         "_base/errors": "TimeoutExpired",
@@ -31,18 +31,18 @@ PARTS = {
     "probe": {"_probe": "probe"},
     "cli": {"cli/wait": "", "cli": ""},
 }
-# The names of each system in sys.platform. Its modules are in _systems/, in a folder of that name.
+# Each system's names in sys.platform. The system's modules are in the folder _systems/<system>.
 SYSTEMS = {
     "linux": "linux android",
     "bsd": "darwin freebsd netbsd openbsd dragonfly",
     "windows": "win32",
 }
-# With the line above if all that is below depends on it.
+# An import of ours; with the ``if`` above it, if it is the only statement there.
 _IMPORT = re.compile(r"^(?:if .*:\n)?( *)from (\.+)([\w.]*) import (?:\([^)]*\))?.*\n", re.M)
 _FOR_TYPES = re.compile(
     r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+", re.M
 )
-# The names of its types are not in the file.
+# Type checkers are told to ignore errors: the names of types are not in the file.
 _HEAD = '''\
 # SPDX-License-Identifier: BSD-3-Clause
 # mypy: ignore-errors
@@ -67,7 +67,7 @@ FORM = re.compile(
 def join(
     files: "dict[str, bytes]", version: str, parts: "Iterable[str]", systems: "Iterable[str]"
 ) -> str:
-    """The file, of the sources of the package by their paths."""
+    """The text of the single file; ``files`` are the package's sources by path."""
     asked, chosen = {"wait", *parts}, [one for one in SYSTEMS if one in set(systems)]
     wanted = [one for one in PARTS if one in asked or (one in ("many", "probe") and "cli" in asked)]
     left_out = tuple("_systems/%s/" % one for one in SYSTEMS if one not in chosen)
@@ -98,7 +98,7 @@ def join(
 
 
 def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> None:
-    """Join a module, after those that it imports."""
+    """Add a module, after the modules that it imports."""
     path = module + ".py" if module + ".py" in files else module + "/__init__.py"
     if module in modules or path not in files:
         return
@@ -115,13 +115,13 @@ def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> N
 
 
 def own_folder() -> str:
-    """Where it is, maybe in a zip."""
+    """The package's folder, maybe in a zip."""
     (path,) = sys.modules[_PACKAGE_NAME].__path__
     return path
 
 
 def own_files() -> "dict[str, bytes]":
-    """The contents of each file of a copy, by its path from the package's folder on."""
+    """The contents of each file of a copy, by its path relative to the package's folder."""
     top, loader = own_folder(), sys.modules[_PACKAGE_NAME].__loader__
     paths = ["LICENSE", "py.typed", "__init__.py"]
     for module in pkgutil.walk_packages([top], _PACKAGE_NAME + "."):
@@ -129,5 +129,5 @@ def own_files() -> "dict[str, bytes]":
         paths.append(path + ("/__init__.py" if module.ispkg else ".py"))
     read = loader.get_data  # type: ignore[union-attr]
     found = {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
-    # Git on Windows may have made each end of line CRLF.
+    # Git on Windows may have converted line ends to CRLF.
     return {path: data.replace(b"\r\n", b"\n") for path, data in found.items()}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command ``vendor``: copy this package into another project.
 
-A folder has a record of the files that it consists of, with their hashes. It tells what has been
-changed by hand since, and what an update may take away. It is written last: an update that was
-interrupted can be repeated, as what is like the new version is no change by hand.
+A folder has a record of its files, with their hashes. The record shows which files were changed by
+hand since, and which files an update may remove. The record is written last, so an interrupted
+update can be repeated: a file that equals the new version does not count as changed by hand.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ exit status:
   0  success; with --check: the copy is current
   1  failure
   2  the arguments are wrong
-  3  with --check: it is not like this version, or an update was interrupted
+  3  with --check: it differs from this version, or an update was interrupted
   4  with --check: files were changed or removed by hand
 """
 VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
@@ -88,7 +88,7 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
 
 
 def _single(dest: str) -> "tuple[str, str, list[str], list[str], bool]":
-    """Of a single file: its text, version, parts, systems, and whether it was changed by hand."""
+    """A single file's text, version, parts, systems, and whether it was changed by hand."""
     text = Path(dest).read_text("utf-8", "replace")
     found = FORM.search(text)
     if found is None:
@@ -115,7 +115,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
     else:
         path, new, (version, old) = path / _RECORD, _hashes(own_files()), _read_record(dest)
         if not version:
-            raise CommandError("%s: no copy of %s is there" % (dest, NAME))
+            raise CommandError("%s: no copy of %s found" % (dest, NAME))
         lines = ["%s: %s\n" % one for one in _compare(dest, old, new)[1]]
         by_hand = "".join([":\n"] * bool(lines) + lines)
         is_current = (version, old) == (__version__, new)
@@ -126,7 +126,7 @@ def _check(options: "dict[str, str]", dest: str) -> int:
     elif version != __version__:
         how = "; this is %s\n" % __version__
     else:
-        how = ", current\n" if is_current else ", but not as it is here\n"
+        how = ", current\n" if is_current else ", but differs from this package\n"
     say("%s: %s%s" % (dest, version, how))
     return 4 if by_hand else 0 if is_current else 3
 
@@ -145,7 +145,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         raise CommandError("%s exists, and is not a copy of %s; name a new folder" % (name, NAME))
     if by_hand and not force:
         text = ", ".join("%s was %s" % one[::-1] for one in by_hand)
-        raise CommandError("%s: changed by hand (--force overwrites that): %s" % (name, text))
+        raise CommandError("%s: changed by hand (--force overwrites it): %s" % (name, text))
     written = [path for path in files if found.get(path) != new[path]]
     gone = [path for path in old if path in found and path not in files]
     if written or gone or left or (version, old) != (__version__, new):
@@ -163,10 +163,10 @@ def _copy(options: "dict[str, str]", name: str) -> int:
 
 
 def _check_place(name: str, folder: str, inner: "Iterable[str]" = ()) -> None:
-    """Refuse what is no folder, a folder of this package or around it, and links as inner ones."""
+    """Refuse a non-folder, this package, a folder in or around it, and links as inner folders."""
     own, real = (os.path.join(os.path.realpath(one), "") for one in (own_folder(), folder))
     if real.startswith(own) or (inner and own.startswith(real)):
-        raise CommandError("%s: a copy can't update itself, nor hold another one" % name)
+        raise CommandError("%s: a copy can't update itself, or contain another copy" % name)
     links = [os.path.join(folder, one) for one in inner]
     for one in (folder, *links, *map(str, Path(folder).parents)):
         if os.path.lexists(one) and not os.path.isdir(one) or one in links and os.path.islink(one):
@@ -174,7 +174,7 @@ def _check_place(name: str, folder: str, inner: "Iterable[str]" = ()) -> None:
 
 
 def _put(whole: Path, data: bytes, record: Path, *left: Path, name: str = "") -> None:
-    """Write a file under another name, then rename it; a script, as os.open() does: executable."""
+    """Write a file under another name, then rename it; os.open() makes a script executable."""
     part = record.with_name("%s.%s" % (record.name, os.urandom(8).hex()))
     try:
         if not name:
@@ -194,7 +194,7 @@ def _put(whole: Path, data: bytes, record: Path, *left: Path, name: str = "") ->
 
 
 def _left(record: Path) -> "list[Path]":
-    """What interrupted runs have left of files that they were writing."""
+    """Partial files that interrupted runs have left."""
     pattern = re.escape(record.name) + r"\.[0-9a-f]{16}"
     names = os.listdir(str(record.parent)) if os.path.isdir(str(record.parent)) else []
     return [record.with_name(one) for one in names if re.fullmatch(pattern, one)]
@@ -206,7 +206,7 @@ def _hashes(files: "dict[str, bytes]") -> "Hashes":
 
 
 def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
-    """The version of a copy, and the hashes of what was written; empty if there is no record."""
+    """The version of a copy, and the hashes of its files; both empty if there is no record."""
     record = Path(dest, _RECORD)
     text = record.read_text("utf-8", "replace") if os.path.isfile(str(record)) else ""
     head = re.match(r"# %s (\S+)\n" % NAME, text)
@@ -219,7 +219,7 @@ def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
 
 
 def _compare(dest: str, old: "Hashes", new: "Hashes") -> "tuple[Hashes, list[tuple[str, str]]]":
-    """The hashes of the files that are there, and what was done by hand: neither old nor new."""
+    """The hashes of the files found; and the changes by hand: files neither old nor new."""
     paths = {path: Path(dest, path) for path in {*old, *new}}
     found = _hashes({path: one.read_bytes() for path, one in paths.items() if one.is_file()})
     return found, [

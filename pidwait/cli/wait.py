@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .._types import Any, Sequence
 
 NOT_THERE = NOT_WRITTEN = 1
-NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as a shell's wait, and GNU timeout, say it
+NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as in a shell's wait, and in GNU timeout
 
 _COMMANDS = ["run", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
@@ -105,7 +105,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         if not count:
             raise Usage("--count: %r is not a number greater than 0" % options["count"])
         if count > len(pids) and pids and not chooses:  # without pids, there is -e
-            raise Usage("--count %d is more than the PIDs given: %d" % (count, len(pids)))
+            raise Usage("--count %d is more than the number of PIDs: %d" % (count, len(pids)))
     deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
     chooses = chooses or (bool(pids) and "list" in options)
     targets: "Any" = choose(options, pids) if chooses else pids
@@ -158,7 +158,7 @@ class _CommandWait:
         self._deadline = deadline
         self._start = time.monotonic()
         self._status = 0
-        # The objects of --json, by the processes that still run.
+        # The objects of --json, by the running processes.
         self._running: "dict[Process, dict[str, Any]]" = {}
         self._form: "Any" = _as_text if "verbose" in options else None
         if "json" in options:
@@ -170,7 +170,7 @@ class _CommandWait:
         try:
             for target in targets:
                 self._open(target)
-            # A process that is not there counts as one that has exited.
+            # A PID without a process counts as exited.
             return self._wait(max(0, len(targets) - count)) or self._status
         finally:
             for process in self._running:
@@ -204,7 +204,7 @@ class _CommandWait:
             if code is None:
                 who = label(row["pid"], row["name"])
                 WAIT.complain("the exit code is not known: " + who)
-            # The first that is not 0.
+            # The first status other than 0 stays.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
     def _wait(self, left: int) -> int:
@@ -219,7 +219,7 @@ class _CommandWait:
                     names = [label(row["pid"], row["name"]) for row in self._running.values()]
                     more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
                     text = "; still running: " + ", ".join(names[:3]) + more
-                    # With -v, stdout has them all.
+                    # With -v, stdout lists all of them.
                     WAIT.complain("timed out" + ("" if self._form is _as_text else text))
                     status = TIMED_OUT
                     break
@@ -243,10 +243,10 @@ class _CommandWait:
 
 
 def _pipe_of_stdout() -> "int | None":
-    """stdout, if its reader can go: then the wait ends, as GNU tail -f does, but not under nohup.
+    """stdout, if it is a pipe or socket: when its reader goes, the wait ends, as GNU tail -f does.
 
-    When a connection breaks, sshd closes its ends of our pipes, and sends a signal only if there
-    is a terminal: without this the wait would stay behind on that machine.
+    None under nohup. When a connection breaks, sshd closes its ends of our pipes, and sends a
+    signal only if there is a terminal: without this check the wait would go on there.
     """
     if not hasattr(select, "poll") or ignores(_signal.SIGHUP):
         return None
@@ -261,7 +261,7 @@ def _pipe_of_stdout() -> "int | None":
 def _next_exits(
     waiting: "WaitSet[Process]", seconds: "float | None", pipe: "int | None"
 ) -> "Sequence[tuple[Process, int | None]]":
-    """``waiting.wait(seconds)``; CommandError if nobody reads the pipe any more."""
+    """``waiting.wait(seconds)``; CommandError if the reader has closed the pipe."""
     if pipe is None or seconds == 0:
         return waiting.wait(seconds)
     try:
@@ -270,7 +270,7 @@ def _next_exits(
         return waiting.wait(seconds)
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    poll.register(pipe, 0)  # POLLERR and POLLHUP come unasked
+    poll.register(pipe, 0)  # POLLERR and POLLHUP are always reported
     events = dict(poll.poll(Deadline(seconds).milliseconds()[0]))
     exits = waiting.wait(0)
     if not exits and pipe in events:
@@ -279,7 +279,7 @@ def _next_exits(
 
 
 def _name_of(pid: int) -> "str | None":
-    """The whole name, which --name looks at; in a single file, as much as Linux keeps of it."""
+    """The whole name, which --name searches; in a single file, the part that Linux keeps."""
     if IS_WHOLE:
         from .. import ProcessInfo
 
@@ -299,15 +299,15 @@ def _ending(exitcode: "int | None") -> str:
     if exitcode is None:
         return "exited"
     if exitcode < 0:
-        # No file descriptor may be left to load signal's enums. SIG_* come first, and are replaced.
+        # There may be no file descriptor left to load signal's enums. SIG* overwrite SIG_*.
         names = {getattr(_signal, one): one for one in dir(_signal)[::-1] if one[:3] == "SIG"}
         return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
-    # From there on it is an NTSTATUS of Windows, known by its hexadecimal form.
+    # Larger codes are Windows' NTSTATUS, known by their hexadecimal form.
     return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
 
 
 def _as_text(row: "dict[str, Any]") -> str:
-    """An object of --json in words."""
+    """An object of --json as text."""
     if not row["found"]:
         return "%d: no such process" % row["pid"]
     who = label(row["pid"], row["name"])

@@ -231,7 +231,7 @@ def test_a_wait_can_be_for_a_number_of_them(herd, zombie, main):
 def test_more_than_are_given_can_not_be_waited_for(zombie, main, option):
     pid = zombie(0)
     done = main("-c", "2", *option + [pid, pid])
-    assert done[:2] == (2, "") and ": --count 2 is more than the PIDs given: 1 (" in done.stderr
+    assert done[:2] == (2, "") and ": --count 2 is more than the number of PIDs: 1 (" in done.stderr
 
 
 # --exit-code

@@ -69,8 +69,8 @@ def test_info_has_the_attrs_that_were_asked_for_and_all_for_an_empty_list(sleepe
 @pytest.mark.parametrize(
     "attrs, error",
     [
-        (["pid", "nonsense"], ValueError("attrs has 'nonsense'; there is pid, name")),
-        (["is_running"], ValueError("attrs has 'is_running'; there is pid, name")),
+        (["pid", "nonsense"], ValueError("attrs has 'nonsense', not one of pid, name")),
+        (["is_running"], ValueError("attrs has 'is_running', not one of pid, name")),
         ("name", TypeError("attrs must be a list of names, not str")),
     ],
 )

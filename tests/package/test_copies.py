@@ -127,7 +127,7 @@ def test_the_same_version_with_other_contents_is_not_current(copy, old):
     init = old / "other" / "__init__.py"
     init.write_bytes(init.read_bytes().replace(OTHER.encode(), VERSION.encode()))
     status, out, _ = run("-m", "other", "vendor", "--check", copy, path=old)
-    assert (status, out) == (3, "%s: %s, but not as it is here\n" % (copy, VERSION))
+    assert (status, out) == (3, "%s: %s, but differs from this package\n" % (copy, VERSION))
 
 
 def test_a_current_copy_is_left_alone(copy):

@@ -221,7 +221,7 @@ def test_an_exception_of_the_callback_ends_the_call(variant, zombie, start_told)
     [
         ([[os.getpid(), 0]], ValueError, "positive"),
         ([["1"]], TypeError, "not str"),
-        ([[[os.getpid()]]], TypeError, "for several there is wait_procs"),
+        ([[[os.getpid()]]], TypeError, "use wait_procs.. for several"),
         ([1], TypeError, "iterable"),
         ([[os.getpid()], "1"], TypeError, "timeout"),
         ([[os.getpid()], 0, 1], TypeError, "callback must be callable, not int"),

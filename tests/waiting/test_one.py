@@ -174,8 +174,8 @@ def test_what_is_no_pid_is_refused(name):
         (pidwait.wait, True, TypeError, "proc.pid must be an int, not bool"),
         (pidwait.Process, 7, TypeError, r"an int, not SimpleNamespace: wait\(\) takes objects"),
         (lambda it: pidwait.Process(str(it.pid)), 7, TypeError, "pid must be an int, not str$"),
-        (lambda it: pidwait.wait([it]), 7, TypeError, r"for several there is wait_procs\(\)"),
-        (lambda it: pidwait.watch((it,), print), 7, TypeError, "not tuple: for several"),
+        (lambda it: pidwait.wait([it]), 7, TypeError, r"use wait_procs\(\) for several"),
+        (lambda it: pidwait.watch((it,), print), 7, TypeError, "not tuple: use wait_procs"),
     ],
 )
 def test_an_error_names_what_is_wrong_and_what_to_call_instead(use, pid, error, message):

@@ -348,7 +348,7 @@ IN_A_SUBINTERPRETER = """if True:
 def test_a_subinterpreter_refuses_a_watch_that_would_abort_the_program_at_its_end(variant):
     code = IN_A_SUBINTERPRETER.format(package=pidwait.__name__, pid=os.getpid())
     done = run_python(code)
-    text = "a thread of watch() would abort the subinterpreter at its end\n"
+    text = "a daemon thread would abort the program at this interpreter's end\n"
     assert (done.stdout, done.stderr, done.returncode) == (text, "", 0)
 
 
