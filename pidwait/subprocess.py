@@ -200,7 +200,7 @@ def patch() -> _ExitStack:
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
     if not _starts.IS_WINDOWS:
-        _posix_spawn.has_whole_posix_spawn()
+        _posix_spawn.load_posix_spawn()
     popen = _patchable[0] if _patchable else None
     is_there = popen in getattr(_standard.Popen, "__mro__", ())
     if not is_there:

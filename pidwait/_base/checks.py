@@ -38,7 +38,7 @@ def why_not(check: "Check") -> "Failed | None":
         check()
     except Failed as why:
         found = why
-        if why.is_transient:
+        if why.is_passing:
             return why
         # A traceback would keep the frames of the first caller alive.
         why.__traceback__ = why.__context__ = None

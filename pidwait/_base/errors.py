@@ -37,7 +37,7 @@ class Failed(Exception):
     """The system refused a call; ``error`` is its OSError."""
 
     # Whether it may be otherwise at the next call.
-    passes = False
+    may_pass = False
     call: "str | None" = None  # which call, if that is not known where it becomes an OSError
 
     def __init__(self, error: OSError) -> None:
@@ -47,8 +47,8 @@ class Failed(Exception):
         self.winerror: "int | None" = getattr(error, "winerror", None)  # on Windows alone
 
     @property
-    def is_transient(self) -> bool:
-        return self.passes or self.errno in PASSING
+    def is_passing(self) -> bool:
+        return self.may_pass or self.errno in PASSING
 
     def as_error(self, call: str, pid: "int | None") -> OSError:
         """The OSError for a caller; it names the call and the process."""

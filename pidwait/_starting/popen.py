@@ -12,7 +12,7 @@ from .standard import is_standard
 
 IS_WINDOWS = os.name == "nt"
 if not IS_WINDOWS:
-    from .posix_spawn import SpawnRequest, is_start_taken_away, start_by_posix_spawn, untold
+    from .posix_spawn import SpawnRequest, is_start_taken_away, start_by_posix_spawn, without_audit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def start_child(self: "Any", original: "Any", values: "Any", named: "Any") -> No
             if is_ours and preexec_fn is None and _start(self, plan, group):
                 return
             values, named = (), plan
-        if vars(self).pop("_is_told", False):
-            original = MethodType(untold(original.__func__), self)
+        if vars(self).pop("_is_audited", False):
+            original = MethodType(without_audit(original.__func__), self)
     original(*values, **named)
 
 
@@ -139,11 +139,11 @@ def _start(self: "Any", plan: "dict[str, Any]", group: int) -> bool:
     except not_by_handler(Exception):  # anything: an object with __fspath__ may raise what it likes
         return False
     event: "tuple[Any, ...]" = ("subprocess.Popen", executable, args, cwd, env)
-    event = () if hasattr(self, "_is_told") else event  # audit hooks have seen that of its tree
+    event = () if hasattr(self, "_is_audited") else event  # audit hooks have seen that of its tree
     try:
         if start_by_posix_spawn(request, *event) is None:
             if request.error is not None:
-                self._is_told = True
+                self._is_audited = True
             return False
     finally:
         if request.started[0]:

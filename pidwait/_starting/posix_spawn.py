@@ -124,7 +124,7 @@ def is_start_taken_away() -> bool:
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
-def untold(function: "Any", **names: "Any") -> "Any":
+def without_audit(function: "Any", **names: "Any") -> "Any":
     """The standard _execute_child(), for a start that audit hooks have seen."""
     quiet = SimpleNamespace(**dict(vars(sys), audit=lambda *event: None))
     names["sys"] = quiet
@@ -310,7 +310,7 @@ if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
     del SPAWN_CHECKS[-1]
 
 
-def has_whole_posix_spawn() -> bool:
+def load_posix_spawn() -> bool:
     """Whether the system's library has all that posix_spawn can have."""
     closes = works(check_closefrom) or works(check_cloexec_default)
     checks = check_posix_spawn, check_setsid, check_chdir

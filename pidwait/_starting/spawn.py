@@ -15,7 +15,7 @@ from .._systems import backend, open_handle
 from .standard import is_standard
 
 if os.name != "nt":
-    from .posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, untold
+    from .posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, without_audit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def _by_subprocess(
     original = getattr(start, "_execute_child", None)
     if error is not None and is_standard(original):
         # os.posix_spawn has that event, too.
-        untold_start = untold(original, _USE_POSIX_SPAWN=False)
-        start = type("Popen", (start,), {"_execute_child": untold_start})
+        quiet_start = without_audit(original, _USE_POSIX_SPAWN=False)
+        start = type("Popen", (start,), {"_execute_child": quiet_start})
     popen = start(argv, **options)
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child

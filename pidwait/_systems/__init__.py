@@ -68,7 +68,7 @@ def backend() -> str:
     asked, there = choice(BACKEND, *BACKENDS), system.backends
     name = there[0] if asked == "auto" else asked
     why = why_not(system.checks[name]) if name in there else failed(ENOSYS, "not on this system")
-    if why is not None and why.is_transient:
+    if why is not None and why.is_passing:
         return name
     if why is not None and asked != "auto":
         raise OSError(why.errno, "%s is %s: %s" % (BACKEND, name, why.error.strerror))

@@ -73,7 +73,7 @@ def _start_alone(kind: "Any", plan: "dict[str, Any]") -> "Any":
         if plan.get(ours, -1) not in (-1, None):
             options[name] = plan[ours]
     popen = kind.__new__(kind)
-    popen._is_told = True
+    popen._is_audited = True
     popen.__init__(tree=False, **options)
     return popen
 

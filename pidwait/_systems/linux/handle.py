@@ -40,7 +40,7 @@ class PidfdHandle(Handle):
 
     backend = "pidfd"
     # Whether the latest exit was that of our child: what to ask first.
-    _was_ours = True
+    _try_waitid_first = True
 
     def __init__(
         self, pid: "int | None", file: "Any" = None, open_: "Callable[..., Any]" = opened
@@ -57,18 +57,18 @@ class PidfdHandle(Handle):
         self.fd: int = self._file.fileno()
 
     def look(self, reap: bool = False) -> "Outcome":
-        if not (reap or PidfdHandle._was_ours):
-            is_reaped, code = self._ask()
+        if not (reap or PidfdHandle._try_waitid_first):
+            is_reaped, code = self._reap_state()
             if is_reaped:
                 return code
         is_ours = True  # as far as we know
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
             if info is not None:
-                PidfdHandle._was_ours = True
+                PidfdHandle._try_waitid_first = True
                 return _code_of(info)
         except Failed as why:
-            is_ours = PidfdHandle._was_ours = why.errno != ECHILD
+            is_ours = PidfdHandle._try_waitid_first = why.errno != ECHILD
             if is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
                 log("waitid: %s", why)
         try:
@@ -79,7 +79,7 @@ class PidfdHandle(Handle):
         except Failed as why:
             if self._fall_back(why):
                 return self.look(reap)
-            is_reaped, code = self._ask()
+            is_reaped, code = self._reap_state()
             return RUNNING if is_reaped is False else code
         if not event:
             return RUNNING
@@ -92,10 +92,10 @@ class PidfdHandle(Handle):
                 log("pid %d is not reaped: %s", self.pid, why)
         # What /proc shows is of our process if the pidfd says afterwards that it is not reaped.
         shown = None if event & select.POLLHUP else code_of_zombie(self.pid)
-        is_reaped, code = self._ask()
+        is_reaped, code = self._reap_state()
         return code if shown is None or is_reaped is not False else shown
 
-    def _ask(self) -> "tuple[bool | None, Outcome]":
+    def _reap_state(self) -> "tuple[bool | None, Outcome]":
         """Whether it has been reaped, None if that is unknown; and its code once it has been.
 
         The code is PENDING if it may still come. As long as the process has not been reaped, its
@@ -141,7 +141,7 @@ class PidfdHandle(Handle):
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
         log("pid %s is polled: %s", self.pid, why)
         if self.pid is None:
-            if self._ask()[0]:
+            if self._reap_state()[0]:
                 return False
             raise why.as_error("poll", None) from None
         try:
@@ -152,7 +152,7 @@ class PidfdHandle(Handle):
             return False
         # It was opened by the pid, which may have gone to another process before: so the pidfd
         # is asked afterwards.
-        if self._ask()[0]:
+        if self._reap_state()[0]:
             return False
         for name in ("backend", "fileno", "look", "send_signal", "sleep"):
             setattr(self, name, getattr(polled, name))
@@ -183,7 +183,7 @@ class PidfdHandle(Handle):
             except Failed as why:
                 log("pid %s, fstat: %s", self.pid, why)
         stat = None if self.pid is None else read_stat(self.pid)
-        if stat is None or self._ask()[0] is not False:
+        if stat is None or self._reap_state()[0] is not False:
             return None
         return "start", self.pid, stat.started
 
@@ -199,7 +199,7 @@ class PidfdHandle(Handle):
             try:
                 return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
             except Failed as why:  # look() finds out why
-                PidfdHandle._was_ours = why.errno != ECHILD
+                PidfdHandle._try_waitid_first = why.errno != ECHILD
         return self.wait(deadline, True)
 
 

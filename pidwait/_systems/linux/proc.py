@@ -107,7 +107,7 @@ def _has_link(pid: int, name: str) -> "bool | None":
 def links_tell_exit(pid: int) -> bool:
     """Whether it has certainly exited, as seen by calls that need no file descriptor."""
     why = why_not(check_procfs)
-    if why is not None and why.passes:
+    if why is not None and why.may_pass:
         return False
     # A thread that has ended has no current directory any more, but still has a user
     # namespace. Both links are the main thread's; the other threads are counted.
@@ -145,7 +145,7 @@ def check_procfs() -> None:
         if len(pids) > 1 or call(os.readlink, "/proc/self") != str(os.getpid()):
             raise failed(ENOENT, "/proc shows another PID namespace")
     except Failed as why:
-        why.passes = not why.is_transient  # it may be mounted later, or a chroot be left
+        why.may_pass = not why.is_passing  # it may be mounted later, or a chroot be left
         raise
 
 
