@@ -21,6 +21,7 @@ from typing_extensions import TypeVar
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
+from ._waiting.members import Member as Member
 from ._waiting.owners import Target as Target
 
 
@@ -66,16 +67,16 @@ class Poller(Protocol):
     # The members whose events have been taken, and that nobody has looked at.
     ready: "dict[Any, Any]"
 
-    def open(self, target: Any) -> Handle:
+    def open(self, target: Target) -> Handle:
         """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
         """
 
-    def arm(self, member: Any, *calls: Call) -> None:
+    def arm(self, member: Member, *calls: Call) -> None:
         """Have its next event taken, and make the calls in the same step; not if it is polled."""
 
-    def drop(self, member: Any) -> None:
+    def drop(self, member: Member) -> None:
         """Forget a member."""
 
     def poll(self, seconds: "float | None") -> None:

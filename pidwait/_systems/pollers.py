@@ -20,7 +20,7 @@ from .bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Checks, Handle, Iterator, Poller
+    from .._types import Any, Callable, Checks, Handle, Iterator, Member, Poller, Target
 
 
 def _find_poller() -> "tuple[Callable[[bool, bool], Poller], Checks]":
@@ -58,15 +58,15 @@ class PollingPoller:
         self.replaced = replaced
         self.ready: "dict[Any, Any]" = {}
 
-    def open(self, target: "Any") -> "Handle":
+    def open(self, target: "Target") -> "Handle":
         if target.pid is None:
             raise failed(ENOSYS, "there is no pid")
         return open_handle(target.pid)
 
-    def arm(self, member: "Any", *calls: "Any") -> None:
+    def arm(self, member: "Member", *calls: "Any") -> None:
         """It has no events."""
 
-    def drop(self, member: "Any") -> None:
+    def drop(self, member: "Member") -> None:
         """It knows no members."""
 
     def poll(self, seconds: "float | None") -> None:

@@ -12,7 +12,7 @@ from .handle import LONGEST_NAP, Kqueue, KqueueHandle, Registration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Handle, Iterable
+    from ..._types import Any, Call, Handle, Iterable, Member, Target
 
 
 class KqueuePoller:
@@ -26,17 +26,18 @@ class KqueuePoller:
         # Not in the registrations: members refer to handles, and those to the registrations.
         self._members: "dict[Registration, dict[Any, None]]" = {}
 
-    def open(self, target: "Any") -> "Handle":
+    def open(self, target: "Target") -> "Handle":
         if not self._opens or target.pid is None:
             raise failed(ENOSYS, "kqueue is not used, or there is no pid")
         return KqueueHandle(target.pid, self._queue)
 
-    def _registration_of(self, member: "Any") -> "Registration | None":
+    def _registration_of(self, member: "Member") -> "Registration | None":
         """None if it is polled, also as its kqueue is the parent's."""
-        is_here = getattr(member.handle, "_queue", None) is self._queue
-        return member.handle.registration if is_here else None
+        handle = member.handle
+        is_here = isinstance(handle, KqueueHandle) and handle._queue is self._queue
+        return handle.registration if is_here else None  # type: ignore[union-attr]
 
-    def arm(self, member: "Any", *calls: "Call") -> None:
+    def arm(self, member: "Member", *calls: "Call") -> None:
         one = self._registration_of(member)
         if one is not None:
             atomically(
@@ -47,7 +48,7 @@ class KqueuePoller:
                 (self.ready.update, zip(repeat(member), one.events)),
             )
 
-    def drop(self, member: "Any") -> None:
+    def drop(self, member: "Member") -> None:
         one: "Any" = self._registration_of(member)
         self._members.get(one, {}).pop(member, None)
 

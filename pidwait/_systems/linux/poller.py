@@ -28,7 +28,7 @@ from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Callable, Handle, Iterable, Iterator
+    from ..._types import Any, Call, Callable, Handle, Iterable, Iterator, Member, Target
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -61,7 +61,7 @@ class EpollPoller(EventSource):
             log("no wake-up fd: %s", why)
             self._longest = LONGEST
 
-    def open(self, target: "Any") -> "Handle":
+    def open(self, target: "Target") -> "Handle":
         """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
         Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
@@ -72,11 +72,12 @@ class EpollPoller(EventSource):
             return PidfdHandle(None, opened_high(os.dup, target.proc.fileno()))
         return PidfdHandle(target.pid, None, opened_high)
 
-    def arm(self, member: "Any", *calls: "Call") -> None:
+    def arm(self, member: "Member", *calls: "Call") -> None:
         """Have its next event taken, and make the calls in the same step; not if it is polled."""
-        fd = member.handle.fd
-        if fd < 0 or member.handle.backend == "polling":
+        handle = member.handle
+        if handle is None or handle.fd < 0 or handle.backend == "polling":
             return
+        fd = handle.fd
         controls = [self._epoll.register, self._epoll.modify]
         if self._by_fd.get(fd) is member:
             controls.reverse()
@@ -95,7 +96,7 @@ class EpollPoller(EventSource):
                 if why.errno not in (EEXIST, ENOENT):
                     raise
 
-    def drop(self, member: "Any") -> None:
+    def drop(self, member: "Member") -> None:
         if member.handle is not None:
             self._by_fd.pop(member.handle.fd, None)
 

@@ -27,7 +27,7 @@ from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Checks, Handle, Iterable
+    from ..._types import Any, Call, Checks, Handle, Iterable, Member, Target
 
 _WAKEUP = 1  # the number of wake()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
@@ -65,26 +65,26 @@ class PortPoller:
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
 
-    def open(self, target: "Any") -> "Handle":
+    def open(self, target: "Target") -> "Handle":
         """A handle by ``target.pid``; Failed if that can't be."""
         if target.pid is None or not self._opens:
             raise failed(ENOSYS, "HANDLEs are not used")
         return Win32Handle(target.pid)
 
-    def arm(self, member: "Any", *calls: "Call") -> None:
+    def arm(self, member: "Member", *calls: "Call") -> None:
         """Have its packet taken, and make the calls in the same step; not if it is polled.
 
         A HANDLE stays signalled, and its packet is posted once: after a false alarm it is still to
         come.
         """
-        if member.handle.backend == "polling":
+        if not isinstance(member.handle, Win32Handle):  # it is polled
             return
         owned = member.handle.owned
         if not owned.waits:
             calls = (_registering(owned, self._port), *calls)
         call(atomically, (self._by_number.__setitem__, owned.number, member), *calls)
 
-    def drop(self, member: "Any") -> None:
+    def drop(self, member: "Member") -> None:
         if isinstance(member.handle, Win32Handle):
             self._by_number.pop(member.handle.owned.number, None)
 
