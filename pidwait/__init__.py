@@ -55,7 +55,7 @@ def _load_all():  # type: () -> None
 
 
 def _name_classes():  # type: () -> None
-    """Have classes say where users import them from; methods, too, as pydoc of 3.13 shows it."""
+    """Name the public module in __module__ of classes; of methods, too: pydoc of 3.13 shows it."""
     for name in __all__:
         found = globals()[name]
         for value in [found] + list(vars(found).values()) if isinstance(found, type) else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""End processes, each by its handle; and end with the process that started this one."""
+"""End processes, each by its handle."""
 
 import os
 import sys
@@ -73,7 +73,7 @@ class Ending:
     def __init__(
         self, left: "WaitSet[Any]", given: "list[Any]", grace: float, sig: int, tree: bool
     ) -> None:
-        """``given``: the members' list, to which it adds descendants."""
+        """``given``: the list of the members' procs; descendants are appended."""
         self.left, self.given, self.grace, self.sig = left, given, grace, sig
         self._core = left._opened()
         self._refused: "set[object]" = set()  # keys
@@ -81,7 +81,7 @@ class Ending:
         self.family = [info for info in infos if info is not None]
 
     def alive(self) -> "list[Any]":
-        """Those that we may not signal."""
+        """The processes that we may not signal."""
         return [proc for proc in self.given if key_of(proc) in self._refused]
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
@@ -92,7 +92,7 @@ class Ending:
             info = ProcessInfo(target.pid)
         except not_by_handler(ProcessLookupError):
             return None
-        # If it still runs, the pid has been its own until now.
+        # If the handle's process still runs, it has had the pid until now.
         return info if member.handle.look() is RUNNING else None
 
     def run(self) -> "Iterator[Any]":
@@ -108,13 +108,13 @@ class Ending:
                     break
 
     def find(self) -> bool:
-        """Add the descendants that were not known; return whether there are any."""
+        """Add new descendants; return whether there are any."""
         known = len(self.family)
         self.add_family()
         found, self.family[known:] = self.family[known:], []
         for info in found:
             self.left.add(info)
-            # Its handle is open. If another process has got its pid, that is not of the family.
+            # Its handle is open now. If the pid was reused before, the new process is not related.
             try:
                 with Oneshot(info) as facts:
                     is_related = self.is_related(facts)
@@ -142,7 +142,7 @@ class Ending:
         return facts.ppid() in [one.pid for one in self.family]
 
     def send(self, sig: int) -> None:
-        """Send it to all, and to their descendants until no new one appears."""
+        """Signal all, and their descendants until no new one appears."""
         done: "set[Member]" = set()
         for _ in range(100):  # some never stop starting processes
             self.find()
@@ -158,7 +158,7 @@ class Ending:
                 return
 
     def _takes(self, member: "Member", sig: int) -> bool:
-        """Send it to one that runs; return False if we may not. A tree is ended by its Popen."""
+        """Signal a member that runs; return False if we may not. A tree is ended by its Popen."""
         handle, target = member.handle, member.target
         if member in self._core.seen or handle is None:
             return member in self._core.seen  # else no descriptor is left for a received pidfd

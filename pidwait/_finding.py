@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Find processes, and look at them: what is needed to choose those to wait for."""
+"""Find processes to wait for, and read their attributes."""
 
 from _thread import get_ident
 from errno import ESRCH
@@ -36,9 +36,9 @@ class ProcessInfo:
     def __init__(self, pid: int) -> None:
         self.pid: int = check_pid(pid)
         self.info: "dict[str, Any]" = {}
-        self._started: "int | None" = None  # while we have not looked, or may not see it
-        # When it was listed, if nobody has looked at it then. If the process that has its pid now
-        # started later, it is another one.
+        self._started: "int | None" = None  # None: not read yet, or we may not read it
+        # When the pid was listed, if nothing was read then. A process that started later has
+        # reused the pid.
         self._listed: "int | None" = None
         if not pid_exists(self.pid):
             raise failed(ESRCH).as_error("open", self.pid)
@@ -54,7 +54,7 @@ class ProcessInfo:
             if started != self._started:
                 raise failed(ESRCH)
         except Failed as why:
-            if why.errno not in DENIED:  # else we may not see it
+            if why.errno not in DENIED:  # else we may not read the start time
                 facts.close()
                 raise
         return facts
@@ -161,7 +161,7 @@ class ProcessInfo:
             return self is other
         for one in self, other:
             if one._started is None and one._listed is not None:
-                one.is_running()  # look at it
+                one.is_running()  # this reads the start time
         return self._started is not None and self._started == other._started
 
     def __hash__(self) -> int:
@@ -174,7 +174,7 @@ class ProcessInfo:
 
 
 class Oneshot:
-    """The facts of a process, within a ``with`` block: those of a block around it, if any."""
+    """The facts of a process in a ``with`` block; a block within another one shares its facts."""
 
     def __init__(self, info: ProcessInfo) -> None:
         self._info = info
@@ -220,7 +220,7 @@ def process_iter(
 
 
 def list_all(names: "Iterable[str]", ad_value: object) -> "Iterator[ProcessInfo]":
-    """``names``: as attrs. Where the time of the listing will do, nobody looks for a pid alone."""
+    """process_iter(). For pids alone nothing is read, if the time of the listing is enough."""
     is_brief = hasattr(lister, "clock_is_steady") and {"pid"}.issuperset(names)
     listed: "int | None" = None
     for facts in lister.read_all():
@@ -247,7 +247,7 @@ def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
 
 
 def _families() -> "Iterator[tuple[int, int, int, int | None]]":
-    """Of each process that we may see: the pid, the start time, the parent's pid, the group."""
+    """(pid, start time, parent's pid, group) of each process that we may see."""
     for facts in lister.read_all():
         try:
             group = facts.group() if hasattr(facts, "group") else None
@@ -262,7 +262,7 @@ def _families() -> "Iterator[tuple[int, int, int, int | None]]":
 def add_children(
     family: "list[ProcessInfo]", recursive: bool = True, group: "int | None" = None
 ) -> None:
-    """List all processes, and add the children of the first one; ``recursive``: of each.
+    """List all processes, and add the children of the family's first; ``recursive``: of each.
 
     With ``group``, add the members of that process group, too.
     """
@@ -281,14 +281,14 @@ def add_children(
         children.setdefault(parent_pid, []).append(pid)
         if group is not None and its_group == group:
             add(pid, born)
-    # In the order of their pids a child may come before its parent, so look from the top.
+    # A child may have a lower pid than its parent, so go from parents to children.
     for parent in family if recursive else family[:1]:
         since = started.get(parent.pid)
         if since is None or since != parent._started:
             continue  # it is gone, and another process may have its pid
         for pid in children.get(parent.pid, ()):
-            # Another process may have had the parent's pid before, or have got it since we
-            # looked at the parent; then the child is younger than our look.
+            # The parent's pid may have been another process's before, or may have been reused
+            # since we read the parent; then the child is younger than this listing.
             born = started[pid]
             if since <= born and (born < began or parent.is_running()):
                 add(pid, born)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What waits for the processes of an asyncio event loop: a core that the loop runs.
+"""Waits in asyncio: a core that the event loop runs.
 
-The key of a target is called in the loop once the process has exited: ``key(target, code)``.
+A target's key is a callback: the loop calls ``key(target, code)`` once the process has exited.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class LoopCore(Core):
     """A core whose file descriptor the loop watches; it is used in the loop's thread alone.
 
-    Only the loop's own handles refer to it, so it goes with the loop: closing a loop drops them.
+    Only the loop's own handles refer to the core: closing the loop drops them, and so the core.
     """
 
     fd = -1  # until the loop watches it, and after close()
@@ -48,7 +48,7 @@ class LoopCore(Core):
         self.fd = fd
 
     def report(self, late: "Iterable[Target]" = ()) -> bool:
-        """Report the exits, those of the polled in ``late``, too; return whether there were any."""
+        """Report the exits; return whether there were any. ``late``: polled ones to look at now."""
         if self.pid != getpid():  # a forked child has a copy, and shares the loop's epoll
             return False
         me = ref(self._waiter)
@@ -60,7 +60,7 @@ class LoopCore(Core):
                     if member in self.schedule.members:
                         self.look(member, me)
             found = self.exited.copy()
-            for member, code in found.items():  # twice, if an exception comes before its end
+            for member, code in found.items():  # reported twice if an exception prevents its end
                 member.target.key(member.target, code)  # type: ignore[operator]
                 self.end(member)
         finally:
@@ -69,7 +69,7 @@ class LoopCore(Core):
         return bool(found)
 
     def reschedule(self) -> None:
-        """Have the loop call when it is time to look; close the core if it is not used."""
+        """Set the loop's timer for the next look; close the core if it is unused."""
         timer = self._timer and self._timer()
         if timer is not None:
             timer.cancel()
@@ -106,7 +106,7 @@ def find_core(loop: "AbstractEventLoop") -> "LoopCore | None":
 
 
 def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Have the exits of these reported."""
+    """Wait for these targets in the loop."""
     core = find_core(loop)
     if core is None:
         try:
@@ -128,7 +128,7 @@ def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
 
 
 def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Do not report these."""
+    """Stop waiting for these targets."""
     core = find_core(loop)
     for target in targets:
         if isinstance(target.key, Watch):
@@ -140,7 +140,7 @@ def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") ->
 
 
 def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *args: object) -> None:
-    """Call it in the loop, from any thread; not at all if the loop is closed."""
+    """Call a function in the loop, from any thread; not at all if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *args)
     except not_by_handler(
@@ -150,7 +150,7 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
 
 
 def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = False) -> "Any":
-    """A future of what it returns, in a thread of its own: asyncio's executor has few."""
+    """Call a function in a new thread; return a future. asyncio's executor has few threads."""
     from threading import Thread
 
     future: "Future[Any]" = Future()

@@ -49,8 +49,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    is_object = type(target) is not Target  # right after a sleep, each call costs some 4 us
-    reap = reap and not target.reaps  # else the owner does
+    is_object = type(target) is not Target  # a pid needs no more calls: they add to the latency
+    reap = reap and not target.reaps  # an owner reaps itself
     seen: "Outcome" = None
     try:
         try:
@@ -61,7 +61,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
         else:
             seen = guarded(target.confirm) if is_object else RUNNING
             if seen is RUNNING:
-                sure = handle  # else it may be for another process, which has got the pid
+                sure = handle  # else it may be on another process, which has reused the pid
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
         code, backoff = seen, Backoff()
         if is_object and seen is not PENDING and seen is not RUNNING:
@@ -104,10 +104,10 @@ def _settled(
     while code is PENDING and backoff.pause(limit):
         if seen is PENDING and handle is not None:
             code = seen = handle.look(reap)
-        # Where nobody but the owner can tell the code, it reaps without our having seen it.
+        # If only the reaping shows the code, the owner reaps before we have seen a code.
         if target.reaps or seen is not PENDING:
             code = guarded(target.reap, None if seen is PENDING else seen)
-    if code is PENDING:  # what is known without the reaping
+    if code is PENDING:  # the code that was seen before the reaping counts
         code = seen
     if (code is PENDING or code is None) and handle is not None:
         code = handle.look()  # the reaping may have come since, and may show the code
@@ -205,18 +205,18 @@ class Process:
             raise TimeoutExpired(self.pid, timeout)
 
     def _check_open(self) -> None:
-        """Raise ValueError if it is closed: ask this in a use, whose handle stays open."""
+        """Raise ValueError if it is closed. Call this within a use, which keeps the handle open."""
         if self._is_closed:
             raise_closed()
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
-        """Whether it has exited by the deadline; remember its exit code."""
+        """Whether the process has exited by the deadline; store its exit code."""
         if self._exitcode is None:
             outcome = settled(handle.look, handle.wait(deadline), deadline)
             if outcome is RUNNING:
                 return False
             self._note(outcome)
-        # Reap only now: if two threads reap, the second one finds no child to look at.
+        # Reap only now: if two threads reap, the second thread finds no child to look at.
         if reap:
             self._note(settled(lambda: handle.look(True), handle.look(True), deadline))
         return True
@@ -304,7 +304,7 @@ class Process:
         return self._identity
 
     def __hash__(self) -> int:
-        return hash(self._identify() or self.pid)  # equal ones can differ in pid, see from_fd()
+        return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
 
     def __reduce__(self) -> "Any":
         raise TypeError("a handle on a process can't be pickled or copied")
@@ -323,7 +323,7 @@ def _opened(proc: "Any") -> "Handle":
         handle = open_handle(number)
     except Failed as why:
         raise why.as_error("open", number) from None
-    # The handle is open: if the pid is still that process's, so is the handle.
+    # The handle is open: if the process still has the pid, the handle is on that process.
     if is_info and guarded(info.confirm) is not RUNNING:  # type: ignore[union-attr]
         handle.close()
         raise failed(ESRCH).as_error("open", number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many processes: until all of them have exited, as each one exits, or whichever exits next."""
+"""Waits for many processes: until all have exited, for each exit in turn, or for the next exit."""
 
 from os import getpid
 
@@ -21,8 +21,8 @@ if not TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    # mypy takes [popen, 3] for a list[object], and refuses it for an Iterable[P]; for an
-    # Iterable[Proc] it does not. So there is a second signature.
+    # mypy infers [popen, 3] as list[object], and rejects it for an Iterable[P], but not for an
+    # Iterable[Proc]. So there is a second signature.
 
     @overload
     def wait_procs(
@@ -69,7 +69,8 @@ def wait_procs(
         exited.append(one)
         if callback is not None:
             callback(*one)
-    done = {key_of(proc) for proc, _ in exited}  # the core's members end there after a fork
+    # Not by the core's members: after a fork in the callback, another core reports them.
+    done = {key_of(proc) for proc, _ in exited}
     return exited, [proc for proc in given if key_of(proc) not in done]
 
 
@@ -142,7 +143,7 @@ def _exits(
 
 
 def _expired(targets: "list[Target]", timeout: "float | None") -> TimeoutExpired:
-    """The error; of several its message says how many, and shows the first few's commands."""
+    """The error; for several processes, it has their number and the first few commands."""
     error, few = TimeoutExpired(targets[0].pid, timeout), []
     for target in targets[:3]:
         command = getattr(target.proc, "args", None)  # of a Popen or a Child
@@ -154,7 +155,7 @@ def _expired(targets: "list[Target]", timeout: "float | None") -> TimeoutExpired
 
 
 def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
-    """{key: all procs that were given for it}, for keys with more than one."""
+    """{key: the procs given for it}, for keys that were given more than once."""
     given: "dict[object, list[Any]]" = {}
     for proc in procs:
         given.setdefault(key_of(proc), []).append(proc)
@@ -208,7 +209,7 @@ class WaitSet(Generic[P]):
         self._core = core  # from here on, __del__ warns
 
     def _opened(self) -> Core:
-        """The core, in a forked child made anew; ValueError if the set is closed."""
+        """The core, in a forked child a new one; ValueError if the set is closed."""
         core = self._core
         if core is None:
             raise ValueError("the set is closed")
@@ -227,7 +228,7 @@ class WaitSet(Generic[P]):
         try:
             core.add(target)
         finally:
-            core.wake()  # also if an exception comes: it may be in
+            core.wake()  # also after an exception: the target may have been added
         if self._core is None:  # another thread has closed the set meanwhile
             raise ValueError("the set is closed")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Names for annotations. Type checkers read this module; it is never imported at run time."""
+"""Names for annotations, and what a Poller must do. Only type checkers import this module."""
 
 from collections import defaultdict as defaultdict
 from collections import deque as deque
@@ -38,10 +38,10 @@ PENDING: Final = _Pending.PENDING
 Outcome = Union[int, None, _Running, _Pending]
 Identity = tuple[object, ...]
 Check = Callable[[], object]
-# For the report: a name, the call that is checked (None if it is no call), and the check.
+# Rows of probe()'s report: a name, the call that is checked (or None), and the check.
 Checks = list[tuple[str, "str | None", Check]]
-# Of each system call: the module that may have the interpreter's own function, and what makes one
-# of a binding. Either can be None.
+# For each system call: the module that may have the interpreter's own function, and a factory that
+# makes one from a binding. Either can be None.
 Rows = dict[str, tuple["str | None", Any]]
 Clock = Callable[[], float]
 Call = tuple[Any, ...]  # a function and its arguments
@@ -55,22 +55,22 @@ class HasPid(Protocol):
 
 
 Proc = Union[int, HasPid]
-# The type of the processes; Any if nothing tells it, as for WaitSet().
+# The type of the processes; Any if it can't be inferred, as for WaitSet().
 P = TypeVar("P", bound=Proc, default=Any)
 E = TypeVar("E", bound=BaseException)
 P_co = TypeVar("P_co", bound=Proc, default=Proc, covariant=True)
 
 
 class Poller(Protocol):
-    """What sleeps for many handles; any number of threads may be in poll() at once."""
+    """Sleeps for many handles. Any number of threads may be in poll() at once."""
 
-    # The members whose events have been taken, and that nobody has looked at.
+    # Members, and other sources, with an event that nobody has looked at yet.
     ready: "dict[Any, Any]"
 
     def open(self, target: Target) -> Handle:
         """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
-        Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
+        Failed if it can't be opened; UnsupportedOperation if the object has no file descriptor.
         """
 
     def arm(self, member: Member, *calls: Call) -> None:
@@ -80,22 +80,22 @@ class Poller(Protocol):
         """Forget a member."""
 
     def poll(self, seconds: "float | None") -> None:
-        """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
+        """Sleep until there is an event, for ``seconds`` at most, or less."""
 
     def flush(self) -> None:
-        """Put into ``ready`` also what an interrupted poll() has taken."""
+        """Put into ``ready`` the events that an interrupted poll() has taken."""
 
     def read(self, who: Any) -> "Iterable[Any]":
         """The members to look at for an event that is not a member's own."""
 
     def wake(self, seconds: float) -> bool:
-        """Wake at least one sleeper, and have fileno() readable; ``seconds`` later, or earlier.
+        """Wake at least one sleeper, and make fileno() readable, in ``seconds`` or earlier.
 
-        Return False if it is earlier, so that a program would ask again and again. Whoever has been
-        woken wakes the next, for as long as there is work for others.
+        Return False if earlier: a program that polls fileno() would spin. Each woken thread wakes
+        the next one while there is work for others.
         """
 
     def fileno(self) -> int:
-        """Readable when there is something to look at; UnsupportedOperation if there is none."""
+        """A file descriptor, readable when there is work; UnsupportedOperation without one."""
 
     def close(self) -> None: ...

@@ -44,7 +44,7 @@ def watch(proc: "P", callback: "Callable[[P, int | None], object]") -> "Watch[P]
     watch: "Watch[P]" = Watch(proc, callback)
     target = target_of(proc, watch)
     while not _watches().serve(target):
-        pass  # its thread has just ended: take the next one
+        pass  # its thread has just ended: start another one
     return watch
 
 
@@ -110,10 +110,10 @@ class _Watches(Core):
     def __init__(self) -> None:
         super().__init__(True)
         self._waiter = Waiter()
-        self._idle = {"token": True}  # no thread runs
-        # glibc loads this for pthread_exit(3), by which a thread ends before Python 3.9, and a
-        # daemon thread with the interpreter before 3.14. Later there may be no file descriptor
-        # left for that, and glibc would abort the process.
+        self._idle = {"token": True}  # the token is there while no thread runs
+        # glibc loads libgcc_s for pthread_exit(3), which ends each thread before Python 3.9, and
+        # daemon threads at shutdown before 3.14. Load it now: if no file descriptor is left then,
+        # glibc aborts the process.
         try:
             __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
         except not_by_handler(
@@ -122,7 +122,7 @@ class _Watches(Core):
             log("libgcc_s: %s", why)
 
     def serve(self, target: "Target") -> bool:
-        """Call back for it; return False if the thread has ended before it could see it."""
+        """Watch a target; return False if the thread has ended before it could see the target."""
         import threading
 
         if not getattr(_thread, "_is_main_interpreter", lambda: True)():  # Python 3.12
@@ -134,7 +134,7 @@ class _Watches(Core):
             if _by_pid.get(self.pid) is not self and self.drop(watch):
                 return False
             # A thread that ends puts its token back before it looks for members: either it sees
-            # this one, or the token is there. Of two threads that start, one gets it.
+            # this member, or we see the token. Of two threads that start, one gets the token.
             if self._idle:
                 threading.Thread(target=self._run, name=__name__, daemon=True).start()
         except BaseException:
@@ -182,7 +182,7 @@ class _Watches(Core):
             self.collect(me)
             for member, code in self.exited.copy().items():
                 watch: "Any" = member.target.key
-                watch._begun = True  # before its end: cancel() may come in between
+                watch._begun = True  # before end(): cancel() may come in between
                 if self.end(member):
                     watch._call(code)
                 else:
@@ -248,12 +248,12 @@ def watch_parent(
     for one in chain:
         result.parts.append(watch(one, result.call_once))
     if result._begun:
-        result.cancel()  # those that were added after it
+        result.cancel()  # the parts that were added after the callback
     return result
 
 
 class _Ancestor:
-    """As watch() takes a process: it has exited if it is no longer the parent of the child."""
+    """A process for watch(): it has exited once it is no longer the parent of the child."""
 
     exitcode = None
 
@@ -265,7 +265,7 @@ class _Ancestor:
 
 
 class _ParentWatch(Watch):
-    """One callback, for the process of several that exits first."""
+    """One callback for several processes, at the first exit."""
 
     __slots__ = ("parts",)
 

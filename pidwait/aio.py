@@ -61,33 +61,33 @@ async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
 class _Group:
     """Processes for which one coroutine waits; an iterator over their exits.
 
-    The core refers to it weakly: an iterator that has been freed waits for nothing. It refers to
-    ``sleepers`` strongly: nobody else need refer to a task that waits.
+    The core has a weak reference to the group, so that a freed iterator waits for nothing, and a
+    strong one to ``sleepers``, as nothing else may refer to a waiting task.
     """
 
     def __init__(self, procs: "Iterable[Any]") -> None:
-        # What the caller gave, by the owners of those that have not exited; and the exits.
+        # The caller's objects, by target, whose processes have not exited; and the exits.
         self.left: "dict[Target, Any]" = {}
         self.loop = getattr(asyncio, "get_running_loop", asyncio.get_event_loop)()
         self.exits: "dict[Target, tuple[Any, int | None]]" = {}
-        self.sleepers: "list[asyncio.Future[None]]" = []  # the one, if any, that sleeps
+        self.sleepers: "list[asyncio.Future[None]]" = []  # of the sleeping task, if any
         for proc in procs:
             self.left[target_of(proc, partial(_tell, ref(self), self.sleepers))] = proc
         add_to_loop(self.loop, self.left)
 
     def look(self) -> None:
-        """Note all that have exited by now."""
+        """Note all exits until now."""
         core = find_core(self.loop)
         while core is not None and core.report(list(self.left)):
             pass  # each call reports a few
         for target in list(self.left) if core is None else ():
             try:  # the thread of watch() may not have reported it yet
                 _tell(ref(self), self.sleepers, target, wait_now(target.proc, 0))
-            except not_by_handler(TimeoutExpired, ValueError):  # the second: it has been closed
+            except not_by_handler(TimeoutExpired, ValueError):  # ValueError: it has been closed
                 continue
 
     def hasten(self) -> bool:
-        """Give codes that are still to come 10 ms from now on; return whether there are any."""
+        """Wait at most 10 ms more for codes still to come; return whether there are any."""
         core = find_core(self.loop)
         pending = [] if core is None else [one for one in core.pending() if one.target in self.left]
         for one in pending:
@@ -315,7 +315,7 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
         if len(cancelled) > 1:
             popen.send_signal(KILL)
         elif cancelled:
-            popen.kill()  # as at a time-out: a tree has its grace
+            popen.kill()  # as at a time-out: a tree gets its grace
 
     def tell(popen: "Any") -> None:
         started.append(popen)
@@ -325,7 +325,7 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
         subprocess._started.tell = tell
         return beneath(*args, **options)
 
-    done = in_thread(start, daemon=True)  # no task: asyncio.run() cancels those at its end
+    done = in_thread(start, daemon=True)  # not a task: asyncio.run() cancels tasks at its end
     while not done.done():
         try:
             await asyncio.wait([done])

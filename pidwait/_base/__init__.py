@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all else agrees on: deadlines, errors, handles, checks. It knows no system."""
+"""Common to all systems: deadlines, errors, handles, checks."""

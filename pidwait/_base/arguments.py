@@ -15,7 +15,7 @@ PID_MAX = 2**31 - 1  # of C's pid_t
 def check_pid(pid: "Any", name: str = "pid") -> int:
     if type(pid) is int and 0 < pid <= PID_MAX:
         return pid
-    # A mock has every attribute: what has a pid is no number.
+    # An object with a pid is not a number. A mock has every attribute, so __index__, too.
     if isinstance(pid, bool) or not hasattr(type(pid), "__index__") or has(pid, "pid"):
         instead = ": wait() takes objects with a pid" if has(pid, "pid") else ""
         raise TypeError("%s must be an int, not %s%s" % (name, type(pid).__name__, instead))

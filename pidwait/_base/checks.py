@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What works here: each check makes a real call once, and its answer is remembered.
+"""What works on this system: each check makes a real call once, and its answer is remembered.
 
 A check is a function that raises Failed if something can't be used; the error says why. Two
 threads may run a check at once; each returns its own result.
@@ -13,15 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Check
 
-# The environment variables that force a choice. Their names stay the same in a vendored copy:
-# somebody who debugs a program that contains one looks for the documented names.
+# The environment variables that force a choice. A vendored copy reads the same names, so that the
+# documentation is right for it, too.
 BACKEND = "PIDWAIT_BACKEND"
 FFI = "PIDWAIT_FFI"
 TREE = "PIDWAIT_TREE"
 BACKENDS = ("pidfd", "kqueue", "win32", "polling")
 TREES = ("reaper", "job", "group")
 
-# What each check found: None, or what says why.
+# The result of each check: None, or the Failed that says why not.
 _answers: "dict[Check, Failed | None]" = {}
 _asked_by: "list[int]" = []
 

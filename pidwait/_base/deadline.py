@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _ENDLESS = float("inf")
 _ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
 
-# Seconds that one system call sleeps at most. poll(2) takes up to 2**31 ms, a timer of some BSDs
-# less; one wake-up a day costs nothing.
+# The longest sleep of one system call, in seconds. poll(2) takes up to 2**31 ms, a timer of some
+# BSDs less; one wake-up a day costs nothing.
 LONGEST_SLEEP = 86400.0
 _LONGEST_MS = 86400000
 
@@ -28,13 +28,13 @@ PATIENCE = 1.0
 
 
 class Deadline:
-    """The moment at which a time-out in seconds ends: None and infinity never, 0 and less now."""
+    """The end of a time-out in seconds: None and infinity mean never, 0 and less mean now."""
 
     __slots__ = ("_at", "timeout")
 
-    # Not a name of this module: what freezes the clock for tests (freezegun) replaces those.
+    # In the class: freezegun, which freezes the clock for tests, replaces names of modules.
     now = staticmethod(time.monotonic)
-    if is_python(time.monotonic) and hasattr(time, "clock_gettime"):  # it is frozen already
+    if is_python(time.monotonic) and hasattr(time, "clock_gettime"):  # already frozen
         now = staticmethod(lambda: time.clock_gettime(time.CLOCK_MONOTONIC))
 
     def __init__(self, timeout: "float | None") -> None:
@@ -56,11 +56,11 @@ class Deadline:
         return self._at <= self.now()
 
     def remaining(self) -> "float | None":
-        """The seconds that are left, at least 0; None if it never ends."""
+        """The seconds left, at least 0; None if the time-out never ends."""
         return None if self._at == _ENDLESS else max(0.0, self._at - self.now())
 
     def at_most(self, seconds: float) -> float:
-        """``seconds``, or the seconds that are left if they are fewer."""
+        """``seconds``, or the seconds left if fewer."""
         return max(0.0, min(seconds, self._at - self.now()))
 
     def milliseconds(self) -> "tuple[int | None, bool]":
@@ -79,7 +79,7 @@ NOW, NEVER = Deadline(0), Deadline(None)
 
 
 def patience(deadline: Deadline) -> Deadline:
-    """Until when to wait for the code or the reaping of a process that has exited."""
+    """The deadline for the exit code, or the reaping, of a process that has exited."""
     return Deadline(max(GRACE, deadline.at_most(PATIENCE)))
 
 
@@ -115,7 +115,7 @@ def cpu_clock() -> "Callable[[], float]":
         try:
             seconds: float = call(time.clock_gettime, time.CLOCK_THREAD_CPUTIME_ID)
             return seconds
-        except Failed:  # a policy; that of the whole process has other sources, too
+        except Failed:  # a policy; the clock of the whole process has other sources, too
             return time.process_time()
 
     return clock

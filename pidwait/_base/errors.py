@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Errors and messages: made in one place, so that they read alike.
 
-A signal handler can raise any exception, also one that looks like an answer of the system:
-TimeoutError, ProcessLookupError. So what the system answers is told apart at the call itself:
-call() turns a refusal into Failed, which no handler can raise, as it is no OSError. Failed stays
-inside; where it leaves the package it becomes an OSError again.
+A signal handler can raise any exception, also one that looks like an error of a system call:
+TimeoutError, ProcessLookupError. So the two are separated at the call itself: call() turns the
+system's error into Failed, which no handler raises, as it is not an OSError. Failed stays inside;
+where it would leave the package, it becomes an OSError again.
 """
 
-# signal without its enums, which take long to load; and the core of warnings: then nothing has to
-# be imported when the interpreter shuts down.
+# signal without its enums, which take long to load; and the core of warnings, so that nothing has
+# to be imported when the interpreter shuts down.
 import _signal  # type: ignore[import-not-found]
 import _warnings
 import errno
@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, E
 
-# Classes of errors. PASSING may not come at the next call: no reason to give up for good.
+# Classes of errors. PASSING: the next call may work, so this is no reason to give up for good.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
-# By the rights of a user, or a policy; and what an old kernel, or again a policy, does not have.
+# DENIED: by permissions, or a policy. ENOSYS: an old kernel lacks the call, or a policy hides it.
 DENIED = (errno.EACCES, errno.EPERM)
 REFUSED = (*DENIED, errno.ENOSYS)
 # There is no such process, or it has no such file in /proc.
@@ -59,7 +59,7 @@ class Failed(Exception):
 
 
 def is_python(function: object) -> bool:
-    """Whether it is written in Python, as hooks are, and some of PyPy's modules."""
+    """Whether a function is written in Python, as hooks are, and some of PyPy's modules."""
     functions = [function]
     if hasattr(function, "func"):  # a partial, which PyPy has in Python
         functions = [function.func, type(function).__call__]
@@ -75,14 +75,11 @@ def call(function: "Any", *args: "Any") -> "Any":
 
 
 def refusal(function: object, error: OSError) -> Failed:
-    """Failed, of an error that comes from a call of the function, but not from a signal handler.
-
-    A handler's error is raised again.
-    """
+    """The Failed for an error of the function; the error of a signal handler is raised again."""
     if error.errno is None:  # the system's errors have one; gevent.Timeout's exceptions need not
         raise error
-    # The traceback of an error that C code raises ends where it was called; that of a handler's
-    # goes on into the handler. Python code, such as gevent's, has tracebacks of its own.
+    # If C code has raised the error, the traceback ends at the call; if a handler has, it goes on
+    # into the handler. In Python code, such as gevent's, it goes on, too.
     is_deep = error.__traceback__.tb_next is not None  # type: ignore[union-attr]
     if is_deep and (not is_python(function) or is_by_handler(error)):
         raise error
@@ -110,15 +107,15 @@ def is_by_handler(error: BaseException) -> bool:
 def not_by_handler(*classes: "type[E]") -> "tuple[type[E], ...]":
     """For an ``except``: these classes, unless a signal handler has raised the exception.
 
-    That is for code of others, and for code of ours that catches what is raised for a caller. For
-    system calls there is call().
+    Use it around other people's code, and around our own code that raises for callers. For system
+    calls there is call().
     """
     error: "Any" = sys.exc_info()[1]
     return () if is_by_handler(error) else classes
 
 
 def has(thing: object, name: str) -> bool:
-    """hasattr(), but what a signal handler raises while Python code looks is not an answer."""
+    """hasattr(), but an AttributeError that a signal handler raises meanwhile comes through."""
     try:
         getattr(thing, name)
     except not_by_handler(AttributeError):
@@ -144,7 +141,7 @@ class TimeoutExpired(TimeoutError):
     0 True
     """
 
-    # OSError takes two arguments for errno and strerror; it sees only the one that we pass on.
+    # OSError would take two arguments for errno and strerror; so it gets the message alone.
     def __init__(self, pid: "int | None", timeout: "float | None") -> None:
         super().__init__("process %s was still running after %s seconds" % (pid, timeout))
         self.pid = pid
@@ -160,17 +157,17 @@ class TimeoutExpired(TimeoutError):
 def log(message: str, *args: object, level: str = "info") -> None:
     """Write to the package's logger, if the program has imported logging.
 
-    We do not import it: with no file descriptor left, an import fails. No lock may be held.
+    We do not import logging: with no file descriptor left, an import fails. Hold no lock here.
     """
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
     for error in args:
-        # A handler may keep the record, and a traceback keeps frames, which have handles open.
+        # A log handler may keep the record; a traceback would keep frames, and so handles open.
         if isinstance(error, BaseException):
             error.__traceback__ = error.__context__ = None
     if get_logger is not None:
         try:
             getattr(get_logger(PACKAGE), level)(message, *args)
-        except not_by_handler(Exception):  # of a filter; logging treats a log handler's like this
+        except not_by_handler(Exception):  # a filter's; logging does the same for a log handler's
             sys.excepthook(*sys.exc_info())
 
 

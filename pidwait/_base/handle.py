@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A handle on one process, and the wait for it, written once.
 
-A look has one of four outcomes:
+A look returns one of these outcomes:
 
-    RUNNING       it has not exited
+    RUNNING       the process has not exited
     PENDING       it has exited, but its code or its reaping is still to come: only the reaping
-                  tells the code, a tracer or the owner's thread prevents it, the zombie is not
-                  there yet. Look again, at growing intervals, until patience() ends.
-    an exit code  or None, if the system does not tell it
+                  shows the code, a tracer or the owner's thread prevents the reaping, or there
+                  is no zombie yet. Look again, at growing intervals, until patience() ends.
+    an exit code
+    None          it has exited, and the system does not report the code
 """
 
 import os
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from .._types import RUNNING as RUNNING
     from .._types import Any, Callable, Identity, Outcome
 if not TYPE_CHECKING:
-    RUNNING, PENDING = object(), object()  # loading enum would take longer than loading all of us
+    RUNNING, PENDING = object(), object()  # importing enum takes longer than all of this package
 
 
 class Handle:
-    """One process. The handle of each system is made by a pid; Failed (ESRCH) if there is none.
+    """One process. Each system's handle is opened by a pid.
 
-    Failed (EAGAIN): there may be none, and a polled handle can tell.
+    Failed (ESRCH): no process has the pid. Failed (EAGAIN): maybe none has; open a polled handle,
+    which finds out.
     """
 
     backend = "polling"
@@ -48,14 +50,14 @@ class Handle:
         return backoff.pause(deadline)
 
     def fileno(self) -> int:
-        """A file descriptor that is readable once it has exited."""
+        """A file descriptor that is readable once the process has exited."""
         raise UnsupportedOperation("a polled process has no fileno")
 
     def send_signal(self, sig: int) -> None:
-        """Failed (ESRCH) if it has been reaped.
+        """Send a signal; Failed (ESRCH) if the process has been reaped.
 
-        By default by kill(2). There is a window after the caller's look: to hit a wrong process
-        in it, this one would have to exit and be reaped, and its pid be given to another one.
+        By default by kill(2). That hits a wrong process if, since the caller's look, this process
+        has exited and been reaped, and its pid has been reused.
         """
         call(os.kill, self.pid, sig)
 
@@ -64,7 +66,7 @@ class Handle:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release it. From now on its methods raise ValueError: no loop can wait for it."""
+        """Release it. From now on its methods raise ValueError, so that no loop can wait for it."""
         vars(self).update(_CLOSED)
 
     def wait(self, deadline: Deadline, reap: bool = False) -> "Outcome":
@@ -89,7 +91,7 @@ _CLOSED = dict.fromkeys(("look", "sleep", "fileno", "send_signal", "identify"), 
 
 
 def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadline) -> "Outcome":
-    """The outcome, looked for again as long as it is PENDING, and patience() lasts."""
+    """The outcome; while it is PENDING, look again until patience() ends."""
     if outcome is PENDING:
         deadline, backoff = patience(deadline), Backoff()
         while outcome is PENDING and backoff.pause(deadline):
@@ -98,14 +100,14 @@ def settled(look: "Callable[[], Outcome]", outcome: "Outcome", deadline: Deadlin
 
 
 class Shared:
-    """What several threads use, and any of them may close: a handle, or a socket.
+    """A handle, or a socket, that several threads use, and any of them may close.
 
-    ``with shared.use() as handle`` lends it, or None once it is closed. close() closes it, or the
-    last use that was in progress. It needs no lock: a use enters itself before it looks whether
-    the handle is there, and close() takes the handle away before it looks for uses.
+    ``with shared.use() as handle`` lends the handle, or None once it is closed. close() closes it;
+    if uses are in progress, the last use does. No lock is needed: a use enters itself into ``uses``
+    before it reads the handle, and close() takes the handle away before it reads ``uses``.
 
     A use that an exception has kept from leaving does not keep the handle open: close() drops our
-    reference to it, and only uses have others. CPython closes it with the last of these.
+    reference, and only uses have others. CPython closes the handle with the last reference.
     """
 
     __slots__ = ("handle", "pid", "uses")
@@ -129,7 +131,7 @@ class Shared:
         self.release(handle)
 
     def release(self, handle: "Any") -> None:
-        """Close what has been taken away, unless it is used: two threads may both do so."""
+        """Close a handle that was taken away, unless it is in use. Two threads may both do so."""
         me = os.getpid()
         is_used = [use for use, pid in self.uses.copy().items() if pid == me and use() is not None]
         if handle is not None and not is_used:

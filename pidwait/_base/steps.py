@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Several calls in one: where an exception of a signal handler must not come in between.
+"""Several calls as one step, which no exception of a signal handler can split.
 
-Elsewhere the package has plain statements, in an order that makes an interruption harmless. But a
-step that is half done may lose an exit, or report it twice. CPython runs signal handlers between
+Elsewhere the package has plain statements, in an order that makes an interruption harmless. But
+these steps, half done, could lose an exit, or report it twice. CPython runs signal handlers between
 two bytecodes, never within a function written in C. So one such function makes all calls of a step,
-and these are functions in C themselves: an exception comes before all of them, or after. Other
-threads see each call made or not, and the order of the calls makes that harmless, too, without a
-GIL as well. On PyPy partial, itemgetter and attrgetter are written in Python: they are not used.
+and the called functions are in C, too: an exception comes before all calls, or after. Another
+thread may see a step half done; the order of the calls makes that harmless, also without a GIL. On
+PyPy partial, itemgetter and attrgetter are written in Python, so they are not used.
 
-A call is a tuple: a function in C, and its arguments. The last three functions are about members
-that several threads may end. Each member has a token, ``tokens`` is {member: name}, and ``members``
-{name: member}. Whoever pops the token has ended the member.
+A call is a tuple: a function in C, and its arguments. claim(), hand_over() and replace() are for
+members, which several threads may end at once. ``tokens`` is {member: name}, and ``members``
+{name: member}. Whoever pops a member's token has ended the member.
 """
 
 from itertools import chain, repeat, starmap
@@ -29,7 +29,7 @@ def atomically(*calls: "Call") -> "list[Any]":
 
 
 def atomically_if(condition: "Call", *calls: "Call") -> bool:
-    """Make the first call, and if its result is true, the others; return whether it was."""
+    """Make the first call; if its result is true, make the others. Return whether it was true."""
     made: "list[bool]" = []
     then = {True: _lazily((*calls, (made.append, True)))}
     is_true = filter(None, map(bool, _lazily([condition])))
@@ -38,13 +38,13 @@ def atomically_if(condition: "Call", *calls: "Call") -> bool:
 
 
 def claim(members: "Table", name: object, member: "Any", *calls: "Call") -> bool:
-    """Give the member this name and make the calls; return False if another one has the name."""
+    """Give the member this name and make the calls; return False if another member has the name."""
     found = map(members.setdefault, (name,), (member,))
     return atomically_if((next, map(is_, found, (member,))), *calls)
 
 
 def hand_over(into: "list[Any]", tokens: "Table", members: "Table", ended: "Iterable[Any]") -> None:
-    """End these members; append those whose token nobody else has popped to the list ``into``."""
+    """End these members; append to the list ``into`` those that nobody else has ended."""
     into.extend(_popped(tokens, members, ended))
 
 
