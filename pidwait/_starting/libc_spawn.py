@@ -40,10 +40,10 @@ SPAWN_PROTOTYPES = {
 SIZE = 1024
 
 SETPGROUP = 0x02
-# SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before
-# 2.24 forks without it; later ones, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all
-# file descriptors are closed except those that a file action has opened or inherited.
-# RETURNERROR: without it NetBSD returns before the file actions, and the child exits with 127.
+# SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before 2.24 forks
+# without this flag; later glibcs, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all file
+# descriptors are closed except those that a file action has opened or inherited. RETURNERROR:
+# without it NetBSD returns before the file actions, and after an error the child exits with 127.
 FLAGS = {
     "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
     "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
@@ -52,19 +52,19 @@ FLAGS = {
     "openbsd": {"SETSIGDEF": 0x10},
     "dragonfly": {"SETSIGDEF": 0x10},
 }
-# The numbers of this system; 0: it has none.
+# This system's flags; 0: it lacks the flag.
 _NONE_OF_THEM = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
 SPAWN_FLAGS = dict(_NONE_OF_THEM, SETPGROUP=SETPGROUP, **FLAGS.get(PLATFORM, {}))
 
-# All return an error number, and do not set errno.
+# All functions return an error number, and do not set errno.
 # The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
 SPAWN_ROWS: "Rows" = dict(
     dict.fromkeys(
         SPAWN_PROTOTYPES,
         (None, lambda binding, name: binding.function(name, SPAWN_PROTOTYPES[name], None)),
     ),
-    # Functions that make an int * where posix_spawn puts the pid; a zeroed structure, as a void *
-    # that keeps it alive; of a list of bytes a char *const [] that ends with NULL; and C's environ.
+    # Functions that make an int * for the pid; a zeroed structure, as a void * that keeps it alive;
+    # from a list of bytes, a char *const [] that ends with NULL; and C's environ.
     spawn_cell=(None, lambda binding, name: binding.cell),
     spawn_memory=(None, lambda binding, name: lambda: binding.pointer(bytearray(SIZE))),
     spawn_strings=(None, lambda binding, name: binding.strings),
@@ -75,7 +75,7 @@ spawn_native = SPAWN_CALLS.__getitem__
 
 
 class Structure:
-    """An initialised, opaque structure of the C library; it is destroyed with its last user."""
+    """An initialised, opaque structure of the C library; freeing this object destroys it."""
 
     _destroy: "Any" = None
 
@@ -92,6 +92,6 @@ class Structure:
             raise failed(error)
 
     def __del__(self) -> None:
-        # No hasattr(): in a subinterpreter that ends, Python 3.8 has cleared the builtins.
+        # No hasattr(): at the end of a subinterpreter, Python 3.8 has cleared the builtins.
         if self._destroy is not None:
             self._destroy(self.pointer)

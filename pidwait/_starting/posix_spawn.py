@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A start by posix_spawn(3), as the standard library's subprocess would do it.
 
-What posix_spawn can't do here is Failed inside. Then the standard library's own code starts the
-process, or raises the error.
+Failed inside means: posix_spawn can't do this here. Then the standard library's own code starts
+the process, or raises the error.
 """
 
 # signal without its enums, which take longer to load than this whole module.
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from .._types import Checks
 
     Stdio = Tuple[int, int, int]
-    # The working directory, what the child gets, whether to close the others, which to pass.
+    # The working directory, the child's 0, 1 and 2, whether to close other fds, which fds to pass.
     Actions = Tuple[Optional[bytes], Stdio, bool, Tuple[int, ...]]
 
 INHERIT, DEVNULL = -1, -3  # the second as in subprocess
 
-# The longest list of file descriptors to close: it takes 32 bytes for each.
+# The longest list of file descriptors to close: each takes 32 bytes.
 _LONGEST_LIST = 4096
 # Whether a file action may close an fd that is not open: glibc, below the limit, and musl.
 _CLOSES_ANYTHING = PLATFORM == "linux"
-# What the standard library starts processes by.
+# The functions by which the standard library starts processes.
 _OWN_STARTS = ("_posixsubprocess", "fork_exec"), ("subprocess", "_fork_exec"), ("os", "posix_spawn")
 
 
 class SpawnRequest:
-    """What a start needs: arguments as Popen has them, encoded for execve(2).
+    """The arguments of a start, as Popen takes them, encoded for execve(2).
 
-    ``files`` are what the child gets as 0, 1 and 2 (file descriptors, INHERIT or DEVNULL), whether
-    to close the others, and which of them to pass. ``attributes`` are the group or -1, whether to
-    start a session, and to restore signals. TypeError or ValueError for what can't be encoded.
+    ``files``: the child's 0, 1 and 2 (file descriptors, INHERIT or DEVNULL), whether to close the
+    others, and which of these to pass. ``attributes``: the group or -1, whether to start a session,
+    and whether to restore signals. TypeError or ValueError if an argument can't be encoded.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class SpawnRequest:
         passed = tuple(sorted(set(passed))) if passed else ()
         self.actions = self.cwd, stdio, bool(close_fds), passed
         self.attributes = attributes
-        # None until audit hooks have seen this start; then what posix_spawn has answered.
+        # None until audit hooks have seen this start; then the result of posix_spawn.
         self.error: "int | None" = None
-        # posix_spawn puts the pid there before any Python code runs.
+        # posix_spawn stores the pid here before any Python code runs.
         self.started: "Sequence[int]" = (0,)
 
 
@@ -85,7 +85,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     Audit hooks get ``event``. PermissionError if the process group can't be set.
     """
     try:
-        for module, name in _OWN_STARTS:  # which debuggers replace, to see each child
+        for module, name in _OWN_STARTS:  # debuggers replace these, to see each child
             kind = type(getattr(sys.modules.get(module), name, None))
             if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
                 raise failed(errno.ENOTSUP, "%s has been replaced" % name)
@@ -109,7 +109,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         group, session, _ = request.attributes
         if error == errno.EPERM and (group > 0 or (group == 0 and session)):
             # setpgid(2) failed: the group is in another session, or the child leads one.
-            # subprocess names the last thing before it, which is the cwd or nothing.
+            # subprocess' error has the name of the step before: the cwd, or nothing.
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.given[1])
         raise failed(error, "posix_spawn: " + os.strerror(error))
     except Failed as why:
@@ -120,7 +120,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
 def is_start_taken_away() -> bool:
     """Whether gevent has taken the interpreter's own start away from subprocess."""
     names = getattr(sys.modules.get("subprocess"), "__dict__", {})
-    # Its name from Python 3.11 on, and the one before.
+    # Its name from Python 3.11 on, and the older name.
     return names.get("_fork_exec", 0) is None or names.get("_posixsubprocess", 0) is None
 
 
@@ -144,14 +144,14 @@ def _search(request: SpawnRequest, start: "Any", cell: "Any", rest: "Any") -> in
 
 
 def error_of_start(error: int, name: "Any") -> OSError:
-    """As subprocess raises it, about the program, the working directory or nothing."""
+    """subprocess' error, about the program, the working directory or nothing."""
     text = os.strerror(error)
     if error == errno.ENOENT and not hasattr(sys, "audit"):  # before 3.8 subprocess says it twice
         text += ": %r" % (name,)
     return OSError(error, text, name)
 
 
-# For later starts that are alike.
+# For later starts with the same actions and attributes.
 _kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
 
 
@@ -169,7 +169,7 @@ def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structur
 
 
 def _closing_limit() -> "int | None":
-    """Below which number all fds are closed one by one; 0: closefrom; None: CLOEXEC_DEFAULT."""
+    """The number below which fds are closed one by one; 0: closefrom; None: CLOEXEC_DEFAULT."""
     if works(check_closefrom):
         return 0
     if works(check_cloexec_default):
@@ -194,7 +194,7 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
     spares: "list[int]" = []
 
     def spare() -> int:
-        # An fd that is free in the child: all fds but those in use will be closed.
+        # An fd that is free in the child: all fds not in use will be closed.
         if not close_fds:
             raise failed(errno.ENOTSUP, "no free file descriptor is known")
         spares.append(next(numbers))
@@ -202,12 +202,12 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
 
     for fd in pass_fds:
         if 0 <= fd <= 2 and stdio[fd] != INHERIT:
-            # The stream that takes its place is passed anyway; but the fd has to be open.
+            # The stream in its place is passed anyway; but this fails if the fd is not open.
             add("adddup2", fd, fd)
     sources = list(stdio)
     for target, source in enumerate(sources):
-        # It would be overwritten before its turn, or it would stay close-on-exec: before glibc
-        # 2.29 a dup2 onto itself does not change that.
+        # The source would be overwritten before its turn, or stay close-on-exec: before glibc 2.29
+        # a dup2 of an fd onto itself does not clear that flag.
         if 0 <= source <= 2 and sources[source] != INHERIT:
             sources[target] = spare()
             add("adddup2", source, sources[target])
@@ -257,7 +257,7 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
         flags |= SPAWN_FLAGS["SETSIGDEF"]
         signals = spawn_native("spawn_memory")()
         spawn_native("sigemptyset")(signals)
-        for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # what Python itself ignores
+        for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # Python itself ignores these
             spawn_native("sigaddset")(signals, number)
         structure.call("setsigdefault", signals)
     if group >= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starting processes by posix_spawn, and Child: our own child, which is reaped once."""
+"""spawn(), which starts processes by posix_spawn, and Child: our own child, reaped once."""
 
 import os
 from _thread import get_ident
@@ -213,7 +213,7 @@ class Child(Process):
         def pid(self) -> int: ...  # never None: it was known from the start
 
     def _start(self, handle: "Handle") -> None:
-        self._reaping: "dict[int, None]" = {}  # the threads that do it
+        self._reaping: "dict[int, None]" = {}  # the threads that are reaping
         self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)
 
@@ -228,13 +228,13 @@ class Child(Process):
         with self._shared.use() as handle:
             if not (self.reaped or (self._is_closed and self._exited)):
                 self._check_open()
-                # One call reports the code and reaps, as Popen's. Others report the code first:
-                # a signal handler may raise before it has been noted, and then it would be lost.
+                # With a pidfd one call reports the code and reaps, as Popen's does. Elsewhere get
+                # the code first: a signal handler may raise before the code has been noted.
                 is_one_call = timeout is None and handle.backend == "pidfd"
                 if not is_one_call and not self._look(handle, deadline, False):
                     raise TimeoutExpired(self.pid, timeout)
                 settled(lambda: self._reap(handle, NOW), self._reap(handle, deadline), deadline)
-                if is_one_call and not self.reaped:  # a tracer, say, is in the way
+                if is_one_call and not self.reaped:  # a tracer, say, prevents it
                     self._look(handle, NOW, False)
         if self.reaped:
             self._release()
@@ -244,8 +244,8 @@ class Child(Process):
         return self.reaped or super()._look(handle, deadline, False)
 
     def _reap(self, handle: "Handle", deadline: Deadline) -> "Outcome":
-        # Without a lock, as a look may write to the log. Of several threads one gets the code; to
-        # another one the exit is PENDING until the code has been noted.
+        # Without a lock, as a look may write to the log. Of several threads one gets the code; for
+        # the others the exit is PENDING until the code has been noted.
         me = get_ident()
         self._reaping[me] = None
         try:
@@ -284,7 +284,7 @@ class Child(Process):
 
     def __exit__(self, *exc_info: object) -> None:
         try:
-            # The child got Ctrl-C, too: it has a moment to end.
+            # The child got Ctrl-C, too: give it a moment to end.
             self.wait(0.25 if KeyboardInterrupt in exc_info else None)
         except not_by_handler(TimeoutExpired):
             log("pid %s is still running after Ctrl-C; it is reaped later", self.pid)
@@ -312,7 +312,7 @@ def _own(pid: int, args: "Any") -> Child:
 
 # Handles on children that were closed while running.
 _left: "dict[Handle, None]" = {}
-_looking: "dict[Handle, object]" = {}  # by which call they are looked at
+_looking: "dict[Handle, object]" = {}  # the call that is looking at the handle
 
 
 def _leave(pid: int) -> None:
@@ -327,7 +327,7 @@ def _reap_left() -> None:
     me = object()
     for handle in list(_left):
         try:
-            # It stays in there until it has been reaped: a signal handler may raise.
+            # The handle stays in _left until the child has been reaped: a signal handler may raise.
             is_ours = _looking.setdefault(handle, me) is me and handle in _left
             if is_ours and handle.look(True) not in (RUNNING, PENDING):
                 _left.pop(handle, None)

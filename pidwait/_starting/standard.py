@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def is_standard(function: "Any") -> bool:
-    """Whether it is subprocess' own function: nobody has replaced it."""
+    """Whether this is subprocess' own function: nobody has replaced it."""
     if type(function) is MethodType:
         function = function.__func__
-    # Look at the type: a proxy made by wrapt has all attributes of what it wraps.
+    # Check the type: a proxy made by wrapt has all attributes of the wrapped function.
     return type(function) is FunctionType and function.__globals__.get("__name__") == "subprocess"
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Waiting for what a caller gives: owners that reap, and many at once."""
+"""Waiting for any object of a caller: owners that reap, and many processes at once."""

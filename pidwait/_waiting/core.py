@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The core of all waits for many processes: targets in, their exit codes out.
 
-It starts no thread. Its caller calls sleep() and collect() in turns, and then take_exits() or
-end(); an event loop polls fileno(), or asks delay(), and calls collect(). members.py explains the
-tables.
+The core starts no thread. A caller calls sleep() and collect() in turns, and then take_exits() or
+end(); an event loop polls fileno(), or waits for delay(), and calls collect(). members.py explains
+the tables.
 """
 
 import sys
@@ -39,22 +39,22 @@ class Core:
         self.exited: "dict[Member, int | None]" = {}
         self.schedule = PollSchedule(system.clock)
         self.poller: "Poller" = open_poller(shared)
-        # The waits in progress; a dead reference is one that an exception has ended.
+        # The waits in progress. A dead reference: an exception has ended the wait.
         self.waiters: "dict[ref[Waiter], None]" = {}
-        self._reaping: "dict[Member, ref[Waiter]]" = {}  # whose wait runs the owner's code
+        self._reaping: "dict[Member, ref[Waiter]]" = {}  # the wait that runs the owner's code
         self.fd_is_exported = False  # a program has the file descriptor, and may poll it
         self._forked: "dict[int, Core]" = {}  # by the pid of the forked child
 
     def members_of(self, key: object) -> "list[Member]":
-        """The members for a key: more than one if one was requeued, or a pid added again."""
+        """The members for a key: several if a member was requeued, or a pid added again."""
         there: "Any" = [self.members.get(key)]
         there += [one for one in list(self.requeued) if one.target.key == key]
         return [one for one in there if one in self.tokens]
 
     def add(self, target: Target) -> "Member | None":
-        """Wait for this one, too; return None if its key is there already.
+        """Add a target; return None if its key is there already.
 
-        A pid whose process has exited can be added again: it stands for the next process, too.
+        A pid whose process has exited can be added again, for the next process.
         """
         for one in self.members_of(target.key):
             if type(target.key) is not int or not one.is_passed_on():
@@ -69,7 +69,7 @@ class Core:
             calls.append((self.seen.setdefault, member, status))
         elif member.handle is not None and member.handle.backend == "polling":
             when = Deadline.now(), SHORTEST
-        # Last: whatever comes next, somebody looks at it.
+        # Last: from here on somebody looks at the member, whatever comes next.
         calls.append((self.schedule.members.setdefault, member, when))
         limit, backoff = Deadline(PATIENCE), Backoff()
         while True:
@@ -78,7 +78,7 @@ class Core:
                     self._arm(member)
                     self.schedule.next_at = 0.0
                     return member
-            finally:  # no memory in the middle of it
+            finally:  # memory may have run out half-way
                 if member not in self.tokens and self.members.get(target.key) is member:
                     self.members.pop(target.key, None)
             other = self.members.get(target.key)
@@ -101,16 +101,16 @@ class Core:
         return calls[: 4 if code is RUNNING else 5]
 
     def _open(self, member: Member) -> "Outcome":
-        """Open a handle by the best means that works; return what is known by then."""
+        """Open a handle by the best means that works; return the outcome that is known by then."""
         target = member.target
-        # A closed Process knows what it has seen, or raises ValueError: its pid may be another's.
+        # A closed Process answers if it has seen the exit, or raises: its pid may be reused.
         known = target.returncode() if type(target) is ProcessTarget else RUNNING
         if known is not RUNNING:
             return known
         try:
             member.handle = self.poller.open(target)
         except (Failed, UnsupportedOperation) as why:
-            if target.pid is None:  # only the object can tell
+            if target.pid is None:  # only the object knows
                 return RUNNING
             if why.errno == ESRCH:
                 return None
@@ -124,16 +124,16 @@ class Core:
         return RUNNING if type(target) is Target else guarded(target.confirm)
 
     def _arm(self, member: Member) -> None:
-        """Have its next event taken."""
+        """Request the member's next event."""
         if member.handle is None or member in self.seen:
-            return  # what no event reports stays in the schedule
+            return  # no event reports it: it stays in the schedule
         try:
             self.poller.arm(member, (self.schedule.members.pop, member, None))
         except Failed as why:
             log("pid %s is polled: %s", member.target.pid, why)
             self.schedule.add(member)
             self.poller.ready.pop(member, None)
-        if member not in self.tokens:  # it has ended meanwhile, in another thread
+        if member not in self.tokens:  # another thread has ended it meanwhile
             self._forget(member)
 
     def discard(self, key: object) -> None:
@@ -141,16 +141,16 @@ class Core:
             self.end(member)
 
     def end(self, member: Member) -> bool:
-        """End it; return False if it has ended already."""
+        """End a member; return False if it has ended already."""
         ended: "list[Member]" = []
         hand_over(ended, self.tokens, self.members, (member,))
         self._forget(member)
         return bool(ended)
 
     def _forget(self, member: Member) -> None:
-        """Have one that has ended leave the other tables.
+        """Remove an ended member from the other tables.
 
-        After an interruption it is still in one of the last, so that somebody repeats this.
+        After an interruption it is still in one of the last tables, so that somebody repeats this.
         """
         self.requeued.pop(member, None)
         self.seen.pop(member, None)
@@ -176,10 +176,10 @@ class Core:
         return self.schedule.delay() if self.schedule.members else None
 
     def fall_back_to_polling(self, why: Failed) -> None:
-        """Go on without the poller, as a policy was set after it was made."""
+        """Go on without the poller: a policy has been set since it was opened."""
         log("all processes are polled: %s", why)
         try:
-            self.poller.wake(0.0)  # other threads go on with the next one
+            self.poller.wake(0.0)  # other threads go on with the new poller
         except Failed as refused:
             log("wake: %s", refused)
         self.poller = PollingPoller(self.poller)
@@ -187,7 +187,7 @@ class Core:
             self.schedule.add(member)
 
     def collect(self, waiter: "ref[Any]", final: bool = False) -> None:
-        """Look at all that may have exited. ``waiter``: the caller's; ``final``: its time is up."""
+        """Look at all members that may have exited. ``final``: the waiter's time is up."""
         ready, reaping = self.poller.ready, []
         for who in list(ready):
             if type(who) is not Member:
@@ -195,12 +195,12 @@ class Core:
                 ready.pop(who, None)
         for who in list(ready):
             if type(who) is not Member:
-                continue  # of another thread's sleep
+                continue  # an event that another thread has just received
             if who.target.reaps:
                 reaping.append(who)
             else:
                 self.look(who, waiter)
-        for member in reaping:  # last: all that is for the same process has seen the exit
+        for member in reaping:  # last: other members for the same process have seen the exit
             self.look(member, waiter)
         if self.schedule.members:
             for member in self.schedule.due(final):
@@ -211,7 +211,7 @@ class Core:
         target, status = member.target, self._look_once(member)
         if status is RUNNING:
             return
-        # An exit that an event tells need not wait for others. But an owner's reaping would take
+        # An exit that an event reports need not wait for others. But an owner's reaping would take
         # the code from the other members, and polled exits keep their order.
         is_polled = member.handle is not None and member.handle.backend == "polling"
         if target.pid is not None and (is_polled or type(target) is not Target):
@@ -223,7 +223,7 @@ class Core:
         self._note_exit(member, status, waiter)
 
     def _look_once(self, member: Member) -> "Outcome":
-        """What a look finds. RUNNING, also if nothing is left to do: then it waits for the next."""
+        """Look once. RUNNING: the next event or look is prepared, or nothing is left to do."""
         if member in self.tokens and member not in self.exited:
             handle, status = member.handle, self.seen.get(member, RUNNING)
             if status is RUNNING:
@@ -238,7 +238,7 @@ class Core:
         return RUNNING
 
     def _clean_up(self, member: Member) -> None:
-        """Have it leave the tables that it needs no more."""
+        """Remove a member from the tables that no longer need it."""
         self.poller.ready.pop(member, None)
         if member in self.exited:
             self.schedule.members.pop(member, None)
@@ -252,23 +252,23 @@ class Core:
             if status is not PENDING and type(target) is not Target:
                 status = self.seen.setdefault(member, status)
             if target.reaps or (status is not PENDING and type(target) is not Target):
-                self.schedule.add(member)  # behind all others: it may raise each time
+                self.schedule.add(member)  # behind all others: the owner may raise each time
                 self.poller.ready.pop(member, None)
                 outcome = self._reap(member, None if status is PENDING else status, waiter)
             if outcome is PENDING:
-                # The caller of a set comes again: its owners have time to reap.
+                # A set's caller calls again, so owners have time to reap.
                 is_patient = target.reaps and self._is_shared
                 call: "Any" = waiter()
                 member.until = member.until or patience(NEVER if is_patient else call.deadline)
                 outcome = self.seen.get(member) if member.until.expired() else RUNNING
-            if outcome is RUNNING:  # also of a tree: others run, though the command has exited
+            if outcome is RUNNING:  # or the command of a tree has exited, and others still run
                 self.schedule.add(member)
             else:
                 self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
         self._clean_up(member)
 
     def _reap(self, member: Member, status: "Outcome", waiter: "ref[Any]") -> "Outcome":
-        """Have the owner reap, in one wait at a time: its code may block, and wait itself."""
+        """Have the owner reap, in one wait at a time: its code may block, or wait itself."""
         turn = self._reaping.setdefault(member, waiter)
         if turn is not waiter:
             if turn not in self.waiters or turn() is None:  # an exception has interrupted it
@@ -280,7 +280,7 @@ class Core:
             self._reaping.pop(member, None)
 
     def pending(self) -> "list[Member]":
-        """Those that have exited, and whose code or reaping is still to come."""
+        """The members that have exited, and whose code or reaping is still to come."""
         return [one for one in self.schedule.members.copy() if one.until is not None]
 
     def wait(self, waiter: Waiter) -> None:
@@ -300,14 +300,14 @@ class Core:
         self.wake()
 
     def take_exits(self, waiter: Waiter) -> None:
-        """End what has exited, and hand it over to the waiter."""
+        """End the members that have exited, and hand them over to the waiter."""
         waiter.codes = self.exited.copy()
         hand_over(waiter.members, self.tokens, self.members, waiter.codes)
         for member in waiter.codes:
             self._forget(member)
 
     def requeue(self, waiter: Waiter) -> None:
-        """Have what it took reported again: an exception keeps its caller from getting it."""
+        """Report the waiter's exits again: an exception keeps its caller from getting them."""
         while waiter.members:
             old = waiter.members[-1]
             atomically((waiter.members.pop,), *self._requeuing(old, waiter.codes[old]))
@@ -315,7 +315,7 @@ class Core:
         self.wake()
 
     def wake(self) -> None:
-        """Wake the threads that sleep, and a program that polls, if there is work for them."""
+        """Wake sleeping threads, and a program that polls fileno(), if there is work for them."""
         others = bool(self.waiters) and self._has_waiters()
         if not (others or self.fd_is_exported):
             return
@@ -326,7 +326,7 @@ class Core:
         if delay is not None:
             try:
                 if not self.poller.wake(delay):
-                    # Without a timer, the program would ask again and again until the code comes.
+                    # Without a timer, a polling program would spin until the code comes.
                     for member in self.pending():
                         member.until = NOW
             except Failed as why:
@@ -345,8 +345,8 @@ class Core:
         return fd
 
     def forked(self) -> "Core":
-        """What replaces it in a forked child: the parent's threads, epoll, kqueue are not there."""
-        self.poller.close()  # first: what the new one opens may get the same numbers
+        """A new core for a forked child, which can't use the parent's threads, epoll or kqueue."""
+        self.poller.close()  # first: the new poller's file descriptors may get the same numbers
         new = Core(True)
         new.members, new.tokens = self.members.copy(), self.tokens.copy()
         new.requeued = self.requeued.copy()
@@ -358,8 +358,8 @@ class Core:
         return self._forked.setdefault(new.pid, new)
 
     def close(self) -> None:
-        """Close all handles. What is shared is closed by its last user letting go of it; but PyPy,
-        which counts no references, does so at a collection, unless nobody waits."""
+        """Close all handles. A shared core is closed with the last reference to it. PyPy, which
+        counts no references, would close it at a collection: so here, if nobody waits."""
         if self._is_shared and (hasattr(sys, "getrefcount") or self._has_waiters()):
             return
         for member in list(self.tokens):

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a caller's object stands for: which process, whether the object reaps it, and how.
+"""Targets: which process a caller's object stands for, whether the object reaps it, and how.
 
 A kind of object is recognised by its attributes, not by its class: a program can contain two
 copies of a library, and to name a class we would have to import its module.
 
-A Target is made of the object; an Owner is one that reaps. It is used in this order:
+A Target is made from the object; an Owner is a Target that reaps. The order of use:
 
                 (a handle is opened by the pid)
     confirm()   the object may have the exit code already; if the process was reaped before the
                 handle was opened, the pid may already belong to another process
-    reap()      after the exit: has the owner reap; this never blocks, so PENDING means: ask again,
-                with patience(); then the code that was seen counts; RUNNING: others of a tree run
+    reap()      after the exit: has the owner reap, and never blocks. PENDING: call it again until
+                patience() ends; then the code that was seen counts. RUNNING: others of a tree run
 
 These, and returncode(), are called through guarded(), as the object's own code may do anything.
 """
@@ -72,8 +72,8 @@ class Target:
 def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
     """``method(*args)`` of a target.
 
-    If the object raises, the error is logged, and the wait goes on without its answer. What a
-    signal handler raises meanwhile comes through.
+    If the object raises, the error is logged, and the wait goes on without its answer. An exception
+    of a signal handler comes through.
     """
     try:
         return method(*args)
@@ -100,7 +100,7 @@ class LoopOwner(Owner):
         try:
             return _checked(self.proc.returncode)
         except not_by_handler(Exception):
-            # In a thread that is not their loop's, trio's processes, and anyio's on trio, reap
+            # In another thread than their loop's, processes of trio, and of anyio on trio, reap
             # and then raise. The Popen inside has the code.
             return _checked(_popen_inside(self.proc).returncode)
 
@@ -108,7 +108,7 @@ class LoopOwner(Owner):
         if code is not None:
             return code  # type: ignore[no-any-return]
         known = self.returncode()
-        # A thread of asyncio's may have reaped it before we looked, and tell its loop soon.
+        # A thread of asyncio may have reaped it before we looked, and will notify its loop soon.
         return PENDING if known is RUNNING else known
 
 
@@ -136,7 +136,7 @@ class PopenOwner(Owner):
         if seen is not PENDING:
             return seen
         # Either somebody else has reaped the Popen's child (another thread's waitpid(-1), or
-        # SIGCHLD is ignored), or the Popen is our parent's, or grandparent's, and so is its child.
+        # SIGCHLD is ignored), or the Popen and its child are our parent's or grandparent's.
         if os.getpid() == _importer or not is_relative(self.pid, _importer):
             return None
         self._is_inherited = True
@@ -158,14 +158,14 @@ class PopenOwner(Owner):
         return None if lost else known
 
     def _is_lost(self) -> bool:
-        """Whether somebody else has reaped it, which a Popen reports as exit code 0."""
+        """Whether somebody else has reaped it: the Popen then reports exit code 0."""
         # Popen reaps and sets returncode under this lock. If the child is gone, the lock is free,
         # and there is no returncode, then it was not the Popen that reaped. gevent's Popen has no
-        # such lock, and never makes up a code. Windows can always tell.
+        # such lock, and never makes up a code. Windows always knows the code.
         lock = getattr(self.proc, "_waitpid_lock", None)
         if lock is None or os.name == "nt":
             return False
-        # One call: an exception of a handler would leave the lock held.
+        # In one step: an exception of a handler in between would leave the lock held.
         known: "list[Any]" = []
         read = known.extend, map(getattr, (self.proc,), ("returncode",))
         atomically_if((lock.acquire, False), read, (lock.release,))
@@ -187,7 +187,7 @@ def _look(pid: "Any") -> "Outcome":
 class MultiprocessingOwner(Owner):
     """multiprocessing.Process and its like: reading exitcode reaps, or asks the fork server."""
 
-    _until: "Deadline | None" = None  # for the code of what somebody else has reaped
+    _until: "Deadline | None" = None  # for the code, if somebody else has reaped
 
     def returncode(self) -> "Outcome":
         code = _checked(self.proc.exitcode)
@@ -214,16 +214,16 @@ class MultiprocessingOwner(Owner):
         return None if seen is PENDING else seen  # somebody else has reaped it
 
     def reap(self, code: "Any") -> "Outcome":
-        if self.proc.exitcode is None:  # else multiprocessing need not import what join(0) uses
+        if self.proc.exitcode is None:  # else spare multiprocessing the imports of join(0)
             self._join()
         known = _checked(self.proc.exitcode)
         if known is RUNNING:
-            # Another thread may have reaped it, and be about to store the code.
+            # Another thread may have reaped the child, and be about to store the code.
             if self._has_own_child() and _look(self.pid) is PENDING:
                 self._until = self._until or Deadline(GRACE)
                 return code if self._until.expired() else PENDING
             return PENDING if self._can_reap() else code
-        self._join()  # the first one may have come too early
+        self._join()  # the first call may have come too early
         return code if self._is_no_answer(known) else known
 
     def _can_reap(self) -> bool:
@@ -231,23 +231,23 @@ class MultiprocessingOwner(Owner):
         return self._method() is not None and self._is_ours()
 
     def _has_own_child(self) -> bool:
-        """Whether waitid(2) knows its child, until it is reaped: a fork server's is not ours."""
+        """Whether waitid(2) finds the unreaped child: a fork server's child is not ours."""
         return os.name != "nt" and self._can_reap() and self._method() != "forkserver"
 
     def _method(self) -> "Any":
         return getattr(getattr(self.proc, "_popen", None), "method", None)
 
     def _is_no_answer(self, code: "Outcome") -> bool:
-        """Whether it is 255 of a fork server, which need not be the exit code.
+        """Whether the code is 255 from a fork server, which need not be the exit code.
 
-        It is also set if the server has died, on Python 3.6 for each signal, and if two threads
-        ask at the same time: the server tells each code only once.
+        255 is also set if the server has died, on Python 3.6 for each signal, and if two threads
+        ask at the same time: the server reports each code only once.
         """
         return code == 255 and self._method() == "forkserver"
 
 
 class TreeOwner(PopenOwner):
-    """Our Popen of a tree: it knows the end, which comes with the command's exit, or later."""
+    """Our Popen of a tree. The tree ends with the command's exit, or later."""
 
     def reap(self, code: "Any" = None) -> "Outcome":
         return _checked(self.proc.poll())
@@ -261,8 +261,8 @@ class PsutilTarget(Target):
     def confirm(self) -> "Outcome":
         if self.proc.is_running():
             return RUNNING
-        # psutil before 7.1 compares start times by a clock that can be set. That moves all of them
-        # by whole seconds; the ticks of another process would agree by chance only.
+        # psutil before 7.1 compares start times by a clock that can be set. Setting it moves all of
+        # them by whole seconds; the ticks of another process would agree by chance only.
         try:
             moved = type(self.proc)(self.pid).create_time() - self.proc.create_time()
         except not_by_handler(Exception):
@@ -271,7 +271,7 @@ class PsutilTarget(Target):
 
 
 class ProcessTarget(Target):
-    """Our Process, or that of another copy of this package: it has a handle."""
+    """A Process of this package, or of another copy of it: it has a handle."""
 
     def returncode(self) -> "Outcome":
         if not self.proc.has_exited():
@@ -284,7 +284,7 @@ class ProcessTarget(Target):
 
 
 class ChildOwner(Owner):
-    """Our Child, or that of another copy of this package: wait() reaps. Or aio's, which has one."""
+    """A Child of this package, or of another copy of it: wait() reaps. aio's Child contains one."""
 
     def returncode(self) -> "Outcome":
         child = getattr(self.proc, "_child", self.proc)
@@ -307,8 +307,8 @@ _KINDS = (
     (MultiprocessingOwner, ("exitcode", "join")),
     (ChildOwner, ("exitcode", "_child")),
 )
-# If this method is a coroutine function, it is of another kind: trio's has a poll(), too; dask's
-# has a join().
+# If this method is a coroutine function, the object is of another kind: trio's processes have a
+# poll(), too; dask's have a join().
 _COROUTINES: "dict[type[Target], tuple[str, type[Target]]]" = {
     PopenOwner: ("wait", LoopOwner),
     MultiprocessingOwner: ("join", Target),
@@ -316,7 +316,7 @@ _COROUTINES: "dict[type[Target], tuple[str, type[Target]]]" = {
 
 
 def target_of(proc: "Proc", key: object = None) -> Target:
-    """The target for a ``proc``, by a set's ``key``; TypeError or ValueError if it is none."""
+    """The target for a ``proc`` and a set's ``key``; TypeError or ValueError for a bad ``proc``."""
     if type(proc) is int or (hasattr(type(proc), "__index__") and not has(proc, "pid")):
         return Target(proc, check_pid(proc, "proc"), key)
     try:
@@ -329,7 +329,7 @@ def target_of(proc: "Proc", key: object = None) -> Target:
     kind = _kind_of(proc)
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
-    elif kind not in (ProcessTarget, ChildOwner):  # a Process may have been given its pidfd
+    elif kind not in (ProcessTarget, ChildOwner):  # a Process from a pidfd may have no pid
         raise ValueError("proc has no pid: it has not been started")
     return kind(proc, pid, key)
 
