@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ends a command with all that it starts: the means of a Popen that stands for a tree.
+"""Three ways to end a command with all that it starts, for a Popen that stands for a tree.
 
-    ReaperTree  Linux. A keeper, a process of ours, stands between the caller and the command; it
-                is the parent of each orphan, so nobody escapes.
-    JobTree     Windows. The system ends a job object with all that is in it.
+    ReaperTree  Linux. A keeper, a process of ours, stands between the caller and the command. All
+                orphans become its children, so no process escapes.
+    JobTree     Windows. The system ends a job object with all processes in it.
     GroupTree   elsewhere, and where there is no interpreter to start a keeper. The command leads a
-                process group; the tree is that group and its descendants, as far as parents tell.
+                process group; the tree is that group and its descendants, as found by parents.
 
-``rest`` is what happens to the others when the command has exited: "kill", "wait" or "leave". They
-have the same methods in the same order:
+``rest`` says what happens to the other processes when the command has exited: "kill", "wait" or
+"leave". The classes have the same methods in the same order:
 
-    start()       starts the command; ``pid`` is the command's from then on
-    poll()        never blocks; the command's exit code once nothing is left. ``left`` is set by
-                  then: the pids of those that refused to die
-    sleep()       until poll() may tell more, or the time is up
-    has_exited()  whether the command has: a time-out is for that
+    start()       starts the command, and sets ``pid`` to its pid
+    poll()        never blocks; returns the command's exit code once nothing is left, and then
+                  ``left`` has the pids of processes that could not be killed
+    sleep()       until poll() may have news, or the time is up
+    has_exited()  whether the command has exited: a time-out bounds the command
     send()        sends a signal other than SIGKILL to the command alone, or to all
-    end()         sends a signal to all, and SIGKILL after so many seconds; it returns at once
+    end()         sends a signal to all, and SIGKILL after the grace; returns at once
 """
 
 import os

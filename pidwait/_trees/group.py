@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Best effort: a process group, and the descendants that can be found, each by its handle.
 
-There is nobody between the caller and the command: threads of this process do the work. Whoever
-has left the group, and whose parent has exited, escapes.
+No process stands between the caller and the command: threads of this process do the work. A process
+that has left the group, and whose parent has exited, escapes.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -32,9 +32,9 @@ class GroupTree:
     def __init__(self, rest: str, grace: float) -> None:
         self._rest, self._grace = rest, grace
         self.left: "list[int] | None" = []
-        self._ends: "list[Any]" = []  # for each end() a lock, which is free when it is done
+        self._ends: "list[Any]" = []  # for each end() a lock, which is held until it is done
         self._caller = os.getpid()
-        self._has_exited = False  # the command; and if its rest is to end, there is an end()
+        self._has_exited = False  # the command has; and the end() of the rest, if any, is in _ends
 
     def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
         if plan.get("process_group", -1) < 0 and not plan["start_new_session"]:
@@ -50,14 +50,14 @@ class GroupTree:
             raise
 
     def poll(self) -> "int | None":
-        if self._caller != os.getpid():  # a forked child has no thread that waits for it
+        if self._caller != os.getpid():  # a forked child lacks the threads
             try:
                 return wait(self._command, 0) or 0
             except not_by_handler(TimeoutExpired):
                 return None
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None
-        # It is reaped last, so that its number stays that of its group.
+        # The command is reaped last, so that its number stays the group's.
         return self._command.poll()  # type: ignore[no-any-return]
 
     def sleep(self, timeout: "float | None") -> None:
@@ -92,7 +92,7 @@ class GroupTree:
                 ending = _GroupEnding(self, left, grace, number)
                 list(ending.run())
                 ending.grace = 0.0 if number else inf
-                while ending.find():  # a listing takes a while: this is for whom it has missed
+                while ending.find():  # processes that were missed while the listing went on
                     list(ending.run())
                 self.left = sorted(info.pid for info in ending.alive())
         finally:
@@ -107,7 +107,7 @@ class GroupTree:
         self._has_exited = True
 
     def is_ours(self) -> bool:
-        """Whether the command keeps its number: with SIGCHLD ignored, for example, it does not."""
+        """Whether the command's pid can't be reused: with SIGCHLD ignored, for example, it can."""
         return is_our_child(self.pid) is not False
 
     def group(self) -> "int | None":
@@ -115,7 +115,7 @@ class GroupTree:
 
 
 class _GroupEnding(Ending):
-    """Ends all of a tree; with 0 for a signal, it waits for them."""
+    """Ends all processes of a tree; with 0 as the signal, it waits for them."""
 
     def __init__(self, tree: GroupTree, left: "Any", grace: float, sig: int) -> None:
         super().__init__(left, [], grace, sig, False)

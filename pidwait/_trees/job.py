@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: a tree is a job object. What its processes start is in it, too, and can't leave it.
+"""Windows: a tree is a job object. Children of its processes are in it, too, and can't leave it.
 
 The command starts suspended, and runs once it is in the job and watched. The system ends a job with
-the last HANDLE on it, so also when the calling program ends, by whatever. Nobody in a job can
-refuse, so ``left`` stays empty. There is no SIGTERM: ``grace`` does nothing.
+the last HANDLE on it, so also when the calling program ends, however that happens. No process in a
+job can refuse to end, so ``left`` stays empty. There is no SIGTERM: ``grace`` does nothing.
 """
 
 import _winapi
@@ -35,7 +35,7 @@ class JobTree:
         self.left: "list[int]" = []
 
     def start(self, start_alone: "Callable[[Any], object]") -> None:
-        """``start_alone(winapi)`` starts the command, with that in place of the module _winapi."""
+        """``start_alone(winapi)`` starts the command with ``winapi`` in place of _winapi."""
         self._job = Owned(self._ask, "CreateJobObjectW", None, None)
         self._ask("SetInformationJobObject", self._job.number, _KILL_ON_JOB_CLOSE)
         start_alone(SimpleNamespace(**dict(vars(_winapi), CreateProcess=self._create)))
@@ -59,7 +59,7 @@ class JobTree:
         return made
 
     def _go_on(self, *of_watch: object) -> None:
-        """Called by watch(), which keeps this object, and its job, until nothing is left."""
+        """watch() calls this. So this object, and its job, stay alive until nothing is left."""
         running, pid = self._find()
         if self.poll() is None and running:
             watch(pid, self._go_on)
@@ -78,7 +78,7 @@ class JobTree:
         with suppress(Failed):  # it has just exited
             pid = self._find()[1] if self.has_exited() else self.pid
             handle = open_handle(pid)
-            # While it is open, no stranger gets the pid.
+            # While the handle is open, the pid is not reused.
             if pid in (self.pid, self._find()[1]):
                 handle.sleep(Deadline(timeout), Backoff(LONGEST))
 
@@ -97,7 +97,7 @@ class JobTree:
             self._ask("TerminateJobObject", self._job.number, 1)
 
     def _find(self) -> "Any":
-        """How many run, and the pid of one."""
+        """The number of running processes, and the pid of one."""
         return self._ask("QueryInformationJobObject", self._job.number)
 
     def _ask(self, name: str, *args: object) -> "Any":

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The keeper: a program that stands between a caller and a command, and ends the command's tree.
 
-It is a child subreaper: what loses its parent becomes its child. So all that the command starts
-stays below it, in whatever session or group. It kills only its own children, again and again,
-until there are none: nobody else can reap those, so no pid can be another process's by then. The
-command is reaped last.
+The keeper is a child subreaper: orphans below it become its children. So all that the command
+starts stays below it, in whatever session or group. The keeper kills only its own children, again
+and again, until there are none: nobody else can reap them, so their pids can't be reused before.
+The command is reaped last.
 
-Linux only. Python runs this file anew for each tree, so it imports only what is small. From its
-socket it reads a plan, see reaper.py, then orders. It answers when the command has started, and
-when nothing is left.
+Linux only. Python runs this file anew for each tree, so it imports only small modules. From its
+socket the keeper reads a plan, see reaper.py, then orders. It answers when the command has started,
+and when nothing is left.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # of prctl(2)
-# System calls; before Python 3.9 posix has no functions for them. Alpha alone has other numbers.
+# System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 _EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
 _KILL, _TERM, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGCONT
-# What is passed on to the tree if it comes from elsewhere.
+# Signals from elsewhere that are passed on to the tree.
 _PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT".split()
 
 if sys.implementation.name == "pypy":
@@ -66,7 +66,7 @@ def children_of(pid: int) -> "list[int]":
 
 
 def open_pidfd(pid: int) -> int:
-    """A pidfd, -1 if it is refused."""
+    """A pidfd; -1 if the system refuses."""
     return in_c("syscall", _PIDFD_OPEN, pid, 0)
 
 
@@ -77,7 +77,7 @@ def is_readable(fd: int) -> bool:
 
 
 def exit_of(pid: int) -> "int | None":
-    """The wait status of a child that has exited; it is not reaped."""
+    """The wait status of a child; None if it has not exited. The child is not reaped."""
     if hasattr(posix, "waitid"):
         info = posix.waitid(posix.P_PID, pid, _EXITED)
         code, status = (info.si_code, info.si_status) if info else (0, 0)
@@ -92,7 +92,7 @@ def exit_of(pid: int) -> "int | None":
 
 
 def answer(control: int, text: str) -> None:
-    """Write it so that what follows is not taken for a part of it; an error is the end."""
+    """Write an answer, padded, as another one may follow. An error ends the keeper."""
     attempt(posix.write, control, b"%-16s" % text.encode())
     if text[0] == "E":
         posix._exit(0)
@@ -103,13 +103,13 @@ class Keeper:
         self.control, self.plan = control, plan
         self.me, self.caller, self.grace = posix.getpid(), plan["caller"], plan["grace"]
         self.status: "int | None" = None  # the command's, once it has exited
-        self.deadline: "float | None" = None  # the time of SIGKILL; None: nothing is being ended
-        self.refused: "float | None" = None  # since when each child refuses to be killed
+        self.deadline: "float | None" = None  # the time of SIGKILL; None: the tree is not ending
+        self.refused: "float | None" = None  # the time since which no child can be killed
         self.left: "list[int]" = []
-        self.hears = True  # the caller still has its end of the socket
+        self.hears = True  # the caller's end of the socket is still open
         self.poll = select.poll()
-        self.came: "list[int]" = []  # signals to be passed on
-        self.owed: "dict[int, int]" = {}  # {pid: the signal that it gets when it is our child}
+        self.came: "list[int]" = []  # signals to pass on
+        self.owed: "dict[int, int]" = {}  # {pid: the signal to send once it is our child}
         self.watch = open_pidfd(self.caller)
         if posix.getppid() != self.caller:
             posix._exit(0)
@@ -118,17 +118,17 @@ class Keeper:
         self.reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
         _signal.set_wakeup_fd(writer)
         numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
-        # What comes to the command before it runs its program waits until it does.
+        # Signals to the command stay pending until it runs its program.
         mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
-        # PyPy's getsignal() can't tell. Without a file descriptor, the next pipe is the error.
+        # PyPy's getsignal() does not know. If no file descriptor is left, the next pipe2() fails.
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
         handled = [one for one in numbers if not ignored >> (one - 1) & 1]
-        for number in handled:  # what the command ignores is not passed on
+        for number in handled:  # signals that the command ignores are not passed on
             _signal.signal(number, lambda number, frame: self.came.append(number))
         _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
         group = plan["group"] or posix.getpgrp()
-        attempt(posix.setpgid, 0, 0)  # what ends the caller's group spares the keeper
+        attempt(posix.setpgid, 0, 0)  # so that signals to the caller's group spare the keeper
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
         self.command = posix.fork()
         if not self.command:
@@ -136,7 +136,7 @@ class Keeper:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
-        # All that is the command's: its readers wait for the end of it.
+        # Close the command's file descriptors: readers of its pipes wait for their end.
         for fd in map(int, posix.listdir("/proc/self/fd")):
             if fd < 3:
                 posix.dup2(plan["null"], fd)
@@ -148,7 +148,7 @@ class Keeper:
         answer(control, "P%d" % self.command)
 
     def become_command(self, group: int, mask: "Any", handled: "list[int]", failed: int) -> None:
-        """As CPython's _posixsubprocess does it, and in that order."""
+        """The steps of CPython's _posixsubprocess, in its order."""
         plan, number, step = self.plan, 0, "-"
         steps: "Any" = (
             ("c", posix.chdir, plan["cwd"]),
@@ -166,7 +166,7 @@ class Keeper:
                 _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
             if not plan["session"] and plan["process_group"] == -1:
                 attempt(posix.setpgid, 0, group)
-            for step, function, value in steps:  # noqa: B007 - an error tells which
+            for step, function, value in steps:  # noqa: B007 - an error names the step
                 if value not in (None, -1):
                     function(value)
             # If somebody kills the keeper, nobody can end the tree, but at least the command ends.
@@ -180,7 +180,7 @@ class Keeper:
                 try:
                     posix.execve(path, plan["argv"], env)
                 except OSError as error:
-                    if number in (0, 2, 20):  # the first that is not just "not found" counts
+                    if number in (0, 2, 20):  # the first error other than "not found" counts
                         number = error.errno or 0
         except OSError as error:
             number = error.errno or 0
@@ -189,7 +189,7 @@ class Keeper:
             posix._exit(255)
 
     def send(self, number: int) -> None:
-        """To all who are there now: who ends of it leaves its own to us."""
+        """Send it to all descendants. If one ends, its children become ours."""
         for pid, fd in self.descendants():
             if fd is None:
                 self.owed.setdefault(pid, number)
@@ -200,15 +200,15 @@ class Keeper:
                 posix.close(fd)
 
     def descendants(self) -> "list[tuple[int, int | None]]":
-        """Pids, with pidfds of those that are not our children, as others may reap them.
+        """Pids, with -1 for our children, and a pidfd for others, whom somebody else may reap.
 
-        If the parent still lists a pid once its pidfd is open, and runs, then that is its child's.
-        None: that is not sure, or pidfds are refused; so it has to wait until it is our child.
-        What is below another keeper is left to that one, which passes on what it gets.
+        If the parent still runs, and lists the pid after its pidfd was opened, the pidfd is its
+        child's. None: that is not sure, or pidfds are refused; wait until it is our child.
+        Descendants of another keeper are left to it: it passes signals on.
         """
         found: "list[tuple[int, int | None]]" = [(self.me, -1)]
         for parent, fd in found:  # it grows
-            # The last words are the number of its socket, and nothing.
+            # Without the last words: the number of its socket, and an empty one.
             words = contents("/proc/%d/cmdline" % parent).split(b"\0")[:-2]
             is_keeper = parent != self.me and words == self.plan["words"]
             for pid in () if is_keeper else children_of(parent):
@@ -223,7 +223,7 @@ class Keeper:
         return found[1:]
 
     def end(self, number: int, grace: float) -> None:
-        """Send the signal to all, and SIGKILL in ``grace`` seconds, or at an earlier deadline."""
+        """Send the signal to all; SIGKILL follows after ``grace``, or at an earlier deadline."""
         due = monotonic() + grace
         self.deadline = due if self.deadline is None else min(due, self.deadline)
         if number and grace:
@@ -231,7 +231,7 @@ class Keeper:
             self.send(_CONT)
 
     def obey(self, order: bytes) -> None:
-        """A signal's number, then "command", "all", or the grace of an end."""
+        """Obey an order: a signal's number, then "command", "all", or the grace of an end."""
         number, word = int(order.split()[0]), order.split()[1]
         if word == b"command":
             attempt(posix.kill, self.command, number)
@@ -242,7 +242,7 @@ class Keeper:
             self.end(number, float(word))
 
     def keep(self) -> None:
-        """Until nothing is left."""
+        """Keep the tree until nothing is left."""
         for fd in {self.control, self.watch, self.reader} - {-1}:
             self.poll.register(fd, select.POLLIN)
         pause, living = 0.001, [self.command]
@@ -262,19 +262,19 @@ class Keeper:
         left = "".join(" %d" % pid for pid in self.left)
         answer(self.control, "D%d%s" % (_KILL if self.status is None else self.status, left))
         self.poll.unregister(self.reader)
-        # Until the caller answers, or ends.
+        # Wait until the caller answers, or exits.
         while self.hears and self.caller == posix.getppid() and not self.poll.poll(1000):
             continue
         attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
 
     def reap(self) -> "tuple[list[int], bool]":
-        """The children that live, none at the end; and whether any has been reaped meanwhile."""
+        """Reap; return the living children, none at the end, and whether any was reaped."""
         if self.status is None:
             self.status = exit_of(self.command)
             if self.status is not None and self.plan["rest"] == "kill" and self.deadline is None:
                 self.end(_TERM, self.grace)
-        # A child that has exited has handed its own to us, and stays in this list until it is
-        # reaped. So if the list begins after the exit of the last one, nobody is missing.
+        # When a child exits, its children become ours, and it stays in this list until it is
+        # reaped. So in a list read after the last exit, nobody is missing.
         there = children_of(self.me)
         others = [pid for pid in there if pid != self.command]
         if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
@@ -292,7 +292,7 @@ class Keeper:
         if False in {attempt(posix.kill, pid, _KILL) is False for pid in living}:
             self.refused = None
             return living
-        # They are root's; but what they have started may not be.
+        # The children are root's; but their descendants may not be.
         self.refused = self.refused or monotonic()
         self.send(_KILL)
         if monotonic() - self.refused <= 1:
@@ -301,7 +301,7 @@ class Keeper:
         return []
 
     def listen(self, seconds: float) -> None:
-        """Until a child exits, an order or a signal comes, or the caller exits."""
+        """Sleep until a child exits, an order or a signal comes, or the caller exits."""
         events = dict(self.poll.poll(int(seconds * 1000) + 1))
         attempt(posix.read, self.reader, 4096)
         if self.caller and (self.watch in events or posix.getppid() != self.caller):
@@ -313,7 +313,7 @@ class Keeper:
             self.send(self.came.pop(0))
         if self.control in events:
             orders = attempt(posix.read, self.control, 65536)
-            if not orders:  # the Popen has been dropped, which ends nothing; or its program
+            if not orders:  # the Popen has been freed, which ends nothing; or the caller has exited
                 self.poll.unregister(self.control)
                 self.hears = False
             for order in (orders or b"").splitlines():
@@ -322,20 +322,20 @@ class Keeper:
 
 def keep_tree(control: int) -> None:
     null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
-    while null < 3:  # else a pipe of ours would have a number that the command lacks
+    while null < 3:  # else a pipe of ours would get 0, 1 or 2, which the command may lack
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
     size, text = posix.read(control, 16).strip(), b""
-    if not size.isdigit():  # an order to end, before there was a plan
+    if not size.isdigit():  # an order to end, before any plan
         return
     while len(text) < int(size):
-        more = attempt(posix.read, control, int(size) - len(text))  # after it, an order may follow
+        more = attempt(posix.read, control, int(size) - len(text))  # no more: an order may follow
         if not more:  # the caller has given up
             return
         text += more
     plan = marshal.loads(text)
     plan["null"] = null
-    if plan["env"] is None:  # ours as it was at first: Python adds LC_CTYPE in the C locale
+    if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
     plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux: a keeper starts the command, and ends all that comes of it. See keeper.py."""
+"""Linux: a keeper starts the command, and ends all its descendants. See keeper.py."""
 
 import _signal  # type: ignore[import-not-found]
 import os
@@ -37,9 +37,9 @@ class ReaperTree:
         self._control: "Any" = None  # a Shared socket
 
     def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
-        """``plan`` has the arguments of Popen._execute_child(); ``start_alone`` starts by one.
+        """``plan`` has the arguments of Popen._execute_child(); ``start_alone(plan)`` calls that.
 
-        What is for the command goes to the keeper; it gets the file descriptors for both.
+        The keeper gets the command's arguments, and the file descriptors for both.
         """
         import _socket
         import marshal
@@ -89,10 +89,10 @@ class ReaperTree:
             raise ValueError("args must begin with a name, which the command of a tree gets")
         values = {name: plan.get(name) for name in "gid gids uid umask process_group".split()}
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
-        # The keeper is in a group of its own from the start, as Ctrl-C in ours would end it.
+        # The keeper starts in its own group: Ctrl-C in ours would end it.
         group = 0 if plan["preexec_fn"] else os.getpgrp()
         values.update(argv=request.argv, paths=paths, env=request.environment, group=group)
-        # The keeper's Python ignores two signals; the command, only if the program ignores them.
+        # The keeper's Python ignores two signals; the command only if this program ignores them.
         both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
         values["ignored"] = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
         return dict(values, session=bool(plan["start_new_session"]))
@@ -127,11 +127,11 @@ class ReaperTree:
         if self._code is not None:
             self._control.close()  # an exception may have come before
             return self._code
-        is_copy = self._control.is_copy()  # in a forked child, whose child the keeper is not
-        killed = None if is_copy else self._keeper.poll()  # first: it may have told its end before
+        is_copy = self._control.is_copy()  # in a forked child: the keeper is not its child
+        killed = None if is_copy else self._keeper.poll()  # first: the keeper reports, then exits
         with self._control.use() as control:
             try:
-                # It is not taken: of several threads each has to find it.
+                # Leave the message in the socket: other threads need it, too.
                 told = b"" if control is None else control.recv(65536, _LOOK)
                 if is_copy and control is not None and not told:
                     killed = -_signal.SIGKILL
@@ -140,7 +140,7 @@ class ReaperTree:
         if told[:1] == b"D":
             status, *left = map(int, told[1:].split())
             self._order(0, "done")
-            has_exited(self._keeper, 10.0)  # it exits at once, if the machine is not busy
+            has_exited(self._keeper, 10.0)  # the keeper exits at once, unless the machine is busy
             self.left, self._code = left, code_of_status(status)
             self._control.close()
         elif killed is not None and self._code is None:
@@ -173,11 +173,11 @@ class ReaperTree:
                 if self._code is None and control is not None:
                     control.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
             except not_by_handler(OSError) as why:
-                log("the keeper %d: %s", self._keeper.pid, why)  # it has ended
+                log("the keeper %d: %s", self._keeper.pid, why)  # it has exited
 
 
 def _keeper() -> "list[str]":
-    """The interpreter's arguments for the keeper: its path, or in an archive its source."""
+    """The interpreter's arguments for the keeper: its path, or, in an archive, its source."""
     if os.path.isfile(_WHOLE_PATH):
         return [_WHOLE_PATH]
     return ["-c", __spec__.loader.get_data(_PATH).decode()]  # type: ignore[union-attr]
