@@ -3,27 +3,28 @@
 
 A parent has waitid(2), but that has no time-out, and works only for its own children. For
 other processes, and with a time-out, the answer is a handle: the system's own reference to
-the process, and one call that sleeps until the handle says that the process has exited:
+the process, and one call that sleeps until the handle reports that the process has exited:
 
     Linux 5.3          a pidfd, readable once all its threads have ended: poll(2), epoll(7)
     macOS, the BSDs    EVFILT_PROC in a kqueue(2), which itself can be passed to poll(2)
     Windows            a HANDLE, which stays signalled: WaitForMultipleObjects
 
-A handle is opened by the pid. The process may have been reaped before, and its pid given to
-another one; so code that can tell the two apart checks again once the handle is open.
-From then on the handle refers to one process, whatever becomes of its pid.
+A handle is opened by the pid. The process may have been reaped before, and its pid reused; so
+code that can recognise its process checks again once the handle is open. From then on the
+handle refers to one process, whatever becomes of its pid.
 
 Where no handle can be opened (an old kernel, a policy, no file descriptor left), we look at
-the process again and again, at intervals that double from 0.1 to 40 ms: ``polling``. It has
-to recognise a zombie, which still has its pid, and a process that got the pid of another
-one; so it reads what the system tells about processes: /proc, ps(1), the snapshot of Windows.
+the process again and again, at intervals that double from 0.1 to 40 ms: ``polling``. Polling has
+to recognise a zombie, which still has its pid, and a process that has reused a pid; so it reads
+the system's information about processes: /proc, ps(1), the snapshot of Windows.
 
-open_handle() opens the handle on one process by the best means that works; pollers.py has what
-sleeps for many. Each system has a folder: this module and calls, pollers and listers choose it.
+open_handle() opens the handle on one process by the best means that works; the pollers of
+pollers.py sleep for many processes. Each system has a folder: this module, calls, pollers and
+listers choose the folder.
 
 Single operations of dicts, lists and deques are atomic, without a GIL, too. So is a copy of a
-dict or a list, but not one of a deque. The package relies on no more than that where several
-threads use something without a lock.
+dict or a list, but not a copy of a deque. Where several threads share an object without a lock,
+the package relies on no more than that.
 """
 
 import os
@@ -61,7 +62,7 @@ _backend: "list[str]" = []
 def backend() -> str:
     """The name of the backend for new handles: the best one that works, chosen once.
 
-    OSError if the environment asks for one that does not work.
+    OSError if the environment forces one that does not work.
     """
     if _backend:
         return _backend[0]
@@ -89,7 +90,7 @@ def open_handle(pid: int) -> "Handle":
 
 
 def received_handle(fd: int) -> "Handle":
-    """The handle for a pidfd that we did not open; it owns the file descriptor."""
+    """The handle for a pidfd that we did not open; the handle owns the file descriptor."""
     if system.received is None:
         raise failed(ENOSYS, "this system has no pidfds")
     return system.received(fd)
@@ -98,7 +99,7 @@ def received_handle(fd: int) -> "Handle":
 def is_relative(pid: int, ancestor: int) -> bool:
     """Whether a child of our parent, or of the ancestor, has the pid.
 
-    If that is not known, whether any process has.
+    If the parent is not known: whether any process has the pid.
     """
     parent = system.parent_of(pid)
     return is_found(pid) if parent is None else parent in (os.getppid(), ancestor)

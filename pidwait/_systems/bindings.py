@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """C functions for interpreters that have no public function for them: by ctypes, or by cffi.
 
-The tables of prototypes (calls.py of each system, libc_spawn) serve both. An
-adapter makes functions of them, which raise Failed. None is imported, and no library loaded,
-before a call is needed that the interpreter lacks.
+The tables of prototypes (calls.py of each system, libc_spawn) serve both. An adapter makes
+functions from them, which raise Failed. No binding is imported, and no library loaded, before a
+call is needed that the interpreter lacks.
 """
 
 import os
@@ -27,7 +27,7 @@ PLATFORM = sys.platform.rstrip("0123456789.")
 _WINDOWS = PLATFORM == "win"
 
 _loaded: "dict[str, Any]" = {}
-# Why the others can't be used: a second try would look for their files once more.
+# Why the others can't be used: a second try would search for their files again.
 _not_found: "dict[str, str]" = {}
 
 
@@ -44,13 +44,13 @@ def binding() -> "Any":
 
 
 def load(name: str) -> "Any":
-    """The adapter of that name, or in words why it can't be used."""
+    """The adapter of that name, or the reason why it can't be used."""
     adapter = _loaded.get(name) or _not_found.get(name)
     if adapter is None:
         try:
             adapter = _loaded[name] = _ADAPTERS[name]()
-        # A damaged ctypes raises whatever it runs into: OSError for a library, MemoryError
-        # where a policy forbids memory that is both writable and executable.
+        # A damaged ctypes can raise anything: OSError for a library, MemoryError where a policy
+        # forbids memory that is both writable and executable.
         except not_by_handler(Exception) as error:
             if getattr(error, "errno", None) in PASSING:
                 raise Failed(error) from None  # type: ignore[arg-type]
@@ -60,13 +60,13 @@ def load(name: str) -> "Any":
 
 
 def check_files() -> None:
-    """Failed (EMFILE), say, if no file can be opened: an ImportError does not tell that."""
-    if not _WINDOWS:  # it can't open a directory
+    """Failed (EMFILE), say, if no file can be opened: an ImportError does not show that."""
+    if not _WINDOWS:  # where os.open() can't open a directory
         os.close(call(os.open, os.sep, os.O_RDONLY))
 
 
 class _Adapter:
-    """What makes functions of one binding: what both have in common."""
+    """Makes functions by one binding: the common part of both adapters."""
 
     def function(
         self: "Any",
@@ -78,8 +78,8 @@ class _Adapter:
         """A function of the system's library; it raises Failed instead of returning ``failure``.
 
         It takes a bytearray for memory, and None for NULL. With None as ``failure`` it is the
-        binding's own, and returns every result. ``library`` names another library. LookupError
-        if there is no such function.
+        binding's own function, and returns every result. ``library`` names another library.
+        LookupError if there is no such function.
         """
         if library not in self._libraries:
             self._libraries[library] = self._load(library)
@@ -90,14 +90,14 @@ class _Adapter:
         return found if failure is None else _Checked(self, found, failure)
 
     def environ(self: "Any") -> "Callable[[bool], Any]":
-        """A function that returns C's environ, as it is at a call, or a copy of it by strings()."""
-        # It is no function, but has an address like one. On macOS, libraries can't see it.
+        """A function that returns C's environ, or a copy of it by strings()."""
+        # environ is no function, but has an address like one. On macOS, libraries can't see it.
         is_macos = PLATFORM == "darwin"
         found = self.function("_NSGetEnviron" if is_macos else "environ", ("void *",), None)
         variable = self.variable(found() if is_macos else found)
 
         def environ(copies: bool) -> "Any":
-            pointer = variable[0]  # ctypes reads that itself when the call is made
+            pointer = variable[0]  # ctypes reads the variable when the call is made
             if not pointer or not (copies or self.name == "cffi"):
                 return pointer
             items = iter(map(pointer.__getitem__, count()).__next__, self.null)
@@ -112,7 +112,7 @@ class _Adapter:
 
 
 class _Checked:
-    """A function that raises Failed. It is no plain function of Python's: see call()."""
+    """A function that raises Failed. It is not a plain Python function: see call()."""
 
     def __init__(self, adapter: "Any", function: "Any", failure: int) -> None:
         self._adapter, self._function, self._failure = adapter, function, failure
@@ -176,7 +176,7 @@ class CtypesAdapter(_Adapter):
 
 
 class CffiAdapter(_Adapter):
-    """The same by cffi, in its ABI mode: nothing is compiled.
+    """The same by cffi, in ABI mode: nothing is compiled.
 
     _cffi_backend is the module that cffi's generated code imports. It has a C parser for
     types, which is all we need. cffi.FFI().cdef() would load pycparser, a parser for whole
@@ -222,7 +222,7 @@ _ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
 
 
 class WaitId:
-    """os.waitid(), for an interpreter that lacks it: of its prototype, and offsets in siginfo_t."""
+    """os.waitid(), for an interpreter that lacks it: by a prototype, and offsets in siginfo_t."""
 
     def __init__(self, binding: "Any", prototype: "Any", offsets: "tuple[int, int, int]") -> None:
         self._function = binding.function("waitid", prototype)
@@ -230,7 +230,7 @@ class WaitId:
 
     def __call__(self, idtype: int, id_: int, options: int) -> "SimpleNamespace | None":
         info = bytearray(256)  # the largest siginfo_t has 136 bytes
-        # Modulo: cffi takes no -1 for an unsigned int, which a handle has once it is closed.
+        # Modulo: cffi takes no -1, the fd of a closed handle, for an unsigned int.
         self._function(idtype, id_ % 2**32, info, options)
         code, pid, status = (
             int.from_bytes(info[at : at + 4], sys.byteorder, signed=True) for at in self._offsets

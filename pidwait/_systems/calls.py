@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """System calls by name: the interpreter's own public function if it has one, else a binding's.
 
-A call is resolved when it is first needed. Two threads may resolve one at the same time: either
-answer is right, and the last one stays.
+A call is resolved when it is first needed. Two threads may resolve a call at the same time: both
+results are right, and the last one stays.
 """
 
 import sys
@@ -16,16 +16,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable, Rows
 
-# A name that the module must have, too, or its own function is incomplete: PyPy's select has
-# kqueues, but lacks this.
+# A name that the module must have, too, or its function is incomplete: PyPy's select has kqueue,
+# but lacks this name.
 _WHOLE = {"kqueue": "KQ_NOTE_EXIT"}
 
-# What makes each of those that have been resolved: a module, or a binding.
+# For each resolved call: the module, or the binding, that makes it.
 origins: "dict[str, str]" = {}
 
 
 class Calls(dict):  # type: ignore[type-arg]
-    """{name: function}; a name that is missing is resolved by its row.
+    """{name: function}; a missing name is resolved by its row.
 
     Failed (ENOSYS) with the reason if there is no such function; KeyError if there is no row.
     """
@@ -62,7 +62,7 @@ def _resolve(name: str, module: "str | None", make: "Any") -> "tuple[Callable[..
 
 
 def removed_type(module: str, name: str) -> "Any":
-    """A type in C that is no longer in its module; None if there is none, as for a function.
+    """A type in C that was removed from its module; None if there is none, as for a function.
 
     gevent and eventlet remove select's epoll, as it blocks.
     """
@@ -90,11 +90,11 @@ def _find_calls() -> "tuple[Rows, dict[str, int]]":
 _rows, WAITID = _find_calls()
 CALLS = Calls(_rows)
 
-# The function of that name. It is the dict's own method: right after a sleep each function of
-# ours that is called costs some 4 us.
+# The function of that name. A method of dict, as a Python function of ours would add to the
+# latency after a sleep.
 native: "Callable[[str], Callable[..., Any]]" = CALLS.__getitem__
 
 
 def ask(name: str, *args: "Any") -> "Any":
-    """Make that call; Failed if the system refuses it."""
+    """Make a call; Failed if the system refuses it."""
     return call(CALLS[name], *args)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How does one list processes?
 
-A lister's read(pid) and read_all(), in the order of pids, return facts: what the system tells of
-one process, even if its pid is given to another one meanwhile. Facts have a method for each
-attribute that the system tells, and started(), which is the same for one process, and more for one
+A lister's read(pid) and read_all(), in the order of pids, return facts: the system's information
+about one process, even if its pid is reused meanwhile. Facts have a method for each attribute that
+the system reports, and started(), which never changes for one process, and is greater for a process
 that started later. The lister's now() is such a time; with ``clock_is_steady``, nobody sets the
-clock. Its families() may tell in a quicker way what _finding asks of all facts. ``where`` names
-the source of the facts, for messages.
+clock. families(), if there is one, is a faster way to the facts that _finding needs of all
+processes. ``where`` names the source of the facts, for messages.
 
 Facts raise Failed: ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system
-does not tell it. A file or table is read when the first fact of it is asked for, and then kept
+does not report the attribute. A file or table is read for the first attribute in it, and then kept
 until close(): facts are for one moment.
 """
 
@@ -45,7 +45,7 @@ def _find_lister() -> "Any":
     return BsdLister
 
 
-# Not at the first use: a test may have replaced os for a time (pyfakefs), or the program have
+# Not at the first use: by then a test may have replaced os (pyfakefs), or the program may have
 # changed its root.
 lister = _find_lister()
 
@@ -82,7 +82,7 @@ def fact(facts: "Any", name: str) -> "Any":
 
 
 def named_uids(value: "Iterable[int]") -> "Any":
-    """The tuple as one with names. pickle calls it, too: the type has a name in no module."""
+    """The tuple as a named tuple. pickle calls this, too, as the type is in no module."""
     if not _uids_type:
         from collections import namedtuple  # it takes long to load
 

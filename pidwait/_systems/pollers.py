@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How does one wait for many processes?
 
-A poller opens the handles, and one call of it sleeps for all of them: epoll(7), kqueue(2), a
-completion port. That call takes the events of the system, and puts their members into ``ready``. An
-event has a number; ``by_number`` tells whose it is.
+A poller opens the handles, and one call sleeps for all of them: epoll(7), kqueue(2), a completion
+port. That call takes the system's events, and puts their members into ``ready``. An event has a
+number; a table of the poller has the member for each number.
 
-What has no handle is looked at again and again; a poller that sleeps for short times serves for
-that everywhere.
+Processes without a handle are looked at again and again. Without such a call, a poller that sleeps
+for short times serves on all systems.
 """
 
 import time
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _find_poller() -> "tuple[Callable[[bool, bool], Poller], Checks]":
-    """This system's, and what probe() shows of it."""
+    """This system's poller, and its checks for probe()."""
     if PLATFORM == "win":
         from .windows.poller import PORT_CHECKS, PortPoller
 
@@ -42,7 +42,7 @@ _make_poller, POLLER_CHECKS = _find_poller()
 
 
 def open_poller(shared: bool) -> "Poller":
-    """What sleeps for many; ``shared``: whether several threads use it."""
+    """A poller by the best means that works; ``shared``: whether several threads use it."""
     try:
         return _make_poller(backend() != "polling", shared)
     except Failed as why:
@@ -51,7 +51,7 @@ def open_poller(shared: bool) -> "Poller":
 
 
 class PollingPoller:
-    """Where nothing else works: it takes no events, and nothing ends its sleep early."""
+    """For systems where nothing else works: it has no events, and nothing ends its sleep early."""
 
     def __init__(self, replaced: "Any" = None) -> None:
         """``replaced``: the poller before it, whose file descriptor stays open."""

@@ -23,9 +23,9 @@ if not TYPE_CHECKING:
 
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
 
-# own(fd) closes the fd, at the latest when it is freed itself. Its type is written in C: a signal
-# handler could interrupt a __del__ in Python, and an exception there is printed and lost. An
-# epoll object can be made from any fd, and makes no system call but close(2). A FileIO would add
+# own(fd) is an object that closes the fd, at the latest when it is freed. Its type is written in C:
+# a signal handler could interrupt a __del__ in Python, and an exception there is printed and lost.
+# An epoll object can be made from any fd, and makes no system call but close(2). A FileIO would add
 # an fstat(2), and refuses directories.
 _epoll = getattr(select, "epoll", None) or removed_type("select", "epoll")
 own = getattr(_epoll, "fromfd", io.FileIO)
@@ -37,9 +37,9 @@ _is_opened = (-1).__ne__
 def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
-    A signal handler that raises there would leak it, and polling opens files all the time. So what
-    a binding has made of a system call lends its function in C, ``raw``, and the arguments that it
-    adds, in front and behind: ``number`` and ``flags``.
+    A signal handler that raised there would leak it, and polling opens files all the time. So a
+    binding's wrapper has its function in C as ``raw``, and the arguments that it adds, in front and
+    behind, as ``number`` and ``flags``.
     """
     numbers = (*getattr(function, "number", ()), *arguments, *getattr(function, "flags", ()))
     try:
@@ -55,8 +55,8 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
 class EventSource:
     """Takes events from the system, and keeps them until note() has noted them.
 
-    One call takes and keeps them: a defaultdict keeps what its factory returns. So a signal handler
-    may raise at any moment. What it raises in an iterator, a StopIteration, would end that.
+    One call takes and keeps them: a defaultdict keeps the result of its factory. So a signal
+    handler may raise at any moment. An iterator would take a handler's StopIteration for its end.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class EventSource:
         self._batches.pop(id(batch), None)
 
     def flush(self) -> None:
-        """Note what calls have taken that an exception has interrupted."""
+        """Note the events of calls that an exception has interrupted."""
         for key, batch in self._batches.copy().items():
             there = list(batch.values())
             for events in there:
@@ -123,15 +123,15 @@ def poll(fd: int, mask: int, deadline: Deadline) -> int:
             if event != mask and event & select.POLLNVAL:
                 raise failed(EBADF, "poll, fd %d" % fd)  # the fd is not open: not an exit
             return event
-        if is_end:  # the clock is not asked again: a test may have stopped it
+        if is_end:  # do not read the clock again: a test may have stopped it
             return 0
 
 
 def may_block() -> bool:
     """Whether a call that blocks holds up no more than its own thread.
 
-    It holds up all greenlets where gevent has replaced poll, or eventlet has removed it. That
-    may happen at any time, also when a set has been made already.
+    It would hold up all greenlets where gevent has replaced poll, or eventlet has removed it. They
+    may do so at any time, also when a set has been made already.
     """
     return type(getattr(select, "poll", None)) is BuiltinFunctionType
 
@@ -143,7 +143,7 @@ def code_of_status(status: int) -> int:
 
 
 def look_at_child(pid: int) -> "Outcome":
-    """RUNNING, or the exit code of our child; None if waitid(2) does not tell it.
+    """RUNNING, or the exit code of our child; None if waitid(2) does not report it.
 
     Failed (ECHILD) if it is not our child. It does not reap.
     """
@@ -151,10 +151,10 @@ def look_at_child(pid: int) -> "Outcome":
     if info is None:
         return RUNNING
     if info.si_code == CLD_EXITED:
-        # It has all 32 bits of the argument of _exit(2); wait(2) reports the last 8 of them.
+        # si_status has all 32 bits of the argument of _exit(2); wait(2) reports the last 8.
         status: int = info.si_status & 0xFF
         return status
-    # macOS says 0 here for every signal: xnu, bsd/kern/kern_exit.c, waitidcontinue().
+    # macOS reports 0 here for every signal: xnu, bsd/kern/kern_exit.c, waitidcontinue().
     return -info.si_status or None
 
 
@@ -194,21 +194,21 @@ def is_found(pid: int) -> bool:
             return False
         try:
             call(os.kill, os.getpid(), 0)
-        except Failed:  # a policy answers so for every process
+        except Failed:  # a policy refuses kill() for every process
             return os.path.exists("/proc/%d" % pid) or not os.path.exists("/proc/self/stat")
     return True  # perhaps another user's
 
 
 def whole_name(name: str, words: "list[str]") -> str:
-    """The whole name of a program. The system keeps a part; its arguments may have the rest."""
+    """The whole name of a program. The system keeps a part; the arguments may have the rest."""
     first = "".join(words[:1])
-    # A title may have been written over the arguments: "name: text", or "name text".
+    # The process may have written a title over its arguments: "name: text", or "name text".
     title = first.partition(": ")[0].rstrip(":")
     found = [title, os.path.basename(first).partition(": ")[0]]
     if not any(words[1:]):  # else a space belongs to the name
         found = [title.partition(" ")[0], *found * ("/" in first)]
     for longer in [os.path.basename(one) for one in found]:
-        # As bytes: the cut may be in the middle of a character.
+        # As bytes: the system may have cut the name within a character.
         if os.fsencode(longer).startswith(os.fsencode(name)):
             return longer
     return name

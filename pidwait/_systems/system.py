@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the package has to know of a system."""
+"""The properties of a system that the package depends on."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -7,13 +7,13 @@ if TYPE_CHECKING:
 
 
 class System:
-    """A system: its backend's name, its check, and what makes handles and polled handles.
+    """A system: its backend's name and check, and what opens handles and polled handles.
 
-    ``clock`` measures what a look at a polled process costs; ``parent_of`` tells the parent of a
-    process: 0 if it is in another PID namespace, -1 if it has exited (Windows), None if that is not
-    known. ``tree`` is the mechanism that ends trees: "reaper", "job" or "group". ``checks_of`` has
-    what probe() shows of the backend, and of what is there without it. ``received`` makes a handle
-    of a file descriptor.
+    ``clock`` measures the cost of a look at a polled process. ``parent_of`` returns the pid of a
+    process's parent: 0 if it is in another PID namespace, -1 if it has exited (Windows), None if it
+    is not known. ``tree`` is the mechanism that ends trees: "reaper", "job" or "group".
+    ``checks_of`` has the checks that probe() shows: the backend's, and the others. ``received``
+    makes a handle from a file descriptor.
     """
 
     def __init__(

@@ -28,21 +28,21 @@ NOTE_EXIT = 0x80000000
 NOTE_EXITSTATUS = 0x04000000  # macOS; on FreeBSD this bit waits for the reaping
 PROC, TIMER, READ = 0, 1, 2  # kinds of filters
 
-_NOBODY = 2**31 - 1  # a pid that no process can have: all systems have a lower limit
+_NOBODY = 2**31 - 1  # a pid that no process can have: all systems have lower limits
 _UNTOUCHED = b"\xa5"
 
 # What is peculiar to one system:
 #   kevents      the versions of kevent(), newest first: its symbol, and the layout of struct
-#                kevent: ident, filter, flags, fflags, data, udata, and what is not used
+#                kevent: ident, filter, flags, fflags, data, udata, and unused fields
 #   filters      the numbers of EVFILT_PROC, EVFILT_TIMER, EVFILT_READ
 #   counts       the type of kevent()'s nchanges and nevents
-#   status_flag  in fflags; without it data is not the wait status
+#   status_flag  a flag in fflags, without which data is not the wait status
 KqueueTable = namedtuple("KqueueTable", "kevents waitid filters counts timespec status_flag")
 _USUAL = KqueueTable((), None, (-5, -7, -1), "int", "@ql0q", 0)
 
 # int waitid(idtype_t idtype, id_t id, siginfo_t *infop, int options);
-# P_PID; WEXITED | WNOHANG | WNOWAIT; the prototype; and where siginfo_t has si_code, si_pid and
-# si_status.
+# P_PID; WEXITED | WNOHANG | WNOWAIT; the prototype; and the offsets of si_code, si_pid and
+# si_status in siginfo_t.
 WaitIdTable = namedtuple("WaitIdTable", "p_pid look prototype offsets")
 _WAITID = ("int", "unsigned int", "unsigned int", "void *", "int")
 
@@ -87,7 +87,7 @@ Kevent = namedtuple("Kevent", "ident filter flags fflags data udata")
 
 
 class BoundKqueue:
-    """Makes kqueues as select's by a binding; LookupError if they do not match the table."""
+    """Makes kqueues like select's by a binding; LookupError if kevent() does not fit the table."""
 
     def __init__(self, binding: "Any", name: str) -> None:
         self._pointer, self._null = binding.pointer, binding.null
@@ -105,8 +105,8 @@ class BoundKqueue:
             except not_by_handler(LookupError) as error:
                 found.append(str(error))
                 continue
-            # An older system has another struct under the same name: FreeBSD 11. So see how long
-            # the event is that it writes, here the error ESRCH.
+            # An older system has another struct under the same name: FreeBSD 11. So measure an
+            # event that it writes, here for the error ESRCH.
             events = bytearray(_UNTOUCHED * 128)
             kqueue = self()
             try:
@@ -128,7 +128,7 @@ class BoundKqueue:
     def _control(
         self, fd: int, changes: "Any", room: int, seconds: float, events: "bytearray | None" = None
     ) -> "list[Kevent]":
-        """``events``: where kevent() is to write them."""
+        """``events``: the memory that kevent() writes to."""
         written = [self._struct.pack(*change) for change in changes or ()]
         given = bytearray(b"".join(written).ljust(128, b"\0"))  # the wrong struct may be longer
         events = events or bytearray(self._struct.size * room)
@@ -143,7 +143,7 @@ class BoundKqueue:
         except Failed as why:
             if why.errno != EINTR:
                 raise
-            return []  # the signal's handler runs now; a sleep may end early
+            return []  # the signal handler runs now; a sleep may end early
         size = self._struct.size * count
         return [Kevent(*fields) for fields in self._struct.iter_unpack(events[:size])]
 
@@ -161,12 +161,12 @@ def waitid_numbers() -> "dict[str, int]":
 def change(
     kqueue: "Any", kind: int, ident: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
 ) -> bool:
-    """Return whether there was something to change; with EV_ADD there always is."""
+    """Change a registration; return False if it does not exist."""
     make = Kevent if isinstance(kqueue, SimpleNamespace) else select.kevent  # type: ignore[attr-defined]
     event = make(ident, table().filters[kind], flags, fflags, data, udata)
     try:
-        # With no room for events, an error is raised by the call, and no event is taken from the
-        # kqueue: on FreeBSD and DragonFly a zombie's exit is there at once.
+        # With no room for events, the call raises an error, and takes no event from the kqueue: on
+        # FreeBSD and DragonFly a zombie's exit is there at once.
         call(kqueue.control, [event], 0, 0)
     except Failed as why:
         if why.errno != ENOENT or flags & EV_ADD:

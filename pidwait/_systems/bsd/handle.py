@@ -10,11 +10,11 @@ one thread. It carries the wait status:
                          processes that we may send a signal to
 
 The event may come before the process is a zombie: on macOS, older OpenBSDs, and on FreeBSD for a
-process that was exiting when it was registered. In each case it has exited once the event comes.
+process that was exiting when it was registered. In each case the process has exited by then.
 
-A registration stays until its event is taken, also if nobody waits for it any more: before NetBSD
-10, a thread that deletes a one-shot event while another one takes it hangs with that one in the
-kernel, or crashes it. So neither the wake-up pipe nor the timer is one-shot: reading deletes them.
+A registration stays until its event is taken, even if nobody waits for it any more: before NetBSD
+10, if a thread deletes a one-shot event while another thread takes it, both hang in the kernel, or
+the kernel crashes. So neither the wake-up pipe nor the timer is one-shot: reading deletes them.
 
 A forked child does not inherit a kqueue, and another file may soon have its number there. So the
 child does not use the number, and does not even close it.
@@ -61,36 +61,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._types import Any, Identity, Outcome
 
-_EXITS = 256  # that one sleep brings at most
-# On DragonFly and older OpenBSDs nothing wakes a thread that goes to sleep at a certain moment:
-# kqueue_scan(). So no sleep is longer than this.
+_EXITS = 256  # that one sleep returns at most
+# On DragonFly and older OpenBSDs a thread that goes to sleep at a certain moment misses the
+# wake-up: kqueue_scan(). So no sleep is longer than this.
 LONGEST_NAP = 60.0
 
-# select.kqueue objects of the parent: before Python 3.13 these do not know of the fork. When one
-# is freed, it would close the file that has the number now. So they are never freed.
+# select.kqueue objects of the parent: before Python 3.13 they do not know of the fork. Freeing one
+# would close the file that has the number now. So they are never freed.
 _kept: "list[Any]" = []
 # The latest handle for each pid, to tell whether a new one is for the same process.
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
 
 class Registration:
-    """A process in a kqueue, and the number in its event, which no other process has."""
+    """A process in a kqueue, and the number in its event, which is unique."""
 
     __slots__ = ("events", "fflags", "later", "number", "pid")  # as a set has many of them
 
     def __init__(self, pid: int, number: int) -> None:
         self.pid, self.number = pid, number
-        self.fflags = 0  # until the kqueue has it
-        self.events: "list[Any]" = []  # the one event, once it has been read; None: it is lost
-        # What comes after its exit: {None: that of the next process with the pid}, or something
-        # else if it was the last one.
+        self.fflags = 0  # until it is in the kqueue
+        self.events: "list[Any]" = []  # the event, once it has been read; None: it is lost
+        # {None: the registration of the next process with the pid}, or another object if this was
+        # the last one.
         self.later: "dict[None, Any]" = {}
 
 
 class Kqueue(EventSource):
-    """A kqueue, and what is registered in it. It is closed when nobody refers to it any more."""
+    """A kqueue, and its registrations. It is closed with the last reference to it."""
 
-    wakeup: "Any" = None  # if several threads sleep in it
+    wakeup: "Any" = None  # if several threads sleep in the kqueue
     _kqueue: "Any" = None
 
     def __init__(self, wakeup: "Any" = None) -> None:
@@ -98,10 +98,10 @@ class Kqueue(EventSource):
         self._pid = os.getpid()
         self.wakeup = wakeup
         self._numbers = count(READ + 1)
-        self._by_pid: "dict[int, Registration]" = {}  # the first; the latest by ``later``
-        # Those of processes; and of the wake-up pipe, READ, and the timer, TIMER, once used.
+        self._by_pid: "dict[int, Registration]" = {}  # the first; ``later`` leads to the latest
+        # Registrations of processes; of the wake-up pipe, READ, and the timer, TIMER, once used.
         self.by_number: "dict[int, Any]" = {}
-        # The events that have been taken, and that nobody has read.
+        # The events that have been taken, and not read yet.
         self.ready: "dict[Any, Any]" = {}
         self._kqueue = ask("kqueue")
 
@@ -124,20 +124,20 @@ class Kqueue(EventSource):
     __del__ = close
 
     def register(self, pid: int) -> Registration:
-        """Have the exit reported; Failed (EAGAIN) if there may be no process to watch."""
+        """Watch for the exit; Failed (EAGAIN) if there may be no process to watch."""
         new = Registration(pid, next(self._numbers))
         one: "Any" = None
         for _ in range(100):
             one = self._by_pid.setdefault(pid, new)
-            # That process may have been reaped, and another one may have the pid now. EV_ADD would
-            # give its registration another number: the old exit would be the new one's.
+            # Its process may have been reaped, and the pid reused. EV_ADD would give the old
+            # registration another number: the old exit would be taken for the new process's.
             while type(one) is Registration and (one.fflags or self.event_of(one)):
                 if self.is_watched(one):
                     return one
                 one = one.later.setdefault(None, new)
             if one is new:
                 break
-            time.sleep(SHORTEST)  # another thread is about to add it, or to forget the last one
+            time.sleep(SHORTEST)  # another thread is adding it, or forgetting the last one
         else:
             raise failed(EAGAIN, "another thread is busy with the pid")
         self.by_number[new.number] = new
@@ -162,7 +162,7 @@ class Kqueue(EventSource):
                     raise
 
     def forget(self, one: Registration) -> None:
-        """Its event, if there is one, is nobody's any more."""
+        """Drop a registration, and its event, if there is one."""
         self.by_number.pop(one.number, None)
         end = [object()]
         is_last = map(is_, map(one.later.setdefault, repeat(None, 1), end), end)
@@ -173,23 +173,23 @@ class Kqueue(EventSource):
         return self.ready.get(one) or next(filter(None, one.events), None)  # in this order
 
     def is_watched(self, one: Registration, seconds: float = 0.0) -> bool:
-        """Whether its event, which may be lost, has not come and does not come in ``seconds``."""
+        """Whether there is no event yet, not even a lost one, and none comes in ``seconds``."""
         self.poll(0.0 if self.event_of(one) else seconds, len(self.by_number) + 1)
         if one.later or self.event_of(one) or not self._find(one, one.fflags):
             return False
         if not one.later:
             return True
-        # If another thread has registered the next one meanwhile, that has got this one's number.
+        # If another thread has registered the pid again meanwhile, that changed this one's number.
         later: "Any" = self._by_pid.get(one.pid)
         while type(later) is Registration:
             last, later = later, later.later.get(None)
             if last is not one and not later and not self._find(last, last.fflags or one.fflags):
-                last.events.append(None)  # its event has been taken as this one's
+                last.events.append(None)  # its event has been taken for this one's
                 self.ready.setdefault(last, None)
         return False
 
     def _find(self, one: Registration, fflags: int) -> bool:
-        # Without EV_ADD this finds the registration, and leaves it as it is.
+        # Without EV_ADD this finds the registration, and does not change it.
         return change(self.opened(), PROC, one.pid, EV_ENABLE, fflags, 0, one.number)
 
     def poll(self, seconds: float, room: int = _EXITS) -> None:
@@ -204,7 +204,7 @@ class Kqueue(EventSource):
         try:
             self.receive_from(control, None, room, seconds)
         except BaseException:
-            if is_python(control):  # a handler's exception there can lose what the kernel gave
+            if is_python(control):  # a handler's exception there can lose the kernel's events
                 for there in list(self.by_number.values()):
                     self.ready.setdefault(there, None)
             raise
@@ -213,7 +213,7 @@ class Kqueue(EventSource):
         self.ready.update([(self.by_number.get(event.udata), event) for event in events])
 
     def wake(self, seconds: float = 0.0) -> None:
-        """End all sleeps, and be readable until that is read: now, or every ``seconds``."""
+        """End all sleeps, and be readable until the event is read: now, or every ``seconds``."""
         try:
             self._start(seconds)
         except Failed as why:  # ENOMEM: timers are few; EMFILE
@@ -228,8 +228,8 @@ class Kqueue(EventSource):
             what, data = (READ, self.wakeup.fileno()), 0
         self.by_number[what[0]] = what
         try:
-            # On DragonFly and NetBSD, EV_ADD alone wakes nobody if the pipe is registered already.
-            # There, and before FreeBSD 12, it does not restart the timer.
+            # On DragonFly and NetBSD, EV_ADD alone wakes nobody if the pipe is already registered.
+            # There, and before FreeBSD 12, EV_ADD does not restart the timer.
             change(self.opened(), *what, EV_DELETE)
         finally:
             change(self.opened(), *what, EV_ADD, 0, data, what[0])
@@ -238,7 +238,7 @@ class Kqueue(EventSource):
 class KqueueHandle(PsHandle):
     """A process in a kqueue of its own, which is readable once it has exited, or in a poller's.
 
-    It is polled if there is no kqueue any more: in a forked child, or as somebody has closed it.
+    The process is polled if its kqueue is gone: in a forked child, or if somebody has closed it.
     """
 
     backend = "kqueue"
@@ -266,12 +266,12 @@ class KqueueHandle(PsHandle):
         if found is RUNNING and reap and not self._is_passed_on():
             return PENDING
         if code is None and (found is RUNNING or (found is None and event is None)):
-            # It is not a zombie yet; or another thread brings the event.
+            # It is not a zombie yet; or another thread has the event.
             return PENDING
         return found if code is None else code
 
     def _is_passed_on(self) -> bool:
-        """Whether the pid belongs to a running process: not to this one, then."""
+        """Whether a running process has the pid: not this one, then."""
         try:
             other = KqueueHandle(self.pid)
         except Failed:
@@ -301,14 +301,14 @@ class KqueueHandle(PsHandle):
                 log("pid %d is polled: %s", self.pid, why)
                 self.backend = "polling"
             except BaseException:
-                # It may have taken the event for which others sleep, and not woken them yet.
+                # The event may be taken, and other threads that sleep for it not woken yet.
                 self._exited = False
                 self._tells_exit(NOW)
                 raise
         return self._exited
 
     def _is_running(self) -> bool:
-        """False also if the kqueue is closed, or can't tell any more."""
+        """Whether it is running; False also if the kqueue is closed, or fails."""
         return self._queue.is_open() and not self._tells_exit(NOW) and self.backend == "kqueue"
 
     def fileno(self) -> int:
@@ -343,7 +343,7 @@ def told_code(event: "Any") -> "int | None":
 
 def check_kqueue() -> None:
     """Watch our own process."""
-    works(check_bsd_waitid)  # load it now: later there may be no file descriptor left for that
+    works(check_bsd_waitid)  # load it now: later there may be no file descriptor left
     queue = Kqueue()
     queue.register(os.getpid())
     is_early = poll(queue.opened().fileno(), select.POLLIN, NOW)

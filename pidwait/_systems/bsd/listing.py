@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs, listed: one ps(1) for all processes, or for one.
 
-What ps does not show can't be told: a start time has no fraction, an argument of the command
-line may have been parted where it contains a space, and an empty one is missing.
+The output of ps has limits: start times have no fraction, an argument with a space may be split
+there, and an empty argument is missing.
 """
 
 import os
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..._types import Iterator
 
 _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred processes
-# A name may contain anything: it comes first, in a column that its headline makes this wide.
-# Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid stands at the
-# right of the next column, and so tells whether the name has ended.
+# A name may contain anything: so it comes first, in a column that its headline makes this wide.
+# Names have up to 24 bytes, and ps shows a byte as up to 4 characters. The pid is right-aligned
+# in the next column, and so shows where the name has ended.
 _NAME_WIDTH, _PID_WIDTH = 100, 10
 _HEADLINES = "N" * _NAME_WIDTH, "P" * _PID_WIDTH
 _STATUS_LETTERS = {
@@ -33,21 +33,21 @@ _STATUS_LETTERS = {
     "S": "sleeping",
     "I": "sleeping",  # for more than about 20 seconds
     "D": "disk-sleep",
-    "B": "disk-sleep",  # DragonFly: in the kernel's own threads
+    "B": "disk-sleep",  # DragonFly: kernel threads
     "T": "stopped",
     "Z": "zombie",
     "L": "locked",
     "W": "waiting",
 }
 
-# The columns between the pid and the command, and what ps shows in each.
+# The columns between the pid and the command, and patterns for their values.
 _COLUMNS = dict.fromkeys(("ppid", "pgid", "uid", "ruid", "svuid"), r"-?\d+")
-# A state begins with no digit: no name can pass for some of the numbers.
+# A state does not begin with a digit: so no part of a name can pass for a row.
 _COLUMNS.update(state=r"[^\s\d]\S*", lstart=r"-|\w+ +\w+ +\d+ +\d+:\d+:\d+ +\d+")
 
-# What is peculiar to a system is from its bin/ps/keyword.c, print.c and fmt.c. What ps escapes by
-# vis(3) with VIS_CSTYLE can be undone. Where it has VIS_NOSLASH, what it shows as "^J" may also
-# have been just that: on macOS in all, and in names everywhere but on OpenBSD.
+# The systems' peculiarities are from their bin/ps/keyword.c, print.c and fmt.c. Escapes of vis(3)
+# with VIS_CSTYLE can be undone. With VIS_NOSLASH, "^J" may be an escape or those two characters: on
+# macOS in all columns, and in names everywhere but on OpenBSD.
 
 
 class BsdFacts:
@@ -149,8 +149,8 @@ def _list(*which: str) -> "list[BsdFacts]":
     try:
         ps, code, printed, errors = run_ps(arguments, _LIST_TIME_LIMIT)
         headline, _, rows = printed.partition(b"\n")
-        # A ps that finds no process exits with 1, but prints the headline. One that has been
-        # killed may have printed a part of the processes.
+        # A ps that finds no process exits with 1, but prints the headline. A killed ps may have
+        # printed a part of the processes.
         if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
             text = errors.decode("utf-8", "replace").partition("\n")[0]
             raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
@@ -160,7 +160,7 @@ def _list(*which: str) -> "list[BsdFacts]":
     except Failed as why:
         text = "processes can't be listed: %s" % why.error.strerror
         raise OSError(why.errno or ENOSYS, text) from why.error
-    # FreeBSD's kernel has pid 0, and DragonFly's threads of the kernel -1.
+    # FreeBSD's kernel has pid 0, and DragonFly's kernel threads have -1.
     return [facts for facts in found if facts.pid > 0 and facts.pid != ps]
 
 
@@ -170,8 +170,8 @@ def _parse(rows: bytes) -> "Iterator[BsdFacts]":
     at = 0
     while at < len(rows):
         end = rows.find(b"\n", at) + 1 or len(rows)
-        # FreeBSD's ps prints with libxo, which fills up a column by what a terminal shows: of
-        # control characters nothing.
+        # FreeBSD's ps prints with libxo, which pads a column by the width on a terminal, where
+        # control characters have none.
         first = at + _NAME_WIDTH
         extra = sum(byte < 32 or byte > 126 for byte in rows[at:first])
         for start in range(first, first + extra + 1):
@@ -196,7 +196,7 @@ class BsdLister:
 
     @staticmethod
     def read(pid: int) -> BsdFacts:
-        # Twice: the pid may have been given to another process since.
+        # Twice: the pid may have been reused since.
         for _ in range(2):
             for facts in _list("-p", str(pid)):
                 return facts

@@ -23,7 +23,7 @@ class KqueuePoller:
         self._opens = opens
         self._queue = Kqueue(opened_wakeup() if shared else None)
         self.ready = self._queue.ready
-        # Not in the registrations: members refer to handles, and those to the registrations.
+        # Not in the registrations: members refer to handles, and handles to registrations.
         self._members: "dict[Registration, dict[Any, None]]" = {}
 
     def open(self, target: "Target") -> "Handle":
@@ -44,7 +44,7 @@ class KqueuePoller:
                 (self._members.setdefault(one, {}).__setitem__, member, None),
                 (self.ready.pop, member, None),
                 *calls,
-                # If its event has been read before it was there.
+                # If the event was read before the member was there.
                 (self.ready.update, zip(repeat(member), one.events)),
             )
 
@@ -66,7 +66,7 @@ class KqueuePoller:
             if who.events:
                 self._queue.forget(who)
                 self._members.pop(who, None)
-        elif who is not None:  # the wake-up pipe, or the timer; disabled, it would stay readable
+        elif who is not None:  # the wake-up pipe, or the timer; if only disabled, readable for ever
             change(self._queue.opened(), who[0], who[1], EV_DELETE)
 
     def wake(self, seconds: float) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs: what ps(1) shows of a process; and the polled handle.
 
-The structures of their kernels differ from version to version; what ps prints does not. Each ps
+The structures of these kernels differ from version to version; the output of ps does not. Each ps
 is a process, so waitid(2) and kill(2) are asked first, and ps gets 5 % of the time.
 """
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from ..._types import Identity, Iterable, Outcome
 
 PS = "/bin/ps"
-# NetBSD cuts a date to the width of the headline, and a column without one to the usual one's.
+# NetBSD cuts a date to the width of the headline; without a headline, of the usual headline.
 START = "lstart=" + "S" * 24
 # State, wait status and start time, below a headline: "Z 900 Sat Nov 21 03:11:52 2026".
-# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD. None
-# is an alias, as "stat" is: DragonFly's ps, and the older ones of OpenBSD, give an alias the
-# headline of what it stands for, even if an empty one is asked for.
+# The keywords are in no standard, but in keyword.c of all of these systems since 4.4BSD. None is an
+# alias, as "stat" is: the ps of DragonFly and of older OpenBSDs gives an alias the headline of its
+# keyword, even if the caller sets an empty one.
 _ARGUMENTS = ("-o", "state=", "-o", "xstat=", "-o", START, "-p")
 ENVIRONMENT = {"TZ": "UTC0"}
 _TIME_LIMIT = 1.0  # seconds; ps takes milliseconds
-_FIRST_PS = 0.05  # seconds that a wait goes on before it asks ps
-_PER_RUN = 19  # seconds between two ps, for each that one takes
-# Threads that are waiting for a ps now, each with its process: see run_ps().
+_FIRST_PS = 0.05  # seconds of a wait before it asks ps
+_PER_RUN = 19  # seconds between two ps, for each second that a ps takes
+# (process, thread) of each thread that is waiting for a ps now: see run_ps().
 _asking: "set[tuple[int, int]]" = set()
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
-ps_clock = time.monotonic  # what a look at a polled process costs is spent in ps
+ps_clock = time.monotonic  # the cost of a look at a polled process is the time of ps
 
 
 class PsStat:
@@ -46,7 +46,7 @@ class PsStat:
         words = line.split()
         self.exited = words[0].startswith("Z")
         status = int(words[1], 16)
-        # 0 may also mean that it is not shown.
+        # 0 may also mean that the status is not shown.
         self.code = code_of_status(status) if self.exited and status else None
         self.started = seconds_of_date(words[2:])
         self._offset = time.monotonic() - time.time()
@@ -55,14 +55,14 @@ class PsStat:
         """Whether the two belong to processes that started at different times."""
         if other is None or self.started is None or other.started is None:
             return False
-        # Setting the clock changes either the start time, where that is counted from boot
-        # (FreeBSD), or else the time that has passed since the start, but never both.
+        # Setting the clock changes either the start time, if that is counted from boot (FreeBSD),
+        # or else the time since the start, but never both.
         later = self.started - other.started
         return abs(later) > 1 and abs(later + self._offset - other._offset) > 2
 
 
 def seconds_of_date(words: "list[str]") -> "int | None":
-    """The seconds from the epoch to a date of ctime(3); None for "-", or whatever is no date."""
+    """The seconds from the epoch to a date of ctime(3); None for "-", or anything but a date."""
     from datetime import datetime
 
     try:
@@ -75,7 +75,7 @@ def seconds_of_date(words: "list[str]") -> "int | None":
 
 
 def read_ps(pid: int) -> "PsStat | None":
-    """What ps prints; None if it can't be run, or prints nothing."""
+    """The state from ps; None if ps can't be run, or prints nothing."""
     try:
         text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
         row = text.partition("\n")[2]
@@ -91,11 +91,11 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
     """Its pid, exit code, output and messages; Failed if it takes more than ``limit`` seconds."""
     thread = os.getpid(), get_ident()
     if thread in _asking:
-        # subprocess has been patched, and now waits for that ps by polling: it would run
-        # another ps for that, and so on.
+        # subprocess has been patched, and now waits for that ps by polling: the wait would run
+        # another ps, and so on.
         raise failed(EDEADLK, "%s is being run by this thread" % PS)
-    # In the C locale macOS's ps shows what is not ASCII as "M-C", from which it can't be told
-    # what it was (VIS_NOSLASH). Where a locale is not named, it is C.
+    # In the C locale macOS's ps shows non-ASCII bytes as "M-C", which can't be undone
+    # (VIS_NOSLASH). Other categories than the named one are C.
     name, locale = ("LC_CTYPE", "UTF-8") if PLATFORM == "darwin" else ("LC_ALL", "C")
     environment = dict(ENVIRONMENT, **{name: locale})
     _asking.add(thread)
@@ -132,14 +132,14 @@ def is_there(pid: int) -> bool:
     """Whether a process or thread, running or a zombie, has the pid."""
     if is_found(pid):
         return True
-    # On older OpenBSDs kill() does not find a zombie. waitid(2) finds it if it is ours; where
-    # there is no waitid(2), ps finds it.
+    # On older OpenBSDs kill() does not find a zombie. waitid(2) finds our own; where there is no
+    # waitid(2), ps finds it.
     is_ours = is_our_child(pid)
     return read_ps(pid) is not None if is_ours is None else is_ours
 
 
 class PsHandle(Handle):
-    """A pid, and the start time of the process that had it when ps was asked first."""
+    """A pid, and the start time of the process that had it when ps was first asked."""
 
     pid: int
     _stat: "PsStat | None" = None  # the first answer of ps
@@ -172,7 +172,7 @@ class PsHandle(Handle):
         return stat.exited or stat.is_other(self._stat)
 
     def _code(self, reap: bool) -> "Outcome":
-        # The answers are found by the pid: they count if it still belongs to this process.
+        # The code is found by the pid: it counts if the pid still belongs to this process.
         stat = None if self._stat is None else read_ps(self.pid)
         if stat is not None and stat.is_other(self._stat):
             return None
@@ -185,7 +185,7 @@ class PsHandle(Handle):
         return code
 
     def _code_of_child(self, reap: bool) -> "Outcome":
-        """What waitid(2), or waitpid(2), reports; None if it is not our child."""
+        """The outcome by waitid(2), or waitpid(2); None if it is not our child."""
         try:
             return (reap_child if reap else look_at_child)(self.pid)
         except Failed as why:
@@ -203,7 +203,7 @@ class PsHandle(Handle):
         self._ask_again = max(self._ask_again, Deadline.now() + _FIRST_PS)
         outcome = super().wait(deadline, reap)
         if outcome is RUNNING:
-            self._ask_again = 0.0  # it is the last look: now ps may take its time
+            self._ask_again = 0.0  # the last look: ask ps, whatever it takes
             outcome = self.look(reap)
         return outcome
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""macOS and the BSDs: the handle is a registration in a kqueue; without one, ps(1) is asked."""
+"""macOS and the BSDs: the handle is a registration in a kqueue; without kqueue, ps(1) is asked."""
 
 from ..posix import check_bsd_waitid
 from ..system import System

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # name: (result, arguments...)
 PROTOTYPES = {
-    # a number, and up to four arguments
+    # a system call number, and up to four arguments
     "syscall": ("long", "long", "long", "long", "long", "long"),
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
     "timerfd_create": ("int", "int", "int"),
@@ -27,8 +27,8 @@ PROTOTYPES = {
 # name: number in the common table
 SYSCALLS = {"pidfd_open": 434, "pidfd_send_signal": 424}  # Linux 5.3, 5.1
 
-# What an architecture adds to the common numbers, by the first part of a triplet or uname(2)'s
-# machine. From 424 on most have the same ones. Those of others are not known: never a guess.
+# The offset that an architecture adds to the common numbers, by the first part of a triplet or
+# uname(2)'s machine. From 424 on most have the same numbers. For others we never guess.
 _COMMON = (
     "aarch64 aarch64_be arc arceb arm armv5l armv5tel armv6l armv7l armv8l csky hexagon i386 i486 "
     "i586 i686 loongarch32 loongarch64 m68k microblaze microblazeel nios2 or1k parisc parisc64 "
@@ -45,14 +45,14 @@ P_PIDFD = 3  # Linux 5.4
 WNOHANG = 0x00000001
 WEXITED = 0x00000004
 WNOWAIT = 0x01000000
-# Also a child of clone(2) that sends another signal than SIGCHLD. waitid(2) takes it from
+# Also a child of clone(2) that sends another signal than SIGCHLD. waitid(2) takes this flag from
 # Linux 4.7 on, wait4(2) always.
 WALL = 0x40000000
 REAP = WEXITED | WNOHANG | WALL
 LOOK = REAP | WNOWAIT
 
-# ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, the exit status
-# 6.15. _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
+# ioctl(pidfd, PIDFD_GET_INFO, struct pidfd_info *): Linux 6.13, with the exit status 6.15.
+# _IOWR(0xFF, 11, 64 bytes) is the same number on every architecture.
 PIDFD_GET_INFO = 0xC040FF0B
 PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
@@ -64,13 +64,13 @@ _MACHINE = os.uname().machine if os.name == "posix" else ""
 RLIMIT_NOFILE = {"mips": 5, "alpha": 6, "sparc": 6}.get(_MACHINE.rstrip("64"), 7)
 
 WORD = 8 if sys.maxsize > 2**32 else 4
-# Where siginfo_t has si_code, si_pid and si_status. On MIPS the first stands before si_errno; the
-# others, with si_uid between them, stand in a union that is aligned to a word.
+# The offsets of si_code, si_pid and si_status in siginfo_t. On MIPS si_code comes before si_errno;
+# the others, with si_uid between them, are in a union that is aligned to a word.
 SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 
 
 def get_info(ioctl: "Any", fd: int) -> "tuple[int, int, int, int, int]":
-    """What ioctl(fd, PIDFD_GET_INFO) reports: mask, pid, tgid, ppid, wait status."""
+    """The result of ioctl(fd, PIDFD_GET_INFO): mask, pid, tgid, ppid, wait status."""
     if fd < 0:  # a signal handler has closed it
         raise failed(EBADF)
     info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))
@@ -79,7 +79,7 @@ def get_info(ioctl: "Any", fd: int) -> "tuple[int, int, int, int, int]":
 
 
 def offset(machine: str, abi: str, word: int) -> int:
-    """What the architecture adds to the common numbers; LookupError if that is not known.
+    """The architecture's offset from the common numbers; LookupError if it is not known.
 
     ``machine`` is uname's, ``abi`` the interpreter's triplet or "", ``word`` the size of a
     pointer: a 32-bit interpreter can run on a 64-bit kernel.
@@ -136,14 +136,14 @@ class _TimerfdSettime(_Bound):
 
     def __call__(self, fd: int, *, initial: float) -> None:
         seconds = int(initial)
-        # Interval and value, each in seconds and nanoseconds: longs, on 32 bits, too.
+        # Interval and value, each in seconds and nanoseconds: longs, also on 32 bits.
         new = bytearray(pack("@4l", 0, 0, seconds, int((initial - seconds) * 1e9)))
         self._function(fd, 0, new, None)
 
 
 LINUX_WAITID = {"P_PID": P_PID, "LOOK": LOOK & ~WALL, "WALL": WALL}
-# _signal is signal without its enums: it is always loaded, so that no file has to be opened for it
-# when no file descriptor is left.
+# _signal is signal without its enums. It is always loaded, so it is there when no file descriptor
+# is left for an import.
 LINUX_ROWS: "Rows" = {
     "pidfd_open": ("os", _Syscall),
     "pidfd_send_signal": ("_signal", _Syscall),

@@ -5,11 +5,11 @@ pidfd_open         Linux 5.3; an fd that is readable once all threads have ended
 pidfd_send_signal  Linux 5.1
 waitid, P_PIDFD    Linux 5.4; this very child, whatever became of its pid
 fstat              Linux 6.9; the inode number identifies the process
-POLLHUP            about Linux 6.12; tells that the process has been reaped
-PIDFD_GET_INFO     Linux 6.13; tells the exit status from 6.15 on
+POLLHUP            about Linux 6.12; reports that the process has been reaped
+PIDFD_GET_INFO     Linux 6.13; reports the exit status from 6.15 on
 
-An exit code is certain, or it is None. Which source can tell it depends on whose child the
-process is, and on whether it has been reaped:
+An exit code is certain, or it is None. Its source depends on whose child the process is, and on
+whether it has been reaped:
 
 waitid, WNOWAIT    our own child, until somebody reaps it
 /proc/<pid>/stat   any zombie, if we may see its status
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PidfdHandle(Handle):
-    """A pidfd; one that is given came over a socket, or was inherited, or is a copy."""
+    """A pidfd: opened here, or given as ``file`` (received, inherited, or duplicated)."""
 
     backend = "pidfd"
     # Whether the latest exit was that of our child: what to ask first.
@@ -90,7 +90,7 @@ class PidfdHandle(Handle):
                 return PENDING if reaped is RUNNING else reaped
             except Failed as why:
                 log("pid %d is not reaped: %s", self.pid, why)
-        # What /proc shows is of our process if the pidfd says afterwards that it is not reaped.
+        # /proc has shown our process if the pidfd afterwards reports it as not reaped.
         shown = None if event & select.POLLHUP else code_of_zombie(self.pid)
         is_reaped, code = self._reap_state()
         return code if shown is None or is_reaped is not False else shown
@@ -99,12 +99,12 @@ class PidfdHandle(Handle):
         """Whether it has been reaped, None if that is unknown; and its code once it has been.
 
         The code is PENDING if it may still come. As long as the process has not been reaped, its
-        pid belongs to no other one.
+        pid is not reused.
         """
         # For a moment during the reaping neither the task nor its status is found: seen for
-        # 666 of 15,000 exits on Linux 6.18. The second call finds it, as release_task() stores
-        # the status before it removes the task. Linux 6.13 and 6.14 keep no status. And up to
-        # some 6.18 no process is found whose parent is outside of our PID namespace.
+        # 666 of 15,000 exits on Linux 6.18. The second call finds the status, as release_task()
+        # stores it before it removes the task. Linux 6.13 and 6.14 keep no status. And up to
+        # some 6.18 a process is not found if its parent is outside of our PID namespace.
         for _ in range(2):
             try:
                 mask, _, _, _, status = get_info(native("ioctl"), self.fd)
@@ -117,7 +117,7 @@ class PidfdHandle(Handle):
             ask("pidfd_send_signal", self.fd, 0)
             return False, None
         except Failed as why:
-            # EPERM and EACCES: it is there. But a policy may answer so for every process.
+            # EPERM and EACCES: the process is there, unless a policy refuses every process.
             is_forbidden = why.errno in DENIED and still_works(check_send_signal)
             if why.errno == ESRCH or is_forbidden:
                 return not is_forbidden, None
@@ -135,7 +135,7 @@ class PidfdHandle(Handle):
             return not self._fall_back(why) or self.sleep(deadline, backoff)
 
     def _fall_back(self, why: Failed) -> bool:
-        """Have a polled handle do the work from here on; False if the process is gone."""
+        """Use a polled handle from here on; return False if the process is gone."""
         if self.fd < 0:  # the pid may be another process's
             raise_closed()
         # poll(2): ENOMEM; EINVAL when RLIMIT_NOFILE is 0. EBADF: somebody else has closed the fd.
@@ -190,7 +190,7 @@ class PidfdHandle(Handle):
     def close(self) -> None:
         if self.backend == "polling":  # its methods are another handle's
             super().close()
-        self.fd = -1  # the number may be another file's soon: calls with it fail, see _fall_back()
+        self.fd = -1  # the number may be reused soon; calls with -1 fail, see _fall_back()
         close(self._file)
 
     def reap(self, deadline: Deadline) -> "Outcome":
@@ -249,7 +249,7 @@ def _own_pidfd() -> "Any":
 
 def check_pidfd() -> None:
     """Open and poll a pidfd of our own process."""
-    # Before Android 12 an unlisted system call is answered with a signal that kills.
+    # Before Android 12 an unlisted system call gets a signal that kills.
     if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
         raise failed(ENOSYS, "Android before 12 kills a process that calls pidfd_open")
     # Load these now: later there may be no file descriptor left to load them with.
@@ -270,14 +270,14 @@ def check_send_signal() -> None:
 
 
 def check_get_info() -> None:
-    """Ask about our own process. That shows Linux 6.13; exit codes need 6.15."""
+    """Ask about our own process. This works from Linux 6.13 on; exit codes need 6.15."""
     with _own_pidfd() as file:
         get_info(native("ioctl"), file.fileno())
 
 
 def check_pidfs() -> None:
-    """Whether pidfds have an inode for each process; else all share one anonymous inode."""
-    # Before Linux 6.9 all pidfds, as epolls still do, share one anonymous inode.
+    """Whether pidfds have an inode for each process."""
+    # Before Linux 6.9 all pidfds, like epolls today, share one anonymous inode.
     with _own_pidfd() as file, ask("epoll") as other:
         if call(os.fstat, file.fileno()).st_dev == call(os.fstat, other.fileno()).st_dev:
             raise failed(EINVAL, "pidfds have no inodes of their own")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux, listed: /proc/<pid>/stat, and status and cmdline for what is not there."""
+"""Linux, listed: /proc/<pid>/stat, and status and cmdline for the other attributes."""
 
 import os
 import time
@@ -28,8 +28,8 @@ class LinuxFacts:
     _fields: "list[bytes] | None" = None
     _cmdline: "list[str] | None" = None
     _uids: "tuple[int, int, int] | None" = None
-    # What is opened below a directory of a process that has been reaped is ESRCH, whoever has
-    # the pid then.
+    # Once the process has been reaped, opening a file below its directory fails with ESRCH, even
+    # if the pid is reused.
     _directory: "Any" = None
 
     def __init__(self, pid: int) -> None:
@@ -44,7 +44,7 @@ class LinuxFacts:
         except Failed as why:
             if why.errno not in GONE:  # hidepid=1 refuses it
                 raise
-            # hidepid=2 shows nothing of it. Or the pid has been given to another process since.
+            # hidepid=2 hides the process. Or the pid has been reused since.
             if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):
                 raise failed(EACCES, "the process is hidden") from None
             raise failed(ESRCH) from None
@@ -84,7 +84,7 @@ class LinuxFacts:
     def cmdline(self) -> "list[str]":
         if self._cmdline is None:
             text = self._read("cmdline")
-            # A process that has written its title over its arguments has no NUL at the end.
+            # If a process has written a title over its arguments, there is no NUL at the end.
             separator = b"\0" if text.endswith(b"\0") else b" "
             words = (text[:-1] if text.endswith(separator) else text).split(separator)
             self._cmdline = [os.fsdecode(word) for word in words] if text else []
@@ -92,7 +92,7 @@ class LinuxFacts:
 
     def uids(self) -> "tuple[int, int, int]":
         if self._uids is None:
-            # The program's name, above it, has no newline: the kernel writes it as "\\n".
+            # The program's name, in a line above, has no newline: the kernel writes "\\n".
             found = self._read("status").partition(b"\nUid:")[2].split(None, 3)
             self._uids = int(found[0]), int(found[1]), int(found[2])
         return self._uids
@@ -108,7 +108,7 @@ class LinuxFacts:
 
 def _boot_time() -> float:
     """Seconds from the epoch to the boot: the same at each call, unless the clock is set."""
-    # Where another process has run between the two looks, the result is too early.
+    # If another process has run between the two readings, the result is too early.
     found = max(time.time() - time.clock_gettime(_BOOTTIME) for _ in range(3))
     if abs(found - _boot[0]) > 0.02:
         _boot[0] = found

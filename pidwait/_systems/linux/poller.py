@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux, many at once: epoll(7) over pidfds, and what wakes its sleepers.
+"""Linux, many at once: epoll(7) over pidfds, and the wake-up of its sleepers.
 
 A pidfd becomes ready twice: when its process is a zombie, and when it has been reaped. And a
-closed one stays in the epoll, and ready, for as long as a forked child has a copy of it. So
-each is armed for one event, which the kernel gives to one of the threads that sleep.
+closed pidfd stays in the epoll, and ready, while a forked child has a copy of it. So each pidfd
+is armed for one event (EPOLLONESHOT), which the kernel gives to one of the sleeping threads.
 
 The wake-up fd is the reader of a pipe without a writer: while it is in the epoll, all sleeps end. A
-timer does so later, for a program that polls the file descriptor.
+timer ends sleeps later, for a program that polls the file descriptor.
 
-The pidfds take no file descriptors from the program. RLIMIT_NOFILE limits the number of a new
-file descriptor, not how many are open: getrlimit(2). One that was moved up while the soft limit
-was raised stays valid after the limit has been restored.
+The pidfds take no file descriptors from the program. RLIMIT_NOFILE limits the number of a new file
+descriptor, not the count of open ones: getrlimit(2). A file descriptor that was moved up while the
+soft limit was raised stays valid after the limit has been restored.
 """
 
 import os
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
-_EVENTS = 256  # exits that one sleep brings at most
-_LOW = 1024  # numbers that are left to the program if the hard limit prevents higher ones
+_EVENTS = 256  # exits that one sleep returns at most
+_LOW = 1024  # numbers left to the program if the hard limit prevents higher ones
 _HIGH = 65536  # the kernel's table has room up to the highest number, and a fork copies it
 _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 
@@ -51,7 +51,7 @@ class EpollPoller(EventSource):
         self._by_fd: "dict[int, Any]" = {}
         self.ready: "dict[Any, None]" = {}
         self._epoll: "Any" = ask("epoll")  # a low number: select() takes no other
-        # Where nothing can end a sleep, it is a short one.
+        # Without a wake-up fd, sleeps are short.
         self._longest = LONGEST_SLEEP
         try:
             if shared:
@@ -64,7 +64,7 @@ class EpollPoller(EventSource):
     def open(self, target: "Target") -> "Handle":
         """A handle by ``target.pid``, or by ``target.proc`` if that is None.
 
-        Failed if that can't be; UnsupportedOperation if the object has no file descriptor.
+        Failed if it can't be opened; UnsupportedOperation if the object has no file descriptor.
         """
         if not self._opens:
             raise failed(ENOSYS, "pidfds are not used")
@@ -88,7 +88,7 @@ class EpollPoller(EventSource):
                     (self._by_fd.__setitem__, fd, member),
                     (self.ready.pop, member, None),
                     *calls,
-                    # Last: from here on another thread may take its event, and look.
+                    # Last: from here on another thread may get the event, and look.
                     (control, fd, _ARMED),
                 )
                 return
@@ -101,7 +101,7 @@ class EpollPoller(EventSource):
             self._by_fd.pop(member.handle.fd, None)
 
     def poll(self, seconds: "float | None") -> None:
-        """Sleep until there is an event, for ``seconds`` at most; it may end earlier."""
+        """Sleep until there is an event, for ``seconds`` at most, or less."""
         if self._batches:
             self.flush()
             seconds = 0 if self.ready else seconds
@@ -125,14 +125,14 @@ class EpollPoller(EventSource):
             else:  # the wake-up fd; or a timer that fileno() in another thread has replaced
                 call(self._epoll.unregister, who.fileno())
         except Failed as why:
-            if why.errno != ENOENT:  # another thread was quicker
+            if why.errno != ENOENT:  # another thread was faster
                 raise
         return ()
 
     def wake(self, seconds: float) -> bool:
-        """End each sleep, and have fileno() readable, now; or after ``seconds``.
+        """End all sleeps, and make fileno() readable, now or after ``seconds``.
 
-        Return False if it is readable at once, though it need not be.
+        Return False if it is readable too early.
         """
         if seconds and self._timer is not None:
             try:
@@ -146,7 +146,7 @@ class EpollPoller(EventSource):
             try:
                 call(self._epoll.register, self._wakeup.fileno(), 0)  # EPOLLHUP is always reported
             except Failed as why:
-                if why.errno != EEXIST:  # it is there already
+                if why.errno != EEXIST:  # already registered
                     raise
         return not seconds
 
@@ -191,13 +191,13 @@ def _moved_up(file: "Any") -> "Any":
 
 
 def _duplicate(file: "Any") -> "Any":
-    """Its duplicate above the limit; itself if there can be none."""
+    """A duplicate above the soft limit; the file itself if there can be none."""
     try:
         soft, hard = ask("getrlimit", RLIMIT_NOFILE)
     except Failed as why:  # a policy, perhaps
         log("RLIMIT_NOFILE: %s", why)
         return file
-    raised: "list[Any]" = []  # the limits that it replaced
+    raised: "list[Any]" = []  # the limits that were replaced
     moved: "list[Any]" = []
     lowered: "list[Any]" = []
     if soft != hard and soft <= _HIGH:
@@ -224,8 +224,8 @@ def _duplicate(file: "Any") -> "Any":
 
 
 def _setting(soft: int, hard: int) -> "Iterator[Any]":
-    """What sets the limits when it is gone through; it yields those that it replaces."""
+    """An iterator that sets the limits, and yields the limits that it replaces."""
     try:
         return starmap(native("prlimit"), ((0, RLIMIT_NOFILE, (soft, hard)),))
-    except Failed:  # PyPy has none
+    except Failed:  # PyPy lacks prlimit
         return starmap(native("setrlimit"), ((RLIMIT_NOFILE, (soft, hard)),))

@@ -2,8 +2,8 @@
 """Linux: what /proc shows of a process, see proc_pid_stat(5); and the polled handle.
 
 A process is identified by its pid and start time. If /proc can't be read because no file
-descriptor is left, its links still show a zombie. If it is hidden, waitid(2) tells about our
-own children, and kill(2) about other processes; but kill(2) takes a zombie for alive.
+descriptor is left, its links still show a zombie. If /proc is hidden, there are waitid(2) for our
+own children, and kill(2) for other processes; but kill(2) takes a zombie for alive.
 """
 
 import os
@@ -29,18 +29,18 @@ class ProcStat:
     def __init__(self, name: bytes, fields: "list[bytes]") -> None:
         self.name = name.decode("utf-8", "replace")
         # A main thread that has ended before the other threads is a zombie, too: the process
-        # still runs, and its exit code is not known before they have ended.
+        # still runs, and has no exit code before the others have ended.
         self.exited = fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
         self.parent = int(fields[1])
         self.started = int(fields[19])  # in clock ticks since boot
-        # The wait status, Linux >= 3.5; also 0 if we may not see it.
+        # The wait status, Linux 3.5; 0 also if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
 
 
 def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
     """The name, and the fields from the third on, which is the state.
 
-    With ``count`` so many of them, and what follows in one piece.
+    With ``count``, only that many fields, and the rest in one piece.
     """
     # The name stands in parentheses; it can contain spaces and parentheses itself.
     head, _, tail = line.rpartition(b")")
@@ -70,7 +70,7 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
 
 
 def read_stat(pid: int) -> "ProcStat | None":
-    """None if /proc does not tell, which does not mean that the process is gone."""
+    """None if /proc does not show it, which does not mean that the process is gone."""
     name, fields = whole_stat(-1, _read_entry, pid, "stat")
     return ProcStat(name, fields) if fields else None
 
@@ -78,9 +78,9 @@ def read_stat(pid: int) -> "ProcStat | None":
 def whole_stat(
     count: int, read: "Callable[..., bytes | None]", *arguments: object
 ) -> "tuple[bytes, list[bytes]]":
-    """split_stat() of what ``read(*arguments)`` returns, with a thread in it, if it is anything."""
+    """split_stat() of the result of ``read(*arguments)``; read again if it shows no threads."""
     # When a thread other than the main one calls execve(2), it takes over the pid, and the old
-    # main thread is removed. A read at that moment shows the latter, as a zombie with no threads
+    # main thread is removed. A read at that moment shows the old one, as a zombie with no threads
     # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
     # does it again and again. A later read shows the process.
     for _ in range(10):
@@ -91,7 +91,7 @@ def whole_stat(
 
 
 def parent_of(pid: int) -> "int | None":
-    """None if /proc does not tell."""
+    """None if /proc does not show it."""
     return os.getppid() if pid == os.getpid() else getattr(read_stat(pid), "parent", None)
 
 
@@ -105,7 +105,7 @@ def _has_link(pid: int, name: str) -> "bool | None":
 
 
 def links_tell_exit(pid: int) -> bool:
-    """Whether it has certainly exited, as seen by calls that need no file descriptor."""
+    """Whether it has certainly exited, according to calls that need no file descriptor."""
     why = why_not(check_procfs)
     if why is not None and why.may_pass:
         return False
@@ -117,12 +117,12 @@ def links_tell_exit(pid: int) -> bool:
         links: int = call(os.stat, "/proc/%d/task" % pid).st_nlink
     except Failed:
         return False
-    # Another thread may have called execve(2) since, and be the main one now: see whole_stat().
+    # Another thread may have called execve(2) since, and be the main thread now: see whole_stat().
     return links <= 3 and _has_link(pid, "cwd") is False
 
 
 def _pairs(text: bytes) -> "dict[str, str]":
-    """The lines of a file, each with a name and a colon."""
+    """{name: value} of lines with a colon."""
     found = {}
     for line in text.decode("utf-8", "replace").splitlines():
         name, _, value = line.partition(":")
@@ -136,11 +136,11 @@ def fd_info(fd: int) -> "dict[str, str]":
 
 
 def check_procfs() -> None:
-    """Whether there is a /proc, and shows our PID namespace."""
+    """Whether there is a /proc that shows our PID namespace."""
     try:
-        # A /proc that was mounted before unshare(2) shows other processes by the same pids. Our pid
-        # can be the same in both namespaces by chance. NSpid lists it for each namespace from that
-        # of /proc down to ours, Linux 4.1.
+        # A /proc that was mounted before unshare(2) shows other processes with the same pids. Our
+        # pid can be the same in both namespaces by chance. NSpid (Linux 4.1) lists our pid in each
+        # namespace from /proc's down to ours.
         pids = _pairs(read_file("/proc/self/status")).get("NSpid", "").split()
         if len(pids) > 1 or call(os.readlink, "/proc/self") != str(os.getpid()):
             raise failed(ENOENT, "/proc shows another PID namespace")
@@ -155,8 +155,8 @@ def check_procfs() -> None:
 def code_of_zombie(pid: "int | None") -> "int | None":
     """The exit code that /proc shows for a zombie.
 
-    None if there is no zombie, or its code is not certain. The caller has to make sure that the
-    pid still belongs to the same process.
+    None if there is no zombie, or its code is not certain. The caller must check that the pid
+    still belongs to the same process.
     """
     stat = read_stat(pid) if pid else None
     if pid and stat and stat.exited and (stat.status or _is_success(pid)):
@@ -167,13 +167,13 @@ def code_of_zombie(pid: "int | None") -> "int | None":
 def _is_success(pid: int) -> bool:
     """Whether a wait status of 0 is that of the process."""
     # A reader without PTRACE_MODE_READ_FSCREDS on the process sees 0, too: fs/proc/array.c,
-    # do_task_stat(). The link to its user namespace needs exactly that right and, unlike
-    # other links, can be read after the process has given up its memory.
+    # do_task_stat(). The link to its user namespace needs exactly that permission and, unlike
+    # other links, can be read after the process has released its memory.
     if not (_has_link(pid, "ns/user") and works(check_status)):
         return False
-    # Before Linux 5.17 it is the main thread's status: 0 if that has ended before the others,
-    # whatever code they gave the process afterwards. Without others it is the process's, too: a
-    # thread that starts has page faults, and what it had is the process's when it has ended.
+    # Before Linux 5.17 this is the main thread's status: 0 if that thread has ended before the
+    # others, whatever exit code they set afterwards. If there were no others, it is the process's,
+    # too. A thread that starts has page faults, which count for the process when it has ended.
     if os.path.exists("/proc/sys/kernel/arch"):  # Linux 6.1
         return True
     texts = [_read_entry(pid, name) or b"" for name in ("stat", "task/%d/stat" % pid)]
@@ -182,8 +182,8 @@ def _is_success(pid: int) -> bool:
 
 
 def check_status() -> None:
-    """Whether /proc shows the wait status: gVisor always says 0."""
-    # arg_start stands before it and needs the same right. For our own process it is never 0
+    """Whether /proc shows the wait status: gVisor always shows 0."""
+    # arg_start comes before it and needs the same permission. For our own process it is never 0
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
         raise failed(ENOSYS, "/proc does not show the exit status")
@@ -196,7 +196,7 @@ class ProcfsHandle(Handle):
     """A pid, and the start time of the process that had it when the handle was opened."""
 
     _started: "int | None" = None
-    # The time namespace of this process, by which /proc counts start times; "" if it has none.
+    # The time namespace of this process: /proc shows start times by it. "" if there is none.
     _clock: "str | None" = None
 
     def __init__(self, pid: int) -> None:
@@ -231,18 +231,18 @@ class ProcfsHandle(Handle):
             code = code_of_zombie(self.pid)
         if code is None and stat is None:
             return PENDING  # a file descriptor may be free in a moment
-        # The answers were found by the pid: they count if it still belongs to this process.
+        # The code was found by the pid: it counts if the pid still belongs to this process.
         return code if reap or self._is_same(read_stat(self.pid)) else None
 
     def _is_same(self, stat: "ProcStat | None") -> bool:
-        """Whether /proc shows this process for the pid, or nothing."""
+        """Whether /proc shows this process for the pid, or no process."""
         if stat is None:
             return True
         try:
             clock: str = call(os.readlink, "/proc/self/ns/time")
         except Failed:
             clock = ""
-        if self._clock != clock:  # at first, and in a forked child that is in another one
+        if self._clock != clock:  # at first, and in a forked child in another namespace
             self._started, self._clock = stat.started, clock
         return stat.started == self._started
 

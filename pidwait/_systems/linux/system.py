@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linux: the handle is a pidfd; without one, /proc is read."""
+"""Linux: the handle is a pidfd; without pidfds, /proc is read."""
 
 from ..._base.deadline import cpu_clock
 from ..system import System

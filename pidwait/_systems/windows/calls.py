@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: the prototypes of kernel32, ntdll and advapi32, functions made of them.
+"""Windows: the prototypes of kernel32, ntdll and advapi32, and functions made from them.
 
-The prototypes name the types of C. Without one, ctypes would truncate a HANDLE to an int.
+The prototypes name the types of C. Without a prototype, ctypes would truncate a HANDLE to an int.
 """
 
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
-# Milliseconds of one call on the main thread at most, where it does not notice Ctrl-C.
+# The longest call, in milliseconds, where a call on the main thread does not notice Ctrl-C.
 _SLICE = 100
 
 _EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation
@@ -76,7 +76,7 @@ class _Bound32:
 class _Wait(_Bound32):
     """WaitForMultipleObjects(handles, wait_all, milliseconds)
 
-    _winapi's ends when Ctrl-C comes. This one does not: so no call is long.
+    Ctrl-C ends _winapi's call, but not this one: so no call is long.
     """
 
     def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> "Any":
@@ -118,7 +118,7 @@ class _LimitJob(_Bound32):
 
 
 class _QueryJob(_Bound32):
-    """QueryInformationJobObject(job) -> how many of its processes run, the pid of one"""
+    """QueryInformationJobObject(job) -> the number of running processes, the pid of one"""
 
     def __call__(self, job: int) -> "tuple[int, int]":
         memory = bytearray(_PROCESSES.size)
@@ -139,12 +139,12 @@ WINDOWS_ROWS: "Rows" = dict(
     NtQueryInformationProcess=(None, _Query),
     SetInformationJobObject=(None, _LimitJob),
     QueryInformationJobObject=(None, _QueryJob),
-    # Every interpreter has these: its subprocess rests on them.
+    # Every interpreter has these: its subprocess needs them.
     CloseHandle=("_winapi", None),
     GetExitCodeProcess=("_winapi", None),
     TerminateProcess=("_winapi", None),
     WaitForSingleObject=("_winapi", None),
-    # asyncio's; no binding makes them
+    # Only asyncio's module has these; bindings can't make them.
     CreateIoCompletionPort=("_overlapped", None),
     RegisterWaitWithQueue=("_overlapped", None),
     UnregisterWaitEx=("_overlapped", None),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Windows: a HANDLE, and WaitForMultipleObjects; the snapshot of all processes.
 
-While a HANDLE is open, the pid is not given to another process, and the system keeps the exit
-code of any process, not of our children alone. Only a wait tells whether it has exited:
-STILL_ACTIVE, 259, is also a valid exit code. The right to query may be denied where the right
-to wait is granted: then there is no exit code, and no start time.
+While a HANDLE is open, its pid is not reused, and the system keeps the exit code of any process,
+not of our children alone. Only a wait shows whether the process has exited: STILL_ACTIVE, 259,
+is also a valid exit code. The right to query may be denied where the right to wait is granted:
+then there is no exit code, and no start time.
 
-A process that we may not open is still in the snapshot: see CreateToolhelp32Snapshot. That has
-no start times, so a process is identified there by its parent and its name.
+A process that we may not open is still in the snapshot: see CreateToolhelp32Snapshot. A snapshot
+has no start times, so a process is identified there by its parent and its name.
 """
 
 from errno import EACCES, EINTR, ENOSYS, ESRCH
@@ -26,9 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._types import Any, Callable, Checks, Identity, Outcome, Self
 
-# Seconds of one call at most. The interpreter's WaitForMultipleObjects forgets a Ctrl-C that
-# came right before it: it resets the event without looking at pending signals. And while the
-# machine sleeps, the time of a call stands still; the clock of a deadline goes on.
+# Seconds of one call at most. The interpreter's WaitForMultipleObjects misses a Ctrl-C that came
+# right before it: it resets the event without checking for pending signals. And while the machine
+# sleeps, a call's time stands still; the clock of a deadline goes on.
 _LONGEST_CALL = 4.0
 
 _SYNCHRONIZE = 0x00100000
@@ -44,15 +44,15 @@ _PROCESSENTRY32W = Struct("IIIPIIIiI520s0P")
 
 
 class Owned(filter):  # type: ignore[type-arg]
-    """A HANDLE, ``number``. close() closes it, at the latest when this object is freed.
+    """A HANDLE, ``number``. close() closes it; so does freeing this object.
 
-    The calls are made by an iterator, which is written in C: a signal handler could interrupt a
+    An iterator, which is written in C, makes the calls: a signal handler could interrupt a
     __del__ in Python, and an exception there is printed and lost.
     """
 
     __slots__ = ("number", "waits")
     number: int
-    waits: "list[partial[None]]"  # those registered with the pool: each call ends one
+    waits: "list[partial[None]]"  # registered with the thread pool: each call ends one wait
 
     def __new__(cls, function: "Callable[..., int]", *args: object) -> "Self":
         """The HANDLE that ``function(*args)`` opens."""
@@ -100,9 +100,9 @@ def is_signalled(handle: int) -> bool:
 
 
 def wait_for_handle(milliseconds: int, *handles: int) -> bool:
-    """Whether one is signalled within this time. On the main thread Ctrl-C ends it early."""
-    # The interpreter adds the event that Ctrl-C sets. It does not do so for WaitForSingleObject,
-    # which Popen.wait() calls: bpo-28168.
+    """Whether one is signalled within this time. On the main thread Ctrl-C ends the wait early."""
+    # The interpreter adds the event that Ctrl-C sets, but not to WaitForSingleObject, which
+    # Popen.wait() calls: bpo-28168.
     try:
         answer = ask("WaitForMultipleObjects", handles, False, milliseconds)
     except Failed as why:
@@ -143,7 +143,7 @@ class Win32Handle(Handle):
             return RUNNING
         try:
             return ask("GetExitCodeProcess", self.owned.number)  # type: ignore[no-any-return]
-        except Failed as why:  # we were given no right but SYNCHRONIZE
+        except Failed as why:  # we have no right but SYNCHRONIZE
             log("GetExitCodeProcess, pid %d: %s", self.pid, why)
             return None
 
@@ -170,24 +170,24 @@ class Win32Handle(Handle):
     def send_signal(self, sig: int) -> None:
         import signal
 
-        # As Popen.send_signal() does, but without os.kill(). That takes every other number for
-        # an exit code, and terminates the process with it; in older Pythons also after a
+        # As Popen.send_signal() does, but without os.kill(). os.kill() takes every other number
+        # for an exit code, and terminates the process with it; in older Pythons also after a
         # console event could not be sent (bpo-14484). A plain 0 equals CTRL_C_EVENT, but on
-        # other systems it only checks whether the process is there.
+        # other systems 0 only checks that the process is there.
         name = "GenerateConsoleCtrlEvent"
         try:
             if isinstance(sig, signal.Signals) and sig.name in ("CTRL_C_EVENT", "CTRL_BREAK_EVENT"):
                 ask(name, sig, self.pid)
             elif sig == signal.SIGTERM:
                 name = "OpenProcess"
-                # Our open HANDLE keeps the pid from being given to another process.
+                # Our open HANDLE keeps the pid from being reused.
                 with open_process(_PROCESS_TERMINATE, self.pid) as owned:
                     name = "TerminateProcess"
                     ask(name, owned.number, 1)
             elif sig != 0:
                 raise ValueError("sig must be SIGTERM or a CTRL_ event on Windows, not %s" % sig)
         except Failed as why:
-            # Access is also denied once it has exited: see TerminateProcess.
+            # Access is also denied once the process has exited: see TerminateProcess.
             if self.look() is not RUNNING:
                 raise failed(ESRCH) from None
             why.call = name
@@ -206,7 +206,7 @@ class Win32Handle(Handle):
 
 
 class Entry:
-    """The fields of a PROCESSENTRY32W that tell one process from another."""
+    """The fields of a PROCESSENTRY32W that identify a process."""
 
     __slots__ = ("name", "parent", "pid", "threads")
 
@@ -247,7 +247,7 @@ class SnapshotHandle(Handle):
 
 
 def polled_handle(pid: int) -> Handle:
-    """A HANDLE that is polled, if the process can be opened."""
+    """A polled HANDLE; a SnapshotHandle if the process can't be opened."""
     try:
         handle = Win32Handle(pid)
     except Failed as why:
@@ -279,7 +279,7 @@ def entries() -> "list[Entry]":
 
 
 def parent_by_age(pid: int) -> "int | None":
-    """The parent; -1 if it has exited, and maybe a younger process has its pid; None if unknown."""
+    """The parent; -1 if it has exited, even if its pid has been reused; None if unknown."""
     try:
         with open_process(RIGHTS_TO_LOOK, pid) as child:
             entry = find_entry(pid)
@@ -303,7 +303,7 @@ def parent_by_age(pid: int) -> "int | None":
 
 
 def check_win32() -> None:
-    """Open our own process, and wait for it."""
+    """Open our own process, and check that a wait reports it as running."""
     with Win32Handle(getpid()).owned as owned:
         if wait_for_handle(0, owned.number) or is_signalled(owned.number):
             raise failed(ENOSYS, "a wait reports a running process as exited")

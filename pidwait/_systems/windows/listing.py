@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows, listed: a snapshot of all processes, and a HANDLE for what it lacks.
+"""Windows, listed: a snapshot of all processes, and a HANDLE for the other attributes.
 
-While the HANDLE is open, the pid is not given to another process. So all facts are of one
-process.
+While the HANDLE is open, the pid is not reused. So all facts are of one process.
 """
 
 import re
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _SECOND = 10**7  # of a FILETIME, which counts 100 ns
 _EPOCH = 11644473600 * _SECOND  # from 1601 on
-# The clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on that
+# The system's clock may stand still for 15.6 ms, while time.time() goes on: from Python 3.13 on it
 # calls GetSystemTimePreciseAsFileTime.
 _TICK = _SECOND // 60
 
@@ -84,8 +83,8 @@ class WindowsFacts:
     def _clock(self) -> "list[int]":
         if self._times is None:
             self._times = self._ask("GetProcessTimes", self._handle())
-            # The process of the entry may have exited since, and its pid been given to this one.
-            # If the clock was set back instead, a new snapshot tells the same.
+            # The process of the entry may have exited since, and this one have got its pid. If the
+            # clock was set back instead, a new snapshot shows the same.
             if self._times[0] > self._latest:
                 self._entry = None
         return self._times
@@ -120,7 +119,7 @@ class WindowsFacts:
         try:
             memory = ask("NtQueryInformationProcess", *arguments)
         except Failed as why:
-            # A process of the kernel's has none. Windows before 8.1 and Wine 8 lack the class.
+            # A kernel process has none. Windows before 8.1 and Wine 8 lack the class.
             return "" if why.winerror == _ERROR_NOT_FOUND else self._remembered_line()
         length, _, _ = _UNICODE_STRING.unpack_from(memory)
         return _text(memory[_UNICODE_STRING.size :][:length])
@@ -136,7 +135,7 @@ class WindowsFacts:
         with Owned(self._ask, "OpenProcess", _RIGHTS_TO_READ, False, self.pid) as owned:
             of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
             peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
-            if not peb:  # of a 64-bit process, and we have 32 bits
+            if not peb:  # a 64-bit process, and we have 32 bits
                 raise failed(ENOSYS, "Windows does not show the command line")
             parameters = int.from_bytes(read(peb + _PARAMETERS, POINTER_SIZE), "little")
             string = read(parameters + _COMMAND_LINE, _UNICODE_STRING.size)
@@ -166,7 +165,7 @@ def account_name(sid: bytearray) -> str:
     try:
         ask("LookupAccountSidW", None, sid, user, sizes[0], domain, sizes[1], bytearray(4))
         return "\\".join(_text(name).partition("\0")[0] for name in (domain, user))
-    except Failed as why:  # it has been deleted, or its domain can't be asked
+    except Failed as why:  # the account has been deleted, or its domain can't be asked
         log("LookupAccountSidW: %s", why)
     numbers = [int.from_bytes(sid[at : at + 4], "little") for at in range(8, len(sid), 4)]
     return "-".join(map(str, ["S", sid[0], int.from_bytes(sid[2:8], "big")] + numbers))
@@ -176,7 +175,7 @@ def split_command_line(line: str) -> "list[str]":
     """The words of a command line, as CommandLineToArgvW in its documentation returns them."""
     if not line:
         return []
-    # In the name of the program a backslash is nothing special.
+    # In the name of the program a backslash is an ordinary character.
     program: "Any" = re.match(r'"([^"]*)"?|([^ \t]*)', line)
     words = [program.group(1) or program.group(2) or ""]
     quotes = 0  # 1 within quotes
@@ -191,7 +190,7 @@ def split_command_line(line: str) -> "list[str]":
             is_new = False
         if marks:
             # Two backslashes before a quote stand for one. If one is left over, the quote stands
-            # for itself. So does the third of three that count.
+            # for itself. So does the third of three other quotes.
             is_plain = len(slashes) % 2
             quotes += len(marks) - is_plain
             text = "\\" * (len(slashes) // 2) + '"' * (is_plain + quotes // 3)
@@ -207,7 +206,7 @@ class WindowsLister:
 
     @staticmethod
     def now() -> int:
-        # A process that is started from now on must not seem to be older.
+        # A process that starts from now on must not seem older than this.
         return int(time.time() * _SECOND) + _EPOCH - _TICK
 
     @staticmethod

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows, many at once: the system's pool waits, and posts each exit to a completion port.
+"""Windows, many at once: the system's thread pool waits, and posts exits to a completion port.
 
-The callback that the pool runs is C code of CPython's own, RegisterWaitWithQueue, on which
-asyncio rests: no Python runs in the system's threads, and nothing has to be undone when the
-interpreter ends. Any number of threads sleep in the port; each packet goes to one of them.
+The pool's callback is C code of CPython, RegisterWaitWithQueue, which asyncio uses, too: no Python
+runs in the system's threads, and nothing has to be undone when the interpreter ends. Any number of
+threads sleep in the port; each packet goes to one of them.
 
-A packet has the number of its HANDLE. An old packet may come after its HANDLE was closed, and the
-number given to another one: that costs one look.
+A packet has the number of its HANDLE. An old packet may come after its HANDLE was closed and the
+number reused: that costs one look.
 """
 
 import sys
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _WAKEUP = 1  # the number of wake()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
 _HANDLES = 62  # in one call at most: Python 3.7 takes no more, to add the event that Ctrl-C sets
-_LOOKS = 2 * _HANDLES  # at the end of a time-out: those of 5,000 members would take 30 ms (Wine)
+_LOOKS = 2 * _HANDLES  # at the end of a time-out: looks at 5,000 members would take 30 ms (Wine)
 
 
 def _open_port() -> Owned:
-    # The last argument is how many threads may run. With 1, one that took a packet would keep
-    # the others asleep while it computes.
+    # The last argument: how many threads may run. With 1, a thread that has taken a packet would
+    # keep the others asleep while it computes.
     return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
@@ -45,8 +45,8 @@ def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "C
     """The call that has a packet posted when the process has exited, or the time is up."""
     numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
     wait = map(native("RegisterWaitWithQueue"), *numbers)
-    # INVALID_HANDLE: return when the callback has. It is undefined what comes of a wait whose
-    # HANDLE is closed before.
+    # INVALID_HANDLE: return after the callback has. Closing the HANDLE during a wait is undefined
+    # behaviour.
     end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
     return owned.waits.extend, end
 
@@ -74,8 +74,8 @@ class PortPoller:
     def arm(self, member: "Member", *calls: "Call") -> None:
         """Have its packet taken, and make the calls in the same step; not if it is polled.
 
-        A HANDLE stays signalled, and its packet is posted once: after a false alarm it is still to
-        come.
+        A HANDLE stays signalled, and its packet is posted once: after a look that found the process
+        running, the packet is still to come.
         """
         if not isinstance(member.handle, Win32Handle):  # it is polled
             return
@@ -89,10 +89,10 @@ class PortPoller:
             self._by_number.pop(member.handle.owned.number, None)
 
     def poll(self, seconds: "float | None") -> None:
-        """Sleep until there is a packet, for ``seconds`` at most; it may end earlier."""
+        """Sleep until there is a packet, for ``seconds`` at most, or less."""
         milliseconds, port = call_milliseconds(Deadline(seconds)), self._port.number
         # Ctrl-C does not end GetQueuedCompletionStatus. A port is signalled while it has packets,
-        # though the documentation of the calls that wait does not name ports.
+        # though the documentation of the wait functions does not list ports.
         if milliseconds and get_ident() == self._main:
             wait_for_handle(milliseconds, port)
             milliseconds = 0
@@ -109,10 +109,10 @@ class PortPoller:
                     self.ready.update(zip(map(self._by_number.get, some), repeat(None)))
 
     def flush(self) -> None:
-        """poll() puts all into ``ready`` at once."""
+        """poll() puts all events into ``ready`` in one step."""
 
     def read(self, who: "Any") -> "Iterable[Any]":
-        """The members to look at for an event that is not a member's own: none."""
+        """There are no events but the members' own."""
         return ()
 
     def wake(self, seconds: float) -> bool:
@@ -128,7 +128,7 @@ class PortPoller:
 
 
 def _may_be_signalled(*handles: int) -> bool:
-    """Whether one of these is to be looked at."""
+    """Whether one of these needs a look."""
     try:
         return wait_for_handle(0, *handles)
     except Failed:  # somebody else has closed one: a look shows which
@@ -136,7 +136,7 @@ def _may_be_signalled(*handles: int) -> bool:
 
 
 def check_port() -> None:
-    """Have the pool end a wait in 20 ms: by the time-out, as the process runs."""
+    """Have the pool end a wait after 20 ms: by the time-out, as the process runs."""
     with _open_port() as port, Win32Handle(getpid()).owned as owned:
         call(atomically, _registering(owned, port, 20))
         is_woken = wait_for_handle(10000, port.number)

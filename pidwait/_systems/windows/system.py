@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: the handle is a HANDLE; without one, snapshots are taken."""
+"""Windows: the handle is a HANDLE; without HANDLEs, snapshots are taken."""
 
 from ..._base.deadline import cpu_clock
 from ..system import System
