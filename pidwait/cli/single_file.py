@@ -3,8 +3,8 @@
 
 Each module follows the modules that it imports. Nothing is renamed, as names at the top of modules
 are unique. Removed are the imports of modules that are in the file, and the blocks for type
-checkers. Imports within functions of the command line do not add modules to the file: those
-functions get an ImportError, and say so.
+checkers. Imports within functions of the command line do not add modules to the file: there they
+would raise ImportError.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ _IMPORT = re.compile(r"^(?:if .*:\n)?( *)from (\.+)([\w.]*) import (?:\([^)]*\))
 _FOR_TYPES = re.compile(
     r"^TYPE_CHECKING = False\n|^if TYPE_CHECKING:\n(?:    .*\n|\n(?=    ))+", re.M
 )
-# Type checkers are told to ignore errors: the names of types are not in the file.
+# Type checkers ignore errors in the file: it lacks the names of types.
 _HEAD = '''\
 # SPDX-License-Identifier: BSD-3-Clause
 # mypy: ignore-errors
