@@ -36,7 +36,7 @@ IS_WHOLE = __name__ != PACKAGE
 class Failed(Exception):
     """The system refused a call; ``error`` is its OSError."""
 
-    # Whether it may be otherwise at the next call.
+    # Whether the next call may work.
     may_pass = False
     call: "str | None" = None  # which call, if that is not known where it becomes an OSError
 
