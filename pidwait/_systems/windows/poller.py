@@ -77,7 +77,7 @@ class PortPoller:
         A HANDLE stays signalled, and its packet is posted once: after a look that found the process
         running, the packet is still to come.
         """
-        if not isinstance(member.handle, Win32Handle):  # it is polled
+        if not isinstance(member.handle, Win32Handle) or member.handle.backend == "polling":
             return
         owned = member.handle.owned
         if not owned.waits:
