@@ -58,7 +58,7 @@ def everything(calls, error, asked, backend="auto"):
         row = answer.get("PIDFD_GET_INFO" if call == "ioctl" else call)
         if row is not None:
             assert row["available"] is (error in PASSING), row
-            reason = "not asked" if backend == "polling" else os.strerror(getattr(errno, error))
+            reason = "not checked" if backend == "polling" else os.strerror(getattr(errno, error))
             assert row["available"] or reason in row["reason"], row
 
 
