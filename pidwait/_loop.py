@@ -143,9 +143,8 @@ def call_soon(loop: "AbstractEventLoop", function: "Callable[..., object]", *arg
     """Call a function in the loop, from any thread; not at all if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *args)
-    except not_by_handler(
-        Exception
-    ) as error:  # if another thread is closing it, OSError or AttributeError, too
+    # Of a loop that another thread is closing: OSError or AttributeError, too.
+    except not_by_handler(Exception) as error:
         log("can't wake an event loop: %r", error)
 
 

@@ -116,9 +116,8 @@ class _Watches(Core):
         # glibc aborts the process.
         try:
             __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
-        except not_by_handler(
-            ImportError, AttributeError, OSError
-        ) as why:  # dlopen's has no errno for call()
+        # The OSError of dlopen has no errno, which call() needs.
+        except not_by_handler(ImportError, AttributeError, OSError) as why:
             log("libgcc_s: %s", why)
 
     def serve(self, target: "Target") -> bool:

@@ -264,7 +264,7 @@ def place(code, line):
 
 
 def are_descendants_running():
-    """Linux shows who is woken as running at once."""
+    """Whether a child, or a child of one, has something to do. One that is woken runs at once."""
     parents = ["self"]
     try:
         for parent in parents:

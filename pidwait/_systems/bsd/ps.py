@@ -80,9 +80,7 @@ def read_ps(pid: int) -> "PsStat | None":
         text = run_ps([*_ARGUMENTS, str(pid)], _TIME_LIMIT)[2].decode("ascii", "replace")
         row = text.partition("\n")[2]
         return PsStat(row) if row else None
-    except not_by_handler(
-        Failed, ValueError, LookupError
-    ) as why:  # no file descriptor left, a sandbox
+    except not_by_handler(Failed, ValueError, LookupError) as why:  # a sandbox, say
         log("%s of pid %d: %s", PS, pid, why)
         return None
 
