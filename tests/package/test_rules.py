@@ -143,3 +143,30 @@ def test_a_name_at_the_top_of_modules_stands_for_one_thing(sources):
     assert len(meanings) > 300
     several = [name for name, found in meanings.items() if len(set(map(str, found.values()))) > 1]
     assert {name: meanings[name] for name in several} == {}
+
+
+# Beside Failed, BaseException (for what is raised again) and not_by_handler(): an error of a C
+# function, told by its traceback; what only asyncio raises; an import.
+EXCEPTS = {
+    "_base/errors.py": {"OSError"},
+    "_systems/posix.py": {"OSError"},
+    "_waiting/core.py": {"UnsupportedOperation"},
+    "_starting/spawn.py": {"ImportError"},
+    "aio.py": {"CancelledError"},
+}
+
+
+def test_no_except_takes_what_a_signal_handler_has_raised(sources):
+    """But in the command line, whose only handlers are its own, and in the keeper."""
+    found = {}
+    for path, text in sources.items():
+        if not path.startswith(("cli/", "_trees/keeper")):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ExceptHandler):
+                    several = getattr(node.type, "elts", [node.type])
+                    names = {getattr(one, "id", getattr(one, "attr", "a call")) for one in several}
+                    function = getattr(node.type, "func", None)
+                    if "not_by_handler" in (getattr(function, name, "") for name in ("id", "attr")):
+                        continue
+                    found.setdefault(path, set()).update(names - {"Failed", "BaseException"})
+    assert {path: names for path, names in found.items() if names} == EXCEPTS
