@@ -2,10 +2,8 @@
 """Names for annotations, and what a Poller must do. Only type checkers import this module."""
 
 from collections import defaultdict as defaultdict
-from collections import deque as deque
 from collections.abc import AsyncIterator as AsyncIterator
 from collections.abc import Callable as Callable
-from collections.abc import Collection as Collection
 from collections.abc import Iterable as Iterable
 from collections.abc import Iterator as Iterator
 from collections.abc import Sequence as Sequence
@@ -13,7 +11,6 @@ from enum import Enum
 from typing import Any as Any
 from typing import Final, Protocol
 from typing import Generic as Generic
-from typing import Literal as Literal
 from typing import Union as Union
 
 from typing_extensions import Self as Self

@@ -66,7 +66,7 @@ class KqueuePoller:
             if who.events:
                 self._queue.forget(who)
                 self._members.pop(who, None)
-        elif who is not None:  # the wake-up pipe, or the timer: disabled ones would stay readable
+        elif who is not None:  # the wake-up pipe, or the timer: EV_DISABLE leaves it readable
             change(self._queue.opened(), who[0], who[1], EV_DELETE)
 
     def wake(self, seconds: float) -> bool:
