@@ -106,38 +106,45 @@ class PollSchedule:
         return max(0.0, seconds) if seconds <= _FURTHEST else 0.0
 
     def due(self, final: bool = False) -> "Iterator[Any]":
-        """The members to look at now. With ``final``, at the end of a time-out, also members whose
-        time has not come, as many as the share allows, and at least one."""
+        """The members to look at now: the new, and as many others as the share allows.
+
+        With ``final``, at the end of a time-out, also others whose time has not come, at least one.
+        """
         now, began = Deadline.now(), self._clock()
         if now < self.next_at <= now + _FURTHEST and not final:
             return
-        if PollSchedule.used_until > now + _FURTHEST:
-            PollSchedule.used_until = now
-        # The share may be used up in advance, so that few members keep their intervals.
-        is_resting = PollSchedule.used_until > now + _BATCH * _SHARE
-        is_over = is_resting and not final
-        soonest = now + LONGEST  # at most: another thread may set an earlier time meanwhile
+        allowed = self._allowed(now)
         members = list(self.members)
-        if (
-            is_resting and self.next_at
-        ):  # no new members, so do not go through all: for thousands that takes a millisecond
+        if not allowed and self.next_at:  # no new one: do not go through thousands for nothing
             members = members[: int(final)]
+        soonest = now + LONGEST  # at most: another thread may set an earlier time meanwhile
+        is_over = not (allowed or final)
         for member in members:
             when, interval = self.members.get(member, (now, SHORTEST))
-            if when and (is_over or (now < when <= now + _FURTHEST and not final)):
-                soonest = soonest if is_over else min(soonest, when)
+            if when and is_over:
+                continue
+            if now < when <= now + _FURTHEST and not final:
+                soonest = min(soonest, when)
                 continue
             interval = min(2 * interval, LONGEST) or SHORTEST
+            soonest = min(soonest, now + interval)
             atomically(  # move it to the end
                 (self.members.pop, member, None),
                 (self.members.__setitem__, member, (now + interval, interval)),
             )
-            soonest = min(soonest, now + interval)
             yield member
-            is_over = is_over or (bool(when) and (is_resting or self._clock() - began > _BATCH))
+            is_over = is_over or (bool(when) and self._clock() - began >= allowed)
         self.next_at = soonest
-        if not is_resting:
-            spent = (self._clock() - began) * _SHARE
-            PollSchedule.used_until = min(
-                max(PollSchedule.used_until, now) + spent, now + _FURTHEST
-            )
+        if allowed:
+            used_until = max(PollSchedule.used_until, now) + (self._clock() - began) * _SHARE
+            PollSchedule.used_until = min(used_until, now + _FURTHEST)
+
+    @staticmethod
+    def _allowed(now: float) -> float:
+        """Seconds of looks that the share allows now: a batch, or 0.
+
+        The share may be used up in advance, so that few members keep their intervals.
+        """
+        if PollSchedule.used_until > now + _FURTHEST:
+            PollSchedule.used_until = now
+        return 0.0 if PollSchedule.used_until > now + _BATCH * _SHARE else _BATCH
