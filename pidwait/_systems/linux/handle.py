@@ -39,8 +39,7 @@ class PidfdHandle(Handle):
     """A pidfd: opened here, or given as ``file`` (received, inherited, or duplicated)."""
 
     backend = "pidfd"
-    # Whether the latest exit was that of our child: what to ask first.
-    _try_waitid_first = True
+    _is_ours = True  # our child, as far as we know
 
     def __init__(
         self, pid: "int | None", file: "Any" = None, open_: "Callable[..., Any]" = opened
@@ -57,19 +56,18 @@ class PidfdHandle(Handle):
         self.fd: int = self._file.fileno()
 
     def look(self, reap: bool = False) -> "Outcome":
-        if not (reap or PidfdHandle._try_waitid_first):
+        if not (reap or self._is_ours):
             is_reaped, code = self._reap_state()
             if is_reaped:
                 return code
-        is_ours = True  # as far as we know
         try:
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
+            self._is_ours = True
             if info is not None:
-                PidfdHandle._try_waitid_first = True
                 return _code_of(info)
         except Failed as why:
-            is_ours = PidfdHandle._try_waitid_first = why.errno != ECHILD
-            if is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
+            self._is_ours = why.errno != ECHILD
+            if self._is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
                 log("waitid: %s", why)
         try:
             # When a thread other than the main one calls execve(2), it takes over the pid, and for
@@ -83,7 +81,7 @@ class PidfdHandle(Handle):
             return RUNNING if is_reaped is False else code
         if not event:
             return RUNNING
-        if reap and is_ours and self.pid is not None:
+        if reap and self._is_ours and self.pid is not None:
             try:
                 reaped = reap_child(self.pid)
                 # Its tracer has not been notified yet, and is the first to reap it: ptrace(2).
@@ -198,8 +196,8 @@ class PidfdHandle(Handle):
         if deadline.timeout is None and may_block():
             try:
                 return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
-            except Failed as why:  # look() finds out why
-                PidfdHandle._try_waitid_first = why.errno != ECHILD
+            except Failed as why:  # look() finds out what that means
+                log("waitid: %s", why)
         return self.wait(deadline, True)
 
 
