@@ -7,7 +7,7 @@ import sys
 from errno import ESRCH
 
 from ._base.arguments import check_pid, check_signal
-from ._base.deadline import NOW, Backoff, Deadline, patience
+from ._base.deadline import NOW, Backoff, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, received_handle
@@ -49,7 +49,6 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")
-    is_object = type(target) is not Target  # a pid needs no more calls: they add to the latency
     reap = reap and not target.reaps  # an owner reaps itself
     seen: "Outcome" = None
     try:
@@ -59,23 +58,43 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             if why.errno != ESRCH:
                 raise why.as_error("open", target.pid) from None
         else:
-            seen = guarded(target.confirm) if is_object else RUNNING
+            seen = guarded(target.confirm)
             if seen is RUNNING:
                 sure = handle  # else it may be on another process, which has reused the pid
                 seen = handle.reap(deadline) if reap else handle.wait(deadline)
-        code, backoff = seen, Backoff()
-        if is_object and seen is not PENDING and seen is not RUNNING:
-            code = guarded(target.reap, seen)
-            while code is RUNNING and backoff.pause(deadline):  # of a tree the command has exited
-                code = guarded(target.reap, seen)
-        if code is RUNNING:
-            raise TimeoutExpired(target.pid, timeout)
-        if code is PENDING:
-            code = _settled(target, sure, seen, reap, deadline)
-        return code  # type: ignore[return-value]
+        if seen is not RUNNING:
+            seen = _reaped(target, sure, seen, reap, deadline)
     finally:
         if handle is not None:
             handle.close()
+    if seen is RUNNING:
+        raise TimeoutExpired(target.pid, timeout)
+    return seen  # type: ignore[return-value]
+
+
+def _reaped(
+    target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
+) -> "Outcome":
+    """The code of what has exited, reaped by its owner; RUNNING if others of its tree still run."""
+
+    def look() -> "Outcome":
+        nonlocal seen
+        if seen is PENDING and handle is not None:
+            seen = handle.look(reap)
+        # If only the reaping shows the code, the owner reaps before we have seen a code.
+        if target.reaps or seen is not PENDING:
+            return guarded(target.reap, None if seen is PENDING else seen)
+        return PENDING
+
+    code, backoff = look(), Backoff()
+    while code is RUNNING and backoff.pause(deadline):
+        code = look()
+    code = settled(look, code, deadline)
+    if code is PENDING:  # the code that was seen before the reaping counts
+        code = seen
+    if (code is PENDING or code is None) and handle is not None:
+        code = handle.look()  # the reaping may have come since, and may show the code
+    return None if code is PENDING else code
 
 
 def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
@@ -93,25 +112,6 @@ def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
     except not_by_handler(TimeoutExpired):
         return False
     return True
-
-
-def _settled(
-    target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
-) -> "Outcome":
-    """The code of what has exited: its code, or its reaping, comes in a moment."""
-    limit, backoff = patience(deadline), Backoff()
-    code: "Outcome" = PENDING
-    while code is PENDING and backoff.pause(limit):
-        if seen is PENDING and handle is not None:
-            code = seen = handle.look(reap)
-        # If only the reaping shows the code, the owner reaps before we have seen a code.
-        if target.reaps or seen is not PENDING:
-            code = guarded(target.reap, None if seen is PENDING else seen)
-    if code is PENDING:  # the code that was seen before the reaping counts
-        code = seen
-    if (code is PENDING or code is None) and handle is not None:
-        code = handle.look()  # the reaping may have come since, and may show the code
-    return None if code is PENDING or code is RUNNING else code
 
 
 class Process:

@@ -59,15 +59,19 @@ def _poll_child(self: "Any", original: "Any") -> "Any":
         if why.errno != _ECHILD:
             _errors.log("waitid, pid %d: %s", self.pid, why)
             return None
-    return None if code is _handle.RUNNING else _settled(self, code, _deadline.GRACE)
+    return None if code is _handle.RUNNING else _reaped(self, code, _deadline.NOW)
 
 
-def _settled(self: "Any", code: "Any", patience: float) -> "Any":
-    """Reap what has exited; if the lock is held for longer than the patience, the code seen."""
-    deadline, backoff = _deadline.Deadline(patience), _deadline.Backoff()
-    while self.returncode is None and backoff.pause(deadline):
-        self._internal_poll()
-    return code if self.returncode is None else self.returncode
+def _reaped(self: "Any", seen: "Any", deadline: "Any") -> "Any":
+    """Reap what has exited; if the lock is held until patience() ends, the code that was seen."""
+
+    def reap() -> "Any":
+        if self.returncode is None:
+            self._internal_poll()
+        return _handle.PENDING if self.returncode is None else self.returncode
+
+    code = _handle.settled(reap, reap(), deadline)
+    return seen if code is _handle.PENDING else code
 
 
 def _wait_for_child(
@@ -88,7 +92,7 @@ def _wait_for_child(
         seen = _process.wait(self, timeout)
     except _errors.not_by_handler(_errors.TimeoutExpired):
         raise _standard.TimeoutExpired(self.args, timeout) from None
-    code = _settled(self, seen, max(_deadline.GRACE, deadline.at_most(1.0)))
+    code = _reaped(self, seen, deadline)
     # If somebody else has reaped it meanwhile, the standard code has set 0; a code that is known
     # replaces that. gevent reaps all children once one of them is its own.
     if None not in (seen, self.returncode):
