@@ -14,7 +14,7 @@ from _thread import get_ident
 from errno import ENOSYS
 from functools import partial
 from io import UnsupportedOperation
-from itertools import chain, count, repeat, takewhile
+from itertools import chain, repeat, takewhile
 from operator import itemgetter
 from os import getpid
 
@@ -48,7 +48,7 @@ def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "C
     # INVALID_HANDLE: return after the callback has. Closing the HANDLE during a wait is undefined
     # behaviour.
     end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
-    return owned.waits.extend, end
+    return owned.ends.extend, end
 
 
 class PortPoller:
@@ -59,7 +59,7 @@ class PortPoller:
         self._opens = opens
         self._by_number: "dict[int, Any]" = {}
         self.ready: "dict[Any, None]" = {}
-        self._turns = count()
+        self._turn = 0
         self._port = _open_port()
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
@@ -80,7 +80,7 @@ class PortPoller:
         if not isinstance(member.handle, Win32Handle) or member.handle.backend == "polling":
             return
         owned = member.handle.owned
-        if not owned.waits:
+        if len(owned.ends) == 1:  # it has no wait yet
             calls = (_registering(owned, self._port), *calls)
         call(atomically, (self._by_number.__setitem__, owned.number, member), *calls)
 
@@ -102,11 +102,12 @@ class PortPoller:
         call(self.ready.update, zip(members, repeat(None)))
         if seconds == 0:  # the pool may not have posted all packets yet
             there = list(self._by_number)
-            first = next(self._turns) * _LOOKS % (len(there) or 1)
+            first = self._turn * _LOOKS % (len(there) or 1)
+            self._turn += 1
             turn = (there[first:] + there[:first])[:_LOOKS]
             for some in turn[:_HANDLES], turn[_HANDLES:]:
                 if some and _may_be_signalled(*some):
-                    self.ready.update(zip(map(self._by_number.get, some), repeat(None)))
+                    self.ready.update(dict.fromkeys(map(self._by_number.get, some)))
 
     def flush(self) -> None:
         """poll() puts all events into ``ready`` in one step."""
