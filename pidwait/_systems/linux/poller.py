@@ -16,7 +16,6 @@ soft limit was raised stays valid after the limit has been restored.
 import os
 import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
-from itertools import starmap
 
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, failed, log, not_by_handler
@@ -28,7 +27,7 @@ from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Callable, Handle, Iterable, Iterator, Member, Target
+    from ..._types import Any, Call, Callable, Handle, Iterable, Member, Target
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -197,35 +196,35 @@ def _duplicate(file: "Any") -> "Any":
     except Failed as why:  # a policy, perhaps
         log("RLIMIT_NOFILE: %s", why)
         return file
-    raised: "list[Any]" = []  # the limits that were replaced
+    raised: "list[bool]" = []
     moved: "list[Any]" = []
-    lowered: "list[Any]" = []
     if soft != hard and soft <= _HIGH:
-        duplicates = map(own, starmap(native("fcntl"), ((file, _DUPFD_CLOEXEC, soft),)))
+        restore = _limiting(soft, hard)
+        duplicate = map(own, map(native("fcntl"), (file,), (_DUPFD_CLOEXEC,), (soft,)))
         try:
-            call(  # no handler's exception leaves the limit raised
+            replaced = call(  # no handler's exception leaves the limit raised
                 atomically,
-                (raised.extend, _setting(hard, hard)),
-                (moved.extend, duplicates),
-                (lowered.extend, _setting(soft, hard)),
+                _limiting(hard, hard),
+                (raised.append, True),
+                (moved.extend, duplicate),
+                restore,
             )
         except not_by_handler(Failed, ValueError) as why:
             log("RLIMIT_NOFILE: %s", why)
-            if raised:
-                lowered += _setting(soft, hard)
-                if getattr(why, "errno", EINVAL) != EINVAL:
-                    raise
-        for found in raised + lowered:
+            replaced = atomically(restore) if raised else []
+            if raised and getattr(why, "errno", EINVAL) != EINVAL:
+                raise
+        for found in replaced:
             if found not in (None, (soft, hard), (hard, hard)):
-                list(_setting(*found))  # another thread has set it meanwhile
+                atomically(_limiting(*found))  # another thread has set it meanwhile
     if not raised:
         return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
     return moved[0] if moved else file
 
 
-def _setting(soft: int, hard: int) -> "Iterator[Any]":
-    """An iterator that sets the limits, and yields the limits that it replaces."""
+def _limiting(soft: int, hard: int) -> "Call":
+    """The call that sets the limits; where it can, it returns the limits that it replaces."""
     try:
-        return starmap(native("prlimit"), ((0, RLIMIT_NOFILE, (soft, hard)),))
+        return native("prlimit"), 0, RLIMIT_NOFILE, (soft, hard)
     except Failed:  # PyPy lacks prlimit
-        return starmap(native("setrlimit"), ((RLIMIT_NOFILE, (soft, hard)),))
+        return native("setrlimit"), RLIMIT_NOFILE, (soft, hard)
