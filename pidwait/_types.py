@@ -22,17 +22,14 @@ from ._waiting.members import Member as Member
 from ._waiting.owners import Target as Target
 
 
-class _Running(Enum):
+class _NoCodeYet(Enum):
     RUNNING = 0
+    PENDING = 1
 
 
-class _Pending(Enum):
-    PENDING = 0
-
-
-RUNNING: Final = _Running.RUNNING
-PENDING: Final = _Pending.PENDING
-Outcome = Union[int, None, _Running, _Pending]
+RUNNING: Final = _NoCodeYet.RUNNING
+PENDING: Final = _NoCodeYet.PENDING
+Outcome = Union[int, None, _NoCodeYet]
 Identity = tuple[object, ...]
 Check = Callable[[], object]
 # Rows of probe()'s report: a name, the call that is checked (or None), and the check.
