@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
+from ._systems.bindings import Adapter as Adapter
 from ._waiting.members import Member as Member
 from ._waiting.owners import Target as Target
 
@@ -36,7 +37,11 @@ Check = Callable[[], object]
 Checks = list[tuple[str, "str | None", Check]]
 # For each system call: the module that may have the interpreter's own function, and a factory that
 # makes one from a binding. Either can be None.
-Rows = dict[str, tuple["str | None", Any]]
+Rows = dict[str, tuple["str | None", "Make | None"]]
+Make = Callable[["Adapter", str], "Function"]
+Function = Callable[..., Any]  # the arguments and the result depend on the call
+Prototype = Sequence[str]  # the C types of the result and of the arguments
+Pointer = Any  # memory for a C function: an object of ctypes or cffi
 Clock = Callable[[], float]
 Call = tuple[Any, ...]  # a function and its arguments
 Table = dict[Any, Any]

@@ -18,7 +18,7 @@ from .._base.errors import PASSING, Failed, call, failed, not_by_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any, Callable, Pointer, Prototype, Sequence
 
 # The faster one first: PyPy's ctypes is written in Python, on top of what cffi uses directly.
 NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", "cffi")
@@ -26,12 +26,12 @@ NAMES = ("cffi", "ctypes") if sys.implementation.name == "pypy" else ("ctypes", 
 PLATFORM = sys.platform.rstrip("0123456789.")
 _WINDOWS = PLATFORM == "win"
 
-_loaded: "dict[str, Any]" = {}
+_loaded: "dict[str, Adapter]" = {}
 # Why the others can't be used: a second try would search for their files again.
 _not_found: "dict[str, str]" = {}
 
 
-def binding() -> "Any":
+def binding() -> "Adapter":
     """The adapter to use; Failed (ENOSYS) with all reasons if none works."""
     name = choice(FFI, *NAMES)
     reasons = []
@@ -43,7 +43,7 @@ def binding() -> "Any":
     raise failed(ENOSYS, "; ".join(reasons))
 
 
-def load(name: str) -> "Any":
+def load(name: str) -> "Adapter | str":
     """The adapter of that name, or the reason why it can't be used."""
     adapter = _loaded.get(name) or _not_found.get(name)
     if adapter is None:
@@ -65,13 +65,27 @@ def check_files() -> None:
         os.close(call(os.open, os.sep, os.O_RDONLY))
 
 
-class _Adapter:
+class Adapter:
     """Makes functions by one binding: the common part of both adapters."""
 
+    if TYPE_CHECKING:
+        name: str
+        null: "Pointer"
+        refusal: "Callable[[], Failed]"  # for the error of the latest call
+        pointer: "Callable[[bytearray], Pointer]"  # a void * to memory that the caller keeps alive
+        # A void * to a char *[] that ends with NULL; it keeps the strings alive.
+        strings: "Callable[[list[bytes]], Pointer]"
+        cell: "Callable[[], Pointer]"  # an int * to newly allocated memory; [0] is the int
+        string: "Callable[[Any], bytes]"
+        variable: "Callable[[Any], Pointer]"
+        _libraries: "dict[str | None, object]"
+        _load: "Callable[[str | None], object]"
+        _find: "Callable[[object, str, Prototype], Callable[..., int]]"
+
     def function(
-        self: "Any",
+        self,
         name: str,
-        prototype: "tuple[str, ...]",
+        prototype: "Prototype",
         failure: "int | None" = -1,
         library: "str | None" = None,
     ) -> "Callable[..., int]":
@@ -84,19 +98,19 @@ class _Adapter:
         if library not in self._libraries:
             self._libraries[library] = self._load(library)
         try:
-            found: "Any" = self._find(self._libraries[library], name, prototype)
+            found = self._find(self._libraries[library], name, prototype)
         except not_by_handler(AttributeError):
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
 
-    def environ(self: "Any") -> "Callable[[bool], Any]":
+    def environ(self) -> "Callable[[bool], Pointer]":
         """A function that returns C's environ, or a copy of it by strings()."""
         # environ is no function, but has an address like one. On macOS, libraries can't see it.
         is_macos = PLATFORM == "darwin"
         found = self.function("_NSGetEnviron" if is_macos else "environ", ("void *",), None)
         variable = self.variable(found() if is_macos else found)
 
-        def environ(copies: bool) -> "Any":
+        def environ(copies: bool) -> "Pointer":
             pointer = variable[0]  # ctypes reads the variable when the call is made
             if not pointer or not (copies or self.name == "cffi"):
                 return pointer
@@ -105,7 +119,7 @@ class _Adapter:
 
         return environ
 
-    def convert(self: "Any", argument: "Any") -> "Any":
+    def convert(self, argument: object) -> object:
         if argument is None:
             return self.null
         return self.pointer(argument) if type(argument) is bytearray else argument
@@ -114,17 +128,17 @@ class _Adapter:
 class _Checked:
     """A function that raises Failed. It is not a plain Python function: see call()."""
 
-    def __init__(self, adapter: "Any", function: "Any", failure: int) -> None:
+    def __init__(self, adapter: Adapter, function: "Callable[..., int]", failure: int) -> None:
         self._adapter, self._function, self._failure = adapter, function, failure
 
-    def __call__(self, *arguments: "Any") -> int:
-        result: int = self._function(*map(self._adapter.convert, arguments))
+    def __call__(self, *arguments: object) -> int:
+        result = self._function(*map(self._adapter.convert, arguments))
         if result == self._failure:
             raise self._adapter.refusal()
         return result
 
 
-class CtypesAdapter(_Adapter):
+class CtypesAdapter(Adapter):
     name = "ctypes"
     null = None
     string = bytes
@@ -133,9 +147,8 @@ class CtypesAdapter(_Adapter):
         import ctypes
 
         self._ctypes: "Any" = ctypes
-        # An int * to newly allocated memory; [0] is the int.
-        self.cell: "Callable[[], Any]" = ctypes.c_int * 1
-        self._types: "dict[str, Any]" = {
+        self.cell = ctypes.c_int * 1
+        self._types = {
             "int": ctypes.c_int,
             "unsigned int": ctypes.c_uint,
             "short": ctypes.c_short,
@@ -147,7 +160,7 @@ class CtypesAdapter(_Adapter):
             "int *": ctypes.POINTER(ctypes.c_int),
         }
         variable = ctypes.POINTER(ctypes.POINTER(ctypes.c_char_p))
-        self.variable: "Callable[[Any], Any]" = lambda found: ctypes.cast(found, variable)
+        self.variable = lambda found: ctypes.cast(found, variable)
         self._libraries = {None: self._load(None)}
 
     def _load(self, name: "str | None") -> "Any":
@@ -156,7 +169,7 @@ class CtypesAdapter(_Adapter):
             return self._ctypes.WinDLL(name or "kernel32", use_last_error=True)
         return self._ctypes.CDLL(name, use_errno=True)
 
-    def _find(self, library: "Any", name: str, prototype: "tuple[str, ...]") -> "Any":
+    def _find(self, library: "Any", name: str, prototype: "Prototype") -> "Any":
         function = library[name]
         function.restype, *function.argtypes = (self._types[type_] for type_ in prototype)
         return function
@@ -166,16 +179,14 @@ class CtypesAdapter(_Adapter):
             return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
         return failed(self._ctypes.get_errno())
 
-    def pointer(self, buffer: bytearray) -> "Any":
-        """A void * to memory that the caller keeps alive."""
+    def pointer(self, buffer: bytearray) -> "Pointer":
         return (self._ctypes.c_char * len(buffer)).from_buffer(buffer)
 
-    def strings(self, items: "list[bytes]") -> "Any":
-        """A void * to a char *[] that ends with NULL; it keeps the strings alive."""
+    def strings(self, items: "list[bytes]") -> "Pointer":
         return (self._ctypes.c_char_p * (len(items) + 1))(*items)
 
 
-class CffiAdapter(_Adapter):
+class CffiAdapter(Adapter):
     """The same by cffi, in ABI mode: nothing is compiled.
 
     _cffi_backend is the module that cffi's generated code imports. It has a C parser for
@@ -190,12 +201,13 @@ class CffiAdapter(_Adapter):
         self._ffi: "Any" = self._backend.FFI()
         self.null, self.string = self._ffi.NULL, self._ffi.string
         self.variable = partial(self._ffi.cast, "char ***")
+        self.pointer, self.cell = self._ffi.from_buffer, partial(self._ffi.new, "int *")
         self._libraries = {None: self._load("kernel32" if _WINDOWS else None)}
 
     def _load(self, name: "str | None") -> "Any":
         return self._backend.load_library(name, 0)
 
-    def _find(self, library: "Any", name: str, prototype: "tuple[str, ...]") -> "Any":
+    def _find(self, library: "Any", name: str, prototype: "Prototype") -> "Any":
         kind = "(__stdcall *)" if _WINDOWS else "(*)"
         kind = "%s%s(%s)" % (prototype[0], kind, ", ".join(prototype[1:]))
         return library.load_function(self._ffi.typeof(kind), name)
@@ -206,25 +218,19 @@ class CffiAdapter(_Adapter):
             return Failed(OSError(0, text, None, code))
         return failed(self._ffi.errno)
 
-    def pointer(self, buffer: bytearray) -> "Any":
-        return self._ffi.from_buffer(buffer)
-
-    def cell(self) -> "Any":
-        return self._ffi.new("int *")
-
-    def strings(self, items: "list[bytes]") -> "Any":
+    def strings(self, items: "list[bytes]") -> "Pointer":
         strings = [self._ffi.new("char[]", item) for item in items]
         pointer = self._ffi.new("char *[]", [*strings, self._ffi.NULL])
         return self._ffi.gc(pointer, lambda _: strings.clear())
 
 
-_ADAPTERS: "dict[str, Any]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
+_ADAPTERS: "dict[str, Callable[[], Adapter]]" = {"ctypes": CtypesAdapter, "cffi": CffiAdapter}
 
 
 class WaitId:
     """os.waitid(), for an interpreter that lacks it: by a prototype, and offsets in siginfo_t."""
 
-    def __init__(self, binding: "Any", prototype: "Any", offsets: "tuple[int, int, int]") -> None:
+    def __init__(self, binding: Adapter, prototype: "Prototype", offsets: "Sequence[int]") -> None:
         self._function = binding.function("waitid", prototype)
         self._offsets = offsets
 

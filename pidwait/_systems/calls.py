@@ -14,7 +14,7 @@ from .bindings import NAMES, PLATFORM, binding, check_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Rows
+    from .._types import Any, Callable, Function, Make, Rows
 
 # A name that the module must have, too, or its function is incomplete: PyPy's select has kqueue,
 # but lacks this name.
@@ -36,7 +36,7 @@ class Calls(dict):  # type: ignore[type-arg]
         super().__init__()
         self.rows = rows
 
-    def __missing__(self, name: str) -> "Callable[..., Any]":
+    def __missing__(self, name: str) -> "Function":
         row = self.rows[name]
         try:
             function, origins[name] = _resolve(name, *row)
@@ -49,7 +49,7 @@ class Calls(dict):  # type: ignore[type-arg]
         return function
 
 
-def _resolve(name: str, module: "str | None", make: "Any") -> "tuple[Callable[..., Any], str]":
+def _resolve(name: str, module: "str | None", make: "Make | None") -> "tuple[Function, str]":
     if module is not None and (make is None or choice(FFI, *NAMES) == "auto"):
         own = sys.modules.get(module) or __import__(module)
         function = getattr(own, name, None) or removed_type(module, name)
@@ -61,7 +61,7 @@ def _resolve(name: str, module: "str | None", make: "Any") -> "tuple[Callable[..
     return make(found, name), found.name
 
 
-def removed_type(module: str, name: str) -> "Any":
+def removed_type(module: str, name: str) -> "type[object] | None":
     """A type in C that was removed from its module; None if there is none, as for a function.
 
     gevent and eventlet remove select's epoll, as it blocks.
@@ -92,9 +92,9 @@ CALLS = Calls(_rows)
 
 # The function of that name. A method of dict, as a Python function of ours would add to the
 # latency after a sleep.
-native: "Callable[[str], Callable[..., Any]]" = CALLS.__getitem__
+native: "Callable[[str], Function]" = CALLS.__getitem__
 
 
-def ask(name: str, *args: "Any") -> "Any":
+def ask(name: str, *args: object) -> "Any":
     """Make a call; Failed if the system refuses it."""
     return call(CALLS[name], *args)

@@ -19,7 +19,7 @@ from ..bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Rows
+    from ..._types import Adapter, Any, Rows
 
 # flags of struct kevent
 EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
@@ -89,7 +89,7 @@ Kevent = namedtuple("Kevent", "ident filter flags fflags data udata")
 class BoundKqueue:
     """Makes kqueues like select's by a binding; LookupError if kevent() does not fit the table."""
 
-    def __init__(self, binding: "Any", name: str) -> None:
+    def __init__(self, binding: "Adapter", name: str) -> None:
         self._pointer, self._null = binding.pointer, binding.null
         self._kqueue = binding.function("kqueue", ("int",))
         # int kevent(int kq, const struct kevent *changelist, int nchanges,
@@ -101,7 +101,7 @@ class BoundKqueue:
         for symbol, layout in table().kevents:
             self._struct = Struct(layout)
             try:
-                self._kevent: "Any" = binding.function(symbol, prototype)
+                self._kevent = binding.function(symbol, prototype)
             except not_by_handler(LookupError) as error:
                 found.append(str(error))
                 continue

@@ -12,7 +12,7 @@ from ..bindings import WaitId
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._base.errors import Failed
-    from ..._types import Any, Callable, Rows
+    from ..._types import Adapter, Callable, Function, Rows
 
 # name: (result, arguments...)
 PROTOTYPES = {
@@ -69,7 +69,7 @@ WORD = 8 if sys.maxsize > 2**32 else 4
 SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
 
 
-def get_info(ioctl: "Any", fd: int) -> "tuple[int, int, int, int, int]":
+def get_info(ioctl: "Function", fd: int) -> "tuple[int, int, int, int, int]":
     """The result of ioctl(fd, PIDFD_GET_INFO): mask, pid, tgid, ppid, wait status."""
     if fd < 0:  # a signal handler has closed it
         raise failed(EBADF)
@@ -98,14 +98,14 @@ def offset(machine: str, abi: str, word: int) -> int:
 class _Bound:
     """A function of the C library."""
 
-    def __init__(self, binding: "Any", name: str) -> None:
+    def __init__(self, binding: "Adapter", name: str) -> None:
         self._function = binding.function(name, PROTOTYPES[name])
 
 
 class _Syscall(_Bound):
     """syscall(2), with one argument or two; the others are 0."""
 
-    def __init__(self, binding: "Any", name: str) -> None:
+    def __init__(self, binding: "Adapter", name: str) -> None:
         super().__init__(binding, "syscall")
         abi = getattr(sys.implementation, "_multiarch", "")
         self.number = (SYSCALLS[name] + offset(_MACHINE, abi, WORD),)
@@ -113,21 +113,21 @@ class _Syscall(_Bound):
         self.raw = binding.function("syscall", ("long",) * 4, None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
 
-    def __call__(self, first: int, second: int = 0) -> "Any":
+    def __call__(self, first: int, second: int = 0) -> int:
         return self._function(*self.number, first, second, 0, 0)
 
 
 class _TimerfdCreate(_Bound):
     """os.timerfd_create()."""
 
-    def __init__(self, binding: "Any", name: str) -> None:
+    def __init__(self, binding: "Adapter", name: str) -> None:
         super().__init__(binding, name)
         self.flags = (os.O_CLOEXEC,)
         # As that of _Syscall.
         self.raw = binding.function(name, PROTOTYPES[name], None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
 
-    def __call__(self, clock: int) -> "Any":
+    def __call__(self, clock: int) -> int:
         return self._function(clock, *self.flags)
 
 

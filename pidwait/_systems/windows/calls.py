@@ -11,7 +11,7 @@ from ..._base.errors import Failed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Callable, Rows
+    from ..._types import Adapter, Any, Callable, Rows
 
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
@@ -34,7 +34,7 @@ _BUFFER = "void *"
 _SIZED = _BUFFER, _DWORD
 
 # name: (library if not kernel32, the result that means failure, result, arguments...)
-_PROTOTYPES32 = {
+_PROTOTYPES32: "dict[str, tuple[Any, ...]]" = {
     "OpenProcess": (None, 0, _HANDLE, _DWORD, _BOOL, _DWORD),
     "WaitForMultipleObjects": (None, 0xFFFFFFFF, _DWORD, _DWORD, _BUFFER, _BOOL, _DWORD),
     "GetProcessTimes": (None, 0, _BOOL, _HANDLE, _BUFFER, _BUFFER, _BUFFER, _BUFFER),
@@ -63,14 +63,14 @@ _PROTOTYPES32 = {
 }
 
 
-def _bind32(binding: "Any", name: str) -> "Any":
+def _bind32(binding: "Adapter", name: str) -> "Callable[..., int]":
     library, failure, *prototype = _PROTOTYPES32[name]
     return binding.function(name, prototype, failure, library)
 
 
 class _Bound32:
-    def __init__(self, binding: "Any", name: str) -> None:
-        self._function: "Callable[..., int]" = _bind32(binding, name)
+    def __init__(self, binding: "Adapter", name: str) -> None:
+        self._function = _bind32(binding, name)
 
 
 class _Wait(_Bound32):
@@ -79,7 +79,7 @@ class _Wait(_Bound32):
     Ctrl-C ends _winapi's call, but not this one: so no call is long.
     """
 
-    def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> "Any":
+    def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> int:
         array = bytearray().join(one.to_bytes(POINTER_SIZE, "little") for one in handles)
         return self._function(len(handles), array, wait_all, min(milliseconds, _SLICE))
 
@@ -96,7 +96,7 @@ class _Times(_Bound32):
 class _Query(_Bound32):
     """NtQueryInformationProcess(handle, class, size) -> the bytes"""
 
-    def __init__(self, binding: "Any", name: str) -> None:
+    def __init__(self, binding: "Adapter", name: str) -> None:
         super().__init__(binding, name)
         self._error_of = _bind32(binding, "RtlNtStatusToDosError")
 
