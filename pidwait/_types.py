@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
 from ._systems.bindings import Adapter as Adapter
+from ._systems.bsd.calls import Kevent as Kevent
 from ._waiting.members import Member as Member
 from ._waiting.owners import Target as Target
 
@@ -48,6 +49,15 @@ Table = dict[Any, Any]
 Opener = Callable[[int], Handle]
 
 
+class File(Protocol):  # what owns a file descriptor: see own()
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class KQueue(File, Protocol):  # of select, or of a binding
+    control: Callable[..., list[Kevent]]
+
+
 class HasPid(Protocol):
     @property
     def pid(self) -> "int | None": ...
@@ -64,7 +74,7 @@ class Poller(Protocol):
     """Sleeps for many handles. Any number of threads may be in poll() at once."""
 
     # Members, and other sources, with an event that nobody has looked at yet.
-    ready: "dict[Any, Any]"
+    ready: "dict[object, Any]"
 
     def open(self, target: Target) -> Handle:
         """A handle by ``target.pid``, or by ``target.proc`` if that is None.
@@ -84,7 +94,7 @@ class Poller(Protocol):
     def flush(self) -> None:
         """Put into ``ready`` the events that an interrupted poll() has taken."""
 
-    def read(self, who: Any) -> "Iterable[Any]":
+    def read(self, who: Any) -> "Iterable[Member]":
         """The members to look at for an event that is not a member's own."""
 
     def wake(self, seconds: float) -> bool:

@@ -20,7 +20,7 @@ from .bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Checks, Handle, Iterator, Member, Poller, Target
+    from .._types import Call, Callable, Checks, Handle, Iterator, Member, Poller, Target
 
 
 def _find_poller() -> "tuple[Callable[[bool, bool], Poller], Checks]":
@@ -53,17 +53,17 @@ def open_poller(shared: bool) -> "Poller":
 class PollingPoller:
     """For systems where nothing else works: it has no events, and nothing ends its sleep early."""
 
-    def __init__(self, replaced: "Any" = None) -> None:
+    def __init__(self, replaced: "Poller | None" = None) -> None:
         """``replaced``: the poller before it, whose file descriptor stays open."""
         self.replaced = replaced
-        self.ready: "dict[Any, Any]" = {}
+        self.ready: "dict[object, None]" = {}
 
     def open(self, target: "Target") -> "Handle":
         if target.pid is None:
             raise failed(ENOSYS, "there is no pid")
         return open_handle(target.pid)
 
-    def arm(self, member: "Member", *calls: "Any") -> None:
+    def arm(self, member: "Member", *calls: "Call") -> None:
         """It has no events."""
 
     def drop(self, member: "Member") -> None:
@@ -75,7 +75,7 @@ class PollingPoller:
     def flush(self) -> None:
         """It has no events."""
 
-    def read(self, who: "Any") -> "Iterator[Any]":
+    def read(self, who: object) -> "Iterator[Member]":
         return iter(())
 
     def wake(self, seconds: float) -> bool:

@@ -50,7 +50,7 @@ _HEAD = '''\
 # pyright: reportGeneralTypeIssues=false, reportIncompatibleVariableOverride=false
 # pyright: reportInvalidTypeArguments=false, reportMissingImports=false
 # pyright: reportPossiblyUnboundVariable=false, reportRedeclaration=false
-# pyright: reportUndefinedVariable=false
+# pyright: reportOptionalMemberAccess=false, reportUndefinedVariable=false
 """%s %s in one file: waits for processes to exit, without polling.
 
 parts:   %s

@@ -19,7 +19,7 @@ from ..bindings import PLATFORM, WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Adapter, Any, Rows
+    from ..._types import Adapter, Any, KQueue, Rows
 
 # flags of struct kevent
 EV_ADD, EV_DELETE, EV_ENABLE, EV_ONESHOT = 0x1, 0x2, 0x4, 0x10
@@ -159,15 +159,15 @@ def waitid_numbers() -> "dict[str, int]":
 
 
 def change(
-    kqueue: "Any", kind: int, ident: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
+    kq: "KQueue", kind: int, ident: int, flags: int, fflags: int = 0, data: int = 0, udata: int = 0
 ) -> bool:
     """Change a registration; return False if it does not exist."""
-    make = Kevent if isinstance(kqueue, SimpleNamespace) else select.kevent  # type: ignore[attr-defined]
+    make = Kevent if isinstance(kq, SimpleNamespace) else select.kevent  # type: ignore[attr-defined]
     event = make(ident, table().filters[kind], flags, fflags, data, udata)
     try:
         # With no room for events, the call raises an error, and takes no event from the kqueue: on
         # FreeBSD and DragonFly a zombie's exit is there at once.
-        call(kqueue.control, [event], 0, 0)
+        call(kq.control, [event], 0, 0)
     except Failed as why:
         if why.errno != ENOENT or flags & EV_ADD:
             raise

@@ -59,7 +59,7 @@ from .ps import PsHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Identity, Outcome
+    from ..._types import Any, File, Identity, Kevent, KQueue, Outcome
 
 _EXITS = 256  # that one sleep returns at most
 # On DragonFly and older OpenBSDs a thread that goes to sleep at a certain moment misses the
@@ -68,7 +68,7 @@ LONGEST_NAP = 60.0
 
 # select.kqueue objects of the parent: before Python 3.13 they do not know of the fork. Freeing one
 # would close the file that has the number now. So they are never freed.
-_kept: "list[Any]" = []
+_kept: "list[KQueue]" = []
 # The latest handle for each pid, to tell whether a new one is for the same process.
 _latest: "WeakValueDictionary[int, KqueueHandle]" = WeakValueDictionary()
 
@@ -81,37 +81,37 @@ class Registration:
     def __init__(self, pid: int, number: int) -> None:
         self.pid, self.number = pid, number
         self.fflags = 0  # until it is in the kqueue
-        self.events: "list[Any]" = []  # the event, once it has been read; None: it is lost
+        self.events: "list[Kevent | None]" = []  # the event, once it is read; None: it is lost
         # {None: the registration of the next process with the pid}, or another object if this was
         # the last one.
-        self.later: "dict[None, Any]" = {}
+        self.later: "dict[None, object]" = {}
 
 
 class Kqueue(EventSource):
     """A kqueue, and its registrations. It is closed with the last reference to it."""
 
-    wakeup: "Any" = None  # if several threads sleep in the kqueue
+    wakeup: "File | None" = None  # if several threads sleep in the kqueue
     _kqueue: "Any" = None
 
-    def __init__(self, wakeup: "Any" = None) -> None:
+    def __init__(self, wakeup: "File | None" = None) -> None:
         super().__init__()
         self._pid = os.getpid()
         self.wakeup = wakeup
         self._numbers = count(READ + 1)
         self._by_pid: "dict[int, Registration]" = {}  # the first; ``later`` leads to the latest
         # Registrations of processes; of the wake-up pipe, READ, and the timer, TIMER, once used.
-        self.by_number: "dict[int, Any]" = {}
+        self.by_number: "dict[int, Registration | tuple[int, int]]" = {}
         # The events that have been taken, and not read yet.
-        self.ready: "dict[Any, Any]" = {}
+        self.ready: "dict[object, Kevent | None]" = {}
         self._kqueue = ask("kqueue")
 
     def is_open(self) -> bool:
         return self._kqueue is not None and self._pid == os.getpid()
 
-    def opened(self) -> "Any":
+    def opened(self) -> "KQueue":
         if not self.is_open():
             raise failed(EBADF, "the kqueue is closed, or the parent's")
-        return self._kqueue
+        return self._kqueue  # type: ignore[no-any-return]
 
     def close(self) -> None:
         kqueue, self._kqueue = self._kqueue, None
@@ -126,7 +126,7 @@ class Kqueue(EventSource):
     def register(self, pid: int) -> Registration:
         """Watch for the exit; Failed (EAGAIN) if there may be no process to watch."""
         new = Registration(pid, next(self._numbers))
-        one: "Any" = None
+        one: object = None
         for _ in range(100):
             one = self._by_pid.setdefault(pid, new)
             # Its process may have been reaped, and the pid reused. EV_ADD would give the old
@@ -146,7 +146,7 @@ class Kqueue(EventSource):
         except BaseException:
             self.forget(new)
             raise
-        return new  # type: ignore[no-any-return]
+        return new
 
     def _add(self, one: Registration) -> None:
         for fflags in (NOTE_EXIT | table().status_flag, NOTE_EXIT):
@@ -168,7 +168,7 @@ class Kqueue(EventSource):
         is_last = map(is_, map(one.later.setdefault, repeat(None, 1), end), end)
         atomically_if((next, is_last), (self._by_pid.pop, one.pid, None))
 
-    def event_of(self, one: Registration) -> "Any":
+    def event_of(self, one: Registration) -> "Kevent | None":
         """Its event, if it has been taken."""
         return self.ready.get(one) or next(filter(None, one.events), None)  # in this order
 
@@ -180,7 +180,7 @@ class Kqueue(EventSource):
         if not one.later:
             return True
         # If another thread has registered the pid again meanwhile, that changed this one's number.
-        later: "Any" = self._by_pid.get(one.pid)
+        later: object = self._by_pid.get(one.pid)
         while type(later) is Registration:
             last, later = later, later.later.get(None)
             if last is not one and not later and not self._find(last, last.fflags or one.fflags):
@@ -209,7 +209,7 @@ class Kqueue(EventSource):
                     self.ready.setdefault(there, None)
             raise
 
-    def note(self, events: "Any") -> None:
+    def note(self, events: "list[Kevent]") -> None:
         self.ready.update([(self.by_number.get(event.udata), event) for event in events])
 
     def wake(self, seconds: float = 0.0) -> None:
@@ -314,7 +314,7 @@ class KqueueHandle(PsHandle):
     def fileno(self) -> int:
         if self.backend == "polling" or not self._queue.is_open():
             return super().fileno()
-        return self._queue.opened().fileno()  # type: ignore[no-any-return]
+        return self._queue.opened().fileno()
 
     def identify(self) -> "Identity | None":
         if self._identity is None:
@@ -332,7 +332,7 @@ class KqueueHandle(PsHandle):
             self._queue.close()
 
 
-def told_code(event: "Any") -> "int | None":
+def told_code(event: "Kevent | None") -> "int | None":
     """The exit code that an event carries; None if it carries none."""
     flag = table().status_flag
     if event is None or (flag and not event.fflags & flag):

@@ -24,7 +24,7 @@ class KqueuePoller:
         self._queue = Kqueue(opened_wakeup() if shared else None)
         self.ready = self._queue.ready
         # Not in the registrations: members refer to handles, and handles to registrations.
-        self._members: "dict[Registration, dict[Any, None]]" = {}
+        self._members: "dict[Registration, dict[Member, None]]" = {}
 
     def open(self, target: "Target") -> "Handle":
         if not self._opens or target.pid is None:
@@ -58,7 +58,7 @@ class KqueuePoller:
     def flush(self) -> None:
         self._queue.flush()
 
-    def read(self, who: "Any") -> "Iterable[Any]":
+    def read(self, who: "Any") -> "Iterable[Member]":
         if type(who) is Registration:
             event = self.ready.get(who)
             who.events.extend(filter(None, (event,)))
@@ -74,7 +74,7 @@ class KqueuePoller:
         return True
 
     def fileno(self) -> int:
-        return self._queue.opened().fileno()  # type: ignore[no-any-return]
+        return self._queue.opened().fileno()
 
     def close(self) -> None:
         self._queue.close()

@@ -13,7 +13,7 @@ from .proc import check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Iterator
+    from ..._types import File, Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
@@ -30,7 +30,7 @@ class LinuxFacts:
     _uids: "tuple[int, int, int] | None" = None
     # Once the process has been reaped, opening a file below its directory fails with ESRCH, even
     # if the pid is reused.
-    _directory: "Any" = None
+    _directory: "File | None" = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

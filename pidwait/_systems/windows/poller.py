@@ -27,7 +27,7 @@ from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Checks, Handle, Iterable, Member, Target
+    from ..._types import Call, Checks, Handle, Iterable, Member, Target
 
 _WAKEUP = 1  # the number of wake()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
@@ -57,8 +57,8 @@ class PortPoller:
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether HANDLEs can be used."""
         self._opens = opens
-        self._by_number: "dict[int, Any]" = {}
-        self.ready: "dict[Any, None]" = {}
+        self._by_number: "dict[int, Member]" = {}
+        self.ready: "dict[object, None]" = {}
         self._turn = 0
         self._port = _open_port()
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
@@ -112,7 +112,7 @@ class PortPoller:
     def flush(self) -> None:
         """poll() puts all events into ``ready`` in one step."""
 
-    def read(self, who: "Any") -> "Iterable[Any]":
+    def read(self, who: object) -> "Iterable[Member]":
         """There are no events but the members' own."""
         return ()
 
