@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Any, Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
+    from ._types import Callable, Generic, Iterable, Iterator, NoReturn, P, Proc, Self, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -63,7 +63,7 @@ def wait_procs(
         check_callback(callback)
     deadline = Deadline(timeout)
     given = list(procs)
-    exited: "list[tuple[Any, int | None]]" = []
+    exited: "list[tuple[P, int | None]]" = []
     core = _core_with(given)
     for one in _exits(core, given_again(given), deadline, False):
         exited.append(one)
@@ -106,7 +106,7 @@ def as_completed(
     return _exits(_core_with(given), given_again(given), deadline, True)
 
 
-def _core_with(procs: "list[Any]") -> Core:
+def _core_with(procs: "Iterable[Proc]") -> Core:
     targets = [target_of(proc, key_of(proc)) for proc in procs]
     core = Core(False)
     for target in targets:
@@ -115,8 +115,8 @@ def _core_with(procs: "list[Any]") -> Core:
 
 
 def _exits(
-    core: Core, again: "dict[object, list[Any]]", deadline: Deadline, raises: bool
-) -> "Iterator[tuple[Any, int | None]]":
+    core: Core, again: "dict[object, list[P]]", deadline: Deadline, raises: bool
+) -> "Iterator[tuple[P, int | None]]":
     """Iterate over the exits until the deadline.
 
     ``raises``: whether to raise TimeoutExpired if some are still running then.
@@ -154,9 +154,9 @@ def _expired(targets: "list[Target]", timeout: "float | None") -> TimeoutExpired
     return error
 
 
-def given_again(procs: "list[Any]") -> "dict[object, list[Any]]":
+def given_again(procs: "list[P]") -> "dict[object, list[P]]":
     """{key: the procs given for it}, for keys that were given more than once."""
-    given: "dict[object, list[Any]]" = {}
+    given: "dict[object, list[P]]" = {}
     for proc in procs:
         given.setdefault(key_of(proc), []).append(proc)
     return {key: procs for key, procs in given.items() if len(procs) > 1}
@@ -299,7 +299,7 @@ class WaitSet(Generic[P]):
         if core is not None and core.pid == getpid():
             warn_unclosed(self)
 
-    def __reduce__(self) -> "Any":
+    def __reduce__(self) -> "NoReturn":
         raise TypeError("a set of handles on processes can't be pickled or copied")
 
     def __repr__(self) -> str:

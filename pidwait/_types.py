@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any as Any
 from typing import Final, Protocol
 from typing import Generic as Generic
+from typing import NoReturn as NoReturn
 from typing import Union as Union
 
 from typing_extensions import Self as Self

@@ -47,7 +47,7 @@ class Core:
 
     def members_of(self, key: object) -> "list[Member]":
         """The members for a key: several if a member was requeued, or a pid added again."""
-        there: "Any" = [self.members.get(key)]
+        there = [self.members.get(key)]
         there += [one for one in list(self.requeued) if one.target.key == key]
         return [one for one in there if one in self.tokens]
 
@@ -186,7 +186,7 @@ class Core:
         for member in list(self.tokens):
             self.schedule.add(member)
 
-    def collect(self, waiter: "ref[Any]", final: bool = False) -> None:
+    def collect(self, waiter: "ref[Waiter]", final: bool = False) -> None:
         """Look at all members that may have exited. ``final``: the waiter's time is up."""
         ready, reaping = self.poller.ready, []
         for who in list(ready):
@@ -206,7 +206,7 @@ class Core:
             for member in self.schedule.due(final):
                 self.look(member, waiter)
 
-    def look(self, member: Member, waiter: "ref[Any]") -> None:
+    def look(self, member: Member, waiter: "ref[Waiter]") -> None:
         """Look at one. If it has exited, look at the others for its process, and have it reaped."""
         target, status = member.target, self._look_once(member)
         if status is RUNNING:
@@ -245,7 +245,7 @@ class Core:
         if member not in self.tokens:
             self._forget(member)
 
-    def _note_exit(self, member: Member, status: "Outcome", waiter: "ref[Any]") -> None:
+    def _note_exit(self, member: Member, status: "Outcome", waiter: "ref[Waiter]") -> None:
         """Note that a look has seen the exit, and have the owner reap."""
         if member in self.tokens and member not in self.exited:  # else its owner does not reap
             target, outcome = member.target, status
@@ -267,7 +267,7 @@ class Core:
                 self.exited.setdefault(member, outcome)  # type: ignore[arg-type]
         self._clean_up(member)
 
-    def _reap(self, member: Member, status: "Outcome", waiter: "ref[Any]") -> "Outcome":
+    def _reap(self, member: Member, status: "Outcome", waiter: "ref[Waiter]") -> "Outcome":
         """Have the owner reap, in one wait at a time: its code may block, or wait itself."""
         turn = self._reaping.setdefault(member, waiter)
         if turn is not waiter:

@@ -64,12 +64,12 @@ class Target:
         """RUNNING if the pid still belongs to the object's process; else its exit code or None."""
         return self.returncode()
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         """Have the object reap the process, which has exited with a code as far as we have seen."""
-        return code  # type: ignore[no-any-return]
+        return code
 
 
-def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
+def guarded(method: "Callable[..., Outcome]", *args: "Outcome") -> "Outcome":
     """``method(*args)`` of a target.
 
     If the object raises, the error is logged, and the wait goes on without its answer. An exception
@@ -78,7 +78,7 @@ def guarded(method: "Callable[..., Outcome]", *args: "Any") -> "Outcome":
     try:
         return method(*args)
     except not_by_handler(Exception) as error:
-        target: "Any" = method.__self__  # type: ignore[attr-defined]
+        target: Target = method.__self__  # type: ignore[attr-defined]
         log("pid %s, %s: %r", target.pid, type(target.proc).__name__, error)
         if not args:
             return RUNNING
@@ -104,9 +104,9 @@ class LoopOwner(Owner):
             # and then raise. The Popen inside has the code.
             return _checked(_popen_inside(self.proc).returncode)
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         if code is not None:
-            return code  # type: ignore[no-any-return]
+            return code
         known = self.returncode()
         # A thread of asyncio may have reaped it before we looked, and will notify its loop soon.
         return PENDING if known is RUNNING else known
@@ -118,7 +118,7 @@ def _popen_inside(proc: "Any") -> "Any":
     return proc
 
 
-def _checked(code: "Any") -> "Outcome":
+def _checked(code: object) -> "Outcome":
     """An owner's code; RUNNING if it has none."""
     if code is None:
         return RUNNING
@@ -142,10 +142,10 @@ class PopenOwner(Owner):
         self._is_inherited = True
         return RUNNING
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
-            return code  # type: ignore[no-any-return]
+            return code
         lost = code is None and self._is_lost()
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.
@@ -153,7 +153,7 @@ class PopenOwner(Owner):
         if known is RUNNING:
             return PENDING
         if code:
-            return code  # type: ignore[no-any-return]
+            return code
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
         return None if lost else known
 
@@ -166,14 +166,14 @@ class PopenOwner(Owner):
         if lock is None or os.name == "nt":
             return False
         # In one step: an exception of a handler in between would leave the lock held.
-        known: "list[Any]" = []
+        known: "list[int | None]" = []
         read = known.extend, map(getattr, (self.proc,), ("returncode",))
         atomically_if((lock.acquire, False), read, (lock.release,))
         is_ours = is_our_child(self.pid) if known == [None] else True
         return not (is_found(self.pid) if is_ours is None else is_ours)
 
 
-def _look(pid: "Any") -> "Outcome":
+def _look(pid: int) -> "Outcome":
     """Look at our child without reaping; PENDING if it is not, or no longer, our child."""
     try:
         return look_at_child(pid)
@@ -213,7 +213,7 @@ class MultiprocessingOwner(Owner):
         seen = _look(self.pid) if self._has_own_child() else RUNNING
         return None if seen is PENDING else seen  # somebody else has reaped it
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         if self.proc.exitcode is None:  # else spare multiprocessing the imports of join(0)
             self._join()
         known = _checked(self.proc.exitcode)
@@ -234,7 +234,7 @@ class MultiprocessingOwner(Owner):
         """Whether waitid(2) finds the unreaped child: a fork server's child is not ours."""
         return os.name != "nt" and self._can_reap() and self._method() != "forkserver"
 
-    def _method(self) -> "Any":
+    def _method(self) -> "str | None":
         return getattr(getattr(self.proc, "_popen", None), "method", None)
 
     def _is_no_answer(self, code: "Outcome") -> bool:
@@ -249,7 +249,7 @@ class MultiprocessingOwner(Owner):
 class TreeOwner(PopenOwner):
     """Our Popen of a tree. The tree ends with the command's exit, or later."""
 
-    def reap(self, code: "Any" = None) -> "Outcome":
+    def reap(self, code: "int | None" = None) -> "Outcome":
         return _checked(self.proc.poll())
 
     confirm = reap
@@ -278,7 +278,7 @@ class ProcessTarget(Target):
             return RUNNING
         return self.proc.exitcode  # type: ignore[no-any-return]
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         known = self.returncode()
         return code if known is None or known is RUNNING else known
 
@@ -290,7 +290,7 @@ class ChildOwner(Owner):
         child = getattr(self.proc, "_child", self.proc)
         return child.exitcode if child.reaped else RUNNING
 
-    def reap(self, code: "Any") -> "Outcome":
+    def reap(self, code: "int | None") -> "Outcome":
         try:
             known: "int | None" = getattr(self.proc, "_child", self.proc).wait(0)
         except not_by_handler(TimeoutError):
@@ -320,7 +320,7 @@ def target_of(proc: "Proc", key: object = None) -> Target:
     if type(proc) is int or (hasattr(type(proc), "__index__") and not has(proc, "pid")):
         return Target(proc, check_pid(proc, "proc"), key)
     try:
-        pid: "Any" = proc.pid  # type: ignore[union-attr]
+        pid: "int | None" = proc.pid  # type: ignore[union-attr]
     except not_by_handler(AttributeError):
         several = isinstance(proc, (list, tuple, set, frozenset, dict))
         text = "proc must be a process ID or an object with a pid, not %s%s"
