@@ -61,10 +61,6 @@ class EpollPoller(EventSource):
             self._longest = LONGEST
 
     def open(self, target: "Target") -> "Handle":
-        """A handle by ``target.pid``, or by ``target.proc`` if that is None.
-
-        Failed if it can't be opened; UnsupportedOperation if the object has no file descriptor.
-        """
         if not self._opens:
             raise failed(ENOSYS, "pidfds are not used")
         if target.pid is None:
@@ -72,7 +68,6 @@ class EpollPoller(EventSource):
         return PidfdHandle(target.pid, None, opened_high)
 
     def arm(self, member: "Member", *calls: "Call") -> None:
-        """Have its next event taken, and make the calls in the same step; not if it is polled."""
         handle = member.handle
         if handle is None or handle.fd < 0 or handle.backend == "polling":
             return
@@ -100,7 +95,6 @@ class EpollPoller(EventSource):
             self._by_fd.pop(member.handle.fd, None)
 
     def poll(self, seconds: "float | None") -> None:
-        """Sleep until there is an event, for ``seconds`` at most, or less."""
         if self._batches:
             self.flush()
             seconds = 0 if self.ready else seconds
@@ -115,7 +109,6 @@ class EpollPoller(EventSource):
         self.ready.update([(self._by_fd.get(fd), None) for fd, _ in events])
 
     def read(self, who: "Any") -> "Iterable[Any]":
-        """The members to look at for an event that is not a member's own."""
         if who is None:  # a member has ended
             return ()
         try:
@@ -129,10 +122,7 @@ class EpollPoller(EventSource):
         return ()
 
     def wake(self, seconds: float) -> bool:
-        """End all sleeps, and make fileno() readable, now or after ``seconds``.
-
-        Return False if it is readable too early.
-        """
+        """End all sleeps, and make fileno() readable, now or after ``seconds``."""
         if seconds and self._timer is not None:
             try:
                 self._set_timer(seconds)
