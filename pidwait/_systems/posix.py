@@ -17,7 +17,7 @@ from .calls import WAITID, native, removed_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Outcome, defaultdict
+    from .._types import Any, Callable, File, Function, KQueue, Outcome, defaultdict
 if not TYPE_CHECKING:
     from _collections import defaultdict
 
@@ -28,13 +28,13 @@ CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other on
 # An epoll object can be made from any fd, and makes no system call but close(2). A FileIO would add
 # an fstat(2), and refuses directories.
 _epoll = getattr(select, "epoll", None) or removed_type("select", "epoll")
-own = getattr(_epoll, "fromfd", io.FileIO)
+own: "Callable[[int], File]" = getattr(_epoll, "fromfd", io.FileIO)
 
 
 _is_opened = (-1).__ne__
 
 
-def opened(function: "Callable[..., int]", *arguments: object) -> "Any":
+def opened(function: "Callable[..., int]", *arguments: object) -> "File":
     """The function's file descriptor, owned: without a bytecode between the two calls.
 
     A signal handler that raised there would leak it, and polling opens files all the time. So a
@@ -65,7 +65,7 @@ class EventSource:
     def note(self, events: "Any") -> None:
         raise NotImplementedError
 
-    def receive_from(self, function: "Callable[..., Any]", *args: object) -> None:
+    def receive_from(self, function: "Function", *args: object) -> None:
         """Note the events that ``function(*args)`` returns; it may sleep."""
         batch: "defaultdict[None, Any]" = defaultdict(partial(function, *args))
         self._batches[id(batch)] = batch
@@ -100,7 +100,7 @@ def opened_wakeup() -> "Any":
     return reader
 
 
-def close(file: "Any") -> None:
+def close(file: "File | KQueue") -> None:
     try:
         file.close()
     except OSError as error:  # somebody else has closed it: Python >= 3.15 raises

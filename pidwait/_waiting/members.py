@@ -92,10 +92,10 @@ class PollSchedule:
     def __init__(self, clock: "Callable[[], float]") -> None:
         self._clock = clock
         # When to look next, and the interval after that; in the order of the latest looks.
-        self.members: "dict[Any, tuple[float, float]]" = {}
+        self.members: "dict[Member, tuple[float, float]]" = {}
         self.next_at = 0.0  # the time of the next look; 0: there is a new member
 
-    def add(self, member: "Any") -> None:
+    def add(self, member: Member) -> None:
         """Look at it now, and then at growing intervals, unless it is there already."""
         if self.members.setdefault(member, PollSchedule.NEW) is PollSchedule.NEW:
             self.next_at = 0.0
@@ -105,7 +105,7 @@ class PollSchedule:
         seconds = self.next_at - Deadline.now()
         return max(0.0, seconds) if seconds <= _FURTHEST else 0.0
 
-    def due(self, final: bool = False) -> "Iterator[Any]":
+    def due(self, final: bool = False) -> "Iterator[Member]":
         """The members to look at now: the new, and as many others as the share allows.
 
         With ``final``, at the end of a time-out, also others whose time has not come, at least one.

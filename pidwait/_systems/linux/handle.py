@@ -32,7 +32,7 @@ from .proc import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Callable, Checks, Identity, Outcome
+    from ..._types import Any, Callable, Checks, File, Identity, Outcome
 
 
 class PidfdHandle(Handle):
@@ -42,7 +42,7 @@ class PidfdHandle(Handle):
     _is_ours = True  # our child, as far as we know
 
     def __init__(
-        self, pid: "int | None", file: "Any" = None, open_: "Callable[..., Any]" = opened
+        self, pid: "int | None", file: "File | None" = None, open_: "Callable[..., File]" = opened
     ) -> None:
         self.pid = pid
         try:

@@ -27,7 +27,7 @@ from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Callable, Handle, Iterable, Member, Target
+    from ..._types import Any, Call, Callable, File, Handle, Iterable, Member, Target
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -40,15 +40,15 @@ _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
 class EpollPoller(EventSource):
     """Sleeps for many handles. Any number of threads may be in poll() at once."""
 
-    _wakeup: "Any" = None
+    _wakeup: "File | None" = None
     _timer: "Any" = None
 
     def __init__(self, opens: bool, shared: bool) -> None:
         """``opens``: whether pidfds can be used; ``shared``: whether wake() is needed."""
         super().__init__()
         self._opens = opens
-        self._by_fd: "dict[int, Any]" = {}
-        self.ready: "dict[Any, None]" = {}
+        self._by_fd: "dict[int, Member | File]" = {}
+        self.ready: "dict[object, None]" = {}
         self._epoll: "Any" = ask("epoll")  # a low number: select() takes no other
         # Without a wake-up fd, sleeps are short.
         self._longest = LONGEST_SLEEP
@@ -108,7 +108,7 @@ class EpollPoller(EventSource):
     def note(self, events: "list[tuple[int, int]]") -> None:
         self.ready.update([(self._by_fd.get(fd), None) for fd, _ in events])
 
-    def read(self, who: "Any") -> "Iterable[Any]":
+    def read(self, who: "File | None") -> "Iterable[Member]":
         if who is None:  # a member has ended
             return ()
         try:
@@ -161,7 +161,7 @@ class EpollPoller(EventSource):
                 file.close()
 
 
-def opened_high(function: "Callable[..., int]", *args: object) -> "Any":
+def opened_high(function: "Callable[..., int]", *args: object) -> "File":
     """``opened(function, *args)``, with a number above the soft limit, if the hard one allows it.
 
     The limit is that of the whole process, and a child forked meanwhile inherits the raised one.
@@ -169,7 +169,7 @@ def opened_high(function: "Callable[..., int]", *args: object) -> "Any":
     return _moved_up(opened(function, *args))
 
 
-def _moved_up(file: "Any") -> "Any":
+def _moved_up(file: "File") -> "File":
     moved = None
     try:
         moved = _duplicate(file)
@@ -179,7 +179,7 @@ def _moved_up(file: "Any") -> "Any":
     return moved
 
 
-def _duplicate(file: "Any") -> "Any":
+def _duplicate(file: "File") -> "File":
     """A duplicate above the soft limit; the file itself if there can be none."""
     try:
         soft, hard = ask("getrlimit", RLIMIT_NOFILE)
@@ -187,7 +187,7 @@ def _duplicate(file: "Any") -> "Any":
         log("RLIMIT_NOFILE: %s", why)
         return file
     raised: "list[bool]" = []
-    moved: "list[Any]" = []
+    moved: "list[File]" = []
     if soft != hard and soft <= _HIGH:
         restore = _limiting(soft, hard)
         duplicate = map(own, map(native("fcntl"), (file,), (_DUPFD_CLOEXEC,), (soft,)))

@@ -23,7 +23,7 @@ from ..calls import ask, native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Callable, Checks, Identity, Outcome, Self
+    from ..._types import Callable, Checks, Identity, Outcome, Self
 
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects misses a Ctrl-C that came
 # right before it: it resets the event without checking for pending signals. And while the machine
@@ -208,7 +208,7 @@ class Entry:
     __slots__ = ("name", "parent", "pid", "threads")
 
     def __init__(self, entry: bytearray) -> None:
-        fields: "Any" = _PROCESSENTRY32W.unpack(entry)
+        fields = _PROCESSENTRY32W.unpack(entry)
         _, _, self.pid, _, _, self.threads, self.parent, _, _, name = fields
         self.name: str = name.decode("utf-16-le", "replace").partition("\0")[0]
 
