@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """posix_spawn and its family: prototypes, flags and structures."""
 
+from itertools import count
+
 from .._base.errors import failed
 from .._systems.bindings import PLATFORM
 from .._systems.calls import Calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Rows
+    from .._types import Adapter, Any, Callable, Pointer, Rows
 
 _ACTIONS = _ATTRIBUTES = "void *"
 
@@ -56,6 +58,24 @@ FLAGS = {
 _NONE_OF_THEM = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
 SPAWN_FLAGS = dict(_NONE_OF_THEM, SETPGROUP=SETPGROUP, **FLAGS.get(PLATFORM, {}))
 
+
+def _bind_environ(binding: "Adapter", name: str) -> "Callable[[bool], Pointer]":
+    """A function that returns C's environ, or a copy of it by strings()."""
+    # environ is no function, but has an address like one. On macOS, libraries can't see it.
+    is_macos = PLATFORM == "darwin"
+    found = binding.function("_NSGetEnviron" if is_macos else "environ", ("void *",), None)
+    variable = binding.variable(found() if is_macos else found)
+
+    def environ(copies: bool) -> "Pointer":
+        pointer = variable[0]  # ctypes reads the variable when the call is made
+        if not pointer or not (copies or binding.name == "cffi"):
+            return pointer
+        items = iter(map(pointer.__getitem__, count()).__next__, binding.null)
+        return binding.strings(list(map(binding.string, items)))
+
+    return environ
+
+
 # All functions return an error number, and do not set errno.
 # The interpreter's own os.posix_spawn is not used: it holds the GIL until the exec.
 SPAWN_ROWS: "Rows" = dict(
@@ -68,7 +88,7 @@ SPAWN_ROWS: "Rows" = dict(
     spawn_cell=(None, lambda binding, name: binding.cell),
     spawn_memory=(None, lambda binding, name: lambda: binding.pointer(bytearray(SIZE))),
     spawn_strings=(None, lambda binding, name: binding.strings),
-    spawn_environ=(None, lambda binding, name: binding.environ()),
+    spawn_environ=(None, _bind_environ),
 )
 SPAWN_CALLS = Calls(SPAWN_ROWS)
 spawn_native = SPAWN_CALLS.__getitem__

@@ -10,7 +10,6 @@ import os
 import sys
 from errno import ENOSYS
 from functools import partial
-from itertools import count
 from types import SimpleNamespace
 
 from .._base.checks import FFI, choice
@@ -102,22 +101,6 @@ class Adapter:
         except not_by_handler(AttributeError):
             raise LookupError("the system's library has no %s" % name) from None
         return found if failure is None else _Checked(self, found, failure)
-
-    def environ(self) -> "Callable[[bool], Pointer]":
-        """A function that returns C's environ, or a copy of it by strings()."""
-        # environ is no function, but has an address like one. On macOS, libraries can't see it.
-        is_macos = PLATFORM == "darwin"
-        found = self.function("_NSGetEnviron" if is_macos else "environ", ("void *",), None)
-        variable = self.variable(found() if is_macos else found)
-
-        def environ(copies: bool) -> "Pointer":
-            pointer = variable[0]  # ctypes reads the variable when the call is made
-            if not pointer or not (copies or self.name == "cffi"):
-                return pointer
-            items = iter(map(pointer.__getitem__, count()).__next__, self.null)
-            return self.strings(list(map(self.string, items)))
-
-        return environ
 
     def convert(self, argument: object) -> object:
         if argument is None:
