@@ -13,11 +13,12 @@ has no start times, so a process is identified there by its parent and its name.
 from errno import EACCES, EINTR, ENOSYS, ESRCH
 from functools import partial
 from io import UnsupportedOperation
+from itertools import chain, repeat
 from os import getpid
 from struct import Struct
 
 from ..._base.deadline import Backoff, Deadline
-from ..._base.errors import Failed, call, failed, log, not_by_handler
+from ..._base.errors import Failed, call, failed, log
 from ..._base.handle import RUNNING, Handle
 from ..calls import ask, native
 
@@ -42,34 +43,37 @@ _TH32CS_SNAPPROCESS = 0x00000002
 _PROCESSENTRY32W = Struct("IIIPIIIiI520s0P")
 
 
-class Owned:
+class Owned(filter):  # type: ignore[type-arg]
     """A HANDLE, ``number``. close() closes it; so does freeing this object.
 
-    As with subprocess.Handle, a Ctrl-C that interrupts __del__ is printed and lost.
+    An iterator, which is written in C, makes the calls. In plain statements, an exception of a
+    signal handler in __del__ would be printed and lost, and one between two calls closed a HANDLE
+    for which the thread pool still waited: the process crashed.
     """
 
-    __slots__ = ("ends", "number")
+    __slots__ = ("number", "waits")
+    number: int
+    waits: "list[partial[None]]"  # registered with the thread pool: each call ends one wait
 
-    def __init__(self, function: "Callable[..., int]", *args: object) -> None:
+    def __new__(cls, function: "Callable[..., int]", *args: object) -> "Self":
         """The HANDLE that ``function(*args)`` opens."""
-        # What ends it: a call that closes it, and one for each of its waits in the thread pool.
-        self.ends: "list[partial[None]]" = []
-        close = native("CloseHandle")
-        self.number: int = call(function, *args)
-        self.ends.append(partial(close, self.number))
+        waits: "list[partial[None]]" = []
+        handles: "list[partial[None]]" = []
+        # Each call returns None, so the first next() makes all of them.
+        calls = map(partial.__call__, chain(waits, handles))
+        self = super().__new__(cls, None, chain(calls, repeat(True)))
+        call(handles.extend, map(partial, (native("CloseHandle"),), map(function, *zip(args))))
+        self.waits, self.number = waits, handles[0].args[0]
+        return self
+
+    __del__ = filter.__next__
 
     def close(self) -> None:
-        """End its waits, and then close it. Two threads may do so at once."""
         self.number = 0
-        while self.ends:
-            try:
-                call(self.ends.pop())
-            except not_by_handler(IndexError):  # another thread was faster
-                return
-            except Failed as why:  # somebody else has closed it
-                log("CloseHandle: %s", why)
-
-    __del__ = close
+        try:
+            call(next, self)
+        except Failed as why:  # somebody else has closed it
+            log("CloseHandle: %s", why)
 
     def __enter__(self) -> "Self":
         return self

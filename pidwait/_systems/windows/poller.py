@@ -48,7 +48,7 @@ def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "C
     # INVALID_HANDLE: return after the callback has. Closing the HANDLE during a wait is undefined
     # behaviour.
     end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
-    return owned.ends.extend, end
+    return owned.waits.extend, end
 
 
 class PortPoller:
@@ -80,7 +80,7 @@ class PortPoller:
         if not isinstance(member.handle, Win32Handle) or member.handle.backend == "polling":
             return
         owned = member.handle.owned
-        if len(owned.ends) == 1:  # it has no wait yet
+        if not owned.waits:
             calls = (_registering(owned, self._port), *calls)
         call(atomically, (self._by_number.__setitem__, owned.number, member), *calls)
 
