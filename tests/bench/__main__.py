@@ -6,36 +6,20 @@ import sys
 from .. import pidwait
 from . import (
     aio,
-    contextswitch,
     core,
-    fileno,
-    functions,
     imports,
     latency,
-    listing,
     many,
-    nopidfd,
-    remote,
-    single_file,
     spawn,
-    syscalls,
     trees,
 )
 
 BENCHES = {
-    "contextswitch": contextswitch,
     "latency": latency,
-    "syscalls": syscalls,
-    "functions": functions,
     "import": imports,
     "spawn": spawn,
     "many": many,
-    "nopidfd": nopidfd,
-    "fileno": fileno,
     "aio": aio,
-    "listing": listing,
-    "remote": remote,
-    "single": single_file,
     "trees": trees,
 }
 LIST = "\n".join(
@@ -68,7 +52,6 @@ def parse(argv):
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="none: list the benches")
     parser.add_argument("--rounds", type=positive(int), help="instead of each bench's own number")
-    parser.add_argument("--seconds", type=positive(float), help="of contextswitch (default: 10)")
     parser.add_argument(
         "--part",
         action="append",

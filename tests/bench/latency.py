@@ -105,9 +105,7 @@ def waiters(beside=None):
 class Children:
     """Children that exit on order, and report when."""
 
-    def __init__(self, folder, delays=(0.016, 0.024)):
-        """``delays``: the least and the most seconds from the order to the exit."""
-        self._delays = delays
+    def __init__(self, folder):
         path = os.path.join(folder, "child")
         self._child = core.build(CHILD.encode(), path, "-Os", "-static")
         self._pipes = [os.pipe() for _ in range(BATCH)]
@@ -155,7 +153,7 @@ class Children:
         return popen
 
     def _end(self, number):
-        os.write(self._orders, struct.pack("=Bd", number, random.uniform(*self._delays)))
+        os.write(self._orders, struct.pack("=Bd", number, random.uniform(0.016, 0.024)))
 
     def _exited(self):
         return struct.unpack("d", os.read(self._times, 8))[0]

@@ -21,7 +21,7 @@ from . import core, herd
 
 STEP = 200
 IDLE = 10
-PARTS = ("number", "psutil", "loop", "idle", "callbacks", "soft limit", "hard limit")
+PARTS = ("number", "psutil", "loop", "idle", "soft limit", "hard limit")
 CODE = struct.Struct("=Q8x3i32xi")
 GET_INFO = 0xC040FF0B
 REQUEST = CODE.pack(8, 0, 0, 0, 0)
@@ -189,31 +189,6 @@ class Bench:
                 cpu = time.process_time() - cpu
         yield core.Row("CPU ms in 10 s, 10,000 idle", cpu * 1000, kind="count", bound=1)
         yield core.Row("bytes per process", memory, kind="count", bound=1024)
-
-    def callbacks(self):
-        """The time from the signal that ends a process to the callback."""
-        delays = []
-        with herd.Herd(self.starter, 1000) as processes:
-            left = list(processes.pids)
-            told = threading.Semaphore(0)
-            exited = []
-
-            def callback(proc, code):
-                exited.append(time.monotonic())
-                told.release()
-
-            thread = threading.Thread(target=pidwait.wait_procs, args=(left, None, callback))
-            thread.start()
-            time.sleep(0.1)
-            for number in range(200):
-                processes.end(number, number + 1, 0)
-                ended = processes.ended()
-                told.acquire()
-                delays.append((exited[-1] - ended) * 1000)
-                time.sleep(0.005)
-            processes.end(200, 1000, 0)
-            thread.join()
-        yield core.Row("ms from exit to callback, p50", core.median(delays), kind="count", bound=1)
 
     def soft_limit(self):
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
