@@ -17,7 +17,7 @@ GIB = 2**30
 THREADS = (1, 4, 16, 64, 256)
 OLD = ("3.6", "3.7", "3.8", "3.9")
 NEW = ("3.11", "3.12", "3.13", "3.14", "3.15")
-PARTS = ("heap", "256 threads", "closefrom", "stall") + OLD + NEW
+PARTS = ("heap", "256 threads", "closefrom") + OLD + NEW
 CPU, WALL = 0, 1
 
 
@@ -94,11 +94,6 @@ class Bench:
     def threads_256(self):
         return [by_threads("3.11", 1.3, self.processes), by_threads("3.8", 1.5, self.processes)]
 
-    def stall(self):
-        found = ask_stall()
-        title = "stall of another thread, ms"
-        return [core.Row(title, found["spawn"], found.get("os.posix_spawn"), "count", 50)]
-
 
 def by_threads(version, bound, processes):
     """The row of 256 threads against one, and below it a table of all numbers of threads."""
@@ -119,10 +114,6 @@ def by_threads(version, bound, processes):
     return row(title, pools, "spawn, 256", "spawn, 1", bound, notes=notes)
 
 
-def ask_stall():
-    return json.loads(core.output(core.script(starts.__name__, "{}"), cwd=str(core.ROOT)))
-
-
 def run(options):
     if os.name != "posix":
         raise core.Unavailable("Windows has no posix_spawn")
@@ -131,7 +122,6 @@ def run(options):
         "heap": bench.heap,
         "256 threads": bench.threads_256,
         "closefrom": bench.closefrom,
-        "stall": bench.stall,
     }
     parts.update({version: partial(bench.old, version) for version in OLD})
     parts.update({version: partial(bench.new, version) for version in NEW})

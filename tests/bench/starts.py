@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -114,51 +113,6 @@ def measure(names, threads=(0,), count=5, rounds=400, heap=0, hidden=False):
     }
 
 
-def stall():
-    """The longest stop of another thread, in milliseconds, during a start that takes a second."""
-    fifo = "/tmp/pidwait-bench-%d" % os.getpid()
-
-    def with_fifo(cell, path, actions, *rest):
-        add = seam.get("posix_spawn_file_actions_addopen")
-        assert not add(actions, 0, os.fsencode(fifo), os.O_RDONLY, 0)
-        return posix_spawn(cell, path, actions, *rest)
-
-    def own(path):
-        action = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDONLY, 0)
-        os.waitpid(os.posix_spawn(TRUE[0], TRUE, os.environ, file_actions=[action]), 0)
-
-    ways = {"spawn": lambda: pidwait.spawn(TRUE).__exit__(None, None, None)}
-    if hasattr(os, "posix_spawn"):
-        ways["os.posix_spawn"] = lambda: own(fifo)
-    found = {}
-    ways["spawn"]()  # loads what is loaded once
-    posix_spawn = seam.get("posix_spawn")
-    seam.Seam().put("posix_spawn", with_fifo)
-    os.mkfifo(fifo)
-    try:
-        for name, start in ways.items():
-            opener = subprocess.Popen(["sh", "-c", 'sleep 1; : > "$0"', fifo])
-            found[name] = longest_stop(threading.Thread(target=start)) * 1000
-            opener.wait()
-    finally:
-        os.unlink(fifo)
-    return found
-
-
-def longest_stop(worker):
-    """Run the thread; return the longest time, in seconds, in which this one could not run."""
-    # Count from before start(), which returns only when the worker gives the GIL back.
-    longest, last, alive = 0.0, time.perf_counter(), True
-    worker.start()
-    while alive:
-        alive = worker.is_alive()
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-        time.sleep(0.001)
-    worker.join()
-    return longest
-
-
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
-    print(json.dumps(measure(**options) if options else stall()))
+    print(json.dumps(measure(**options)))
