@@ -52,11 +52,6 @@ def need_program(name):
     return shutil.which(name) or lacking("program " + name)
 
 
-# A command on a busy machine may not be ready when its time is up: it is tried again with the
-# times multiplied by these.
-FACTORS = 1, 4, 16
-
-
 def sleeping(seconds):
     if WINDOWS:
         return PYTHON + ("-c", "import time; time.sleep(%s)" % seconds)
