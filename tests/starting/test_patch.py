@@ -51,7 +51,7 @@ def test_patched_popen_waits_by_events(variant, no_sleep):
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_patched_popen_tells_the_exit_while_another_thread_waits(variant, timeout):
     with ours.patch():
-        assert told_while_a_thread_waits(Standard, timeout) == [7] * 180
+        assert told_while_a_thread_waits(Standard, timeout) == [7] * 36
 
 
 def test_patched_popen_starts_as_ours_does(forks, starts):

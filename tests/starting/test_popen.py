@@ -427,9 +427,9 @@ def test_error_of_a_signal_handler_comes_through_from_wait(variant, error):
 
 
 def told_while_a_thread_waits(Popen, timeout):
-    """What the caller is told of 60 processes that have exited, while a thread is in wait()."""
+    """What the caller is told of processes that have exited, while a thread is in wait()."""
     told = []
-    for ask in [Popen.poll, partial(Popen.wait, timeout=0), partial(pidwait.wait, timeout=0)] * 20:
+    for ask in [Popen.poll, partial(Popen.wait, timeout=0), partial(pidwait.wait, timeout=0)] * 4:
         child = Popen(exiting_when_told(7), stdin=subprocess.PIPE)
         with child, ThreadPoolExecutor(1) as pool:
             code = pool.submit(child.wait, timeout)
@@ -442,7 +442,7 @@ def told_while_a_thread_waits(Popen, timeout):
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_exit_is_told_while_another_thread_waits(variant, timeout):
     """The standard Popen says None: its wait() holds the lock (cpython#127050)."""
-    assert told_while_a_thread_waits(ours.Popen, timeout) == [7] * 180
+    assert told_while_a_thread_waits(ours.Popen, timeout) == [7] * 36
 
 
 def test_exit_is_told_while_the_lock_is_held():
@@ -456,56 +456,45 @@ def test_exit_is_told_while_the_lock_is_held():
         assert child.poll() == child.returncode == 7
 
 
-# Without another thread, and with one.
 HANDLER = """if True:
-    import signal, subprocess, sys, threading
+    import signal, subprocess, threading
     import {package} as pidwait
     from {package} import subprocess as ours
 
-    timeout, how, threaded = [eval(value) for value in sys.argv[1:4]]
-    if sys.argv[4] == "patched":
-        ours.patch()
-        Popen = subprocess.Popen
-    else:
-        Popen = ours.Popen
-    told = []
-    signals = []
+    Popen = {Popen}
 
-    def handle(number, frame):
-        signals.append(number)
-        if len(signals) == 2:  # the first one may have come too early
-            child.terminate()
-            told.append(how(child))
+    def wait(timeout, how):
+        told, signals = [], []
 
-    done = threading.Event()
-    if threaded:
-        threading.Thread(target=done.wait).start()
-    signal.signal(signal.SIGALRM, handle)
-    child = Popen(["sleep", "60"])
-    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-    told.append(child.wait(timeout))
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    done.set()
-    assert told == [-15, -15] and child.returncode == -15, told
+        def handle(number, frame):
+            signals.append(number)
+            if len(signals) == 2:  # the first one may have come too early
+                child.terminate()
+                told.append(how(child))
+
+        signal.signal(signal.SIGALRM, handle)
+        child = Popen(["sleep", "60"])
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        told.append(child.wait(timeout))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert told == [-15, -15] and child.returncode == -15, told
+
+    over = threading.Event()
+    for start in int, threading.Thread(target=over.wait).start:  # alone, and beside a thread
+        start()
+        for timeout in None, 60:
+            wait(timeout, lambda child: child.wait())
+            wait(timeout, lambda child: child.wait(5))
+            wait(timeout, lambda child: pidwait.wait(child))
+            wait(timeout, lambda child: pidwait.wait(child, 5))
+            wait(timeout, lambda child: next(filter(None, iter(child.poll, 0))))
+    over.set()
 """
-HOWS = [
-    "lambda child: child.wait()",
-    "lambda child: child.wait(5)",
-    "lambda child: pidwait.wait(child)",
-    "lambda child: pidwait.wait(child, 5)",
-    "lambda child: next(filter(None, iter(child.poll, 0)))",
-]
 
 
-@pytest.mark.parametrize("patched", ["ours", "patched"])
-@pytest.mark.parametrize("threaded", [False, True], ids=["alone", "beside a thread"])
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("timeout", [None, 60])
-def test_signal_handler_may_wait_for_the_child_whose_wait_it_interrupts(
-    timeout, how, threaded, patched
-):
-    code = HANDLER.replace("{package}", pidwait.__name__)
-    done = run_python(code, str(timeout), how, str(threaded), patched)
+@pytest.mark.parametrize("kind", ["ours.Popen", "ours.patch() and subprocess.Popen"])
+def test_signal_handler_may_wait_for_the_child_whose_wait_it_interrupts(kind):
+    done = run_python(HANDLER.format(package=pidwait.__name__, Popen=kind))
     assert (done.stderr, done.returncode) == ("", 0)
 
 
