@@ -36,7 +36,6 @@ from ..processes import (
     stop,
 )
 from ..seam import errors
-from ..trouble import forked, system
 from .test_one import another_thread
 from .test_timeouts import LONG
 from .threads import Thread
@@ -134,15 +133,6 @@ def test_a_stopped_process_has_not_exited(recipe, start):
     assert waiter.is_alive()
     child.kill()
     assert recipe(child.pid) is waiter.result() is True
-
-
-@pytest.mark.threads
-def test_several_threads_wait_for_one_process(recipe, start_told):
-    child = start_told(8)
-    threads = [Thread(recipe, child.pid, timeout).asleep() for timeout in (None, 60, 60)]
-    child.stdin.close()
-    assert [thread.result() for thread in threads] == [True] * 3
-    assert child.wait() == 8
 
 
 def test_a_strangers_process(recipe, keeper):
@@ -347,34 +337,6 @@ def test_no_file_descriptor_is_left(herd):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert results == [False, True, True, True]
-
-
-def under_a_policy(code):
-    wait_pid = load().wait_pid
-    pid = os.fork()
-    if pid == 0:
-        try:
-            time.sleep(60)
-        finally:
-            os._exit(0)
-    system.forbid({"pidfd_open": code})
-    assert wait_pid(pid, 0.01) is wait_pid(os.getppid(), 0) is False
-    waiter = Thread(wait_pid, pid)
-    os.kill(pid, signal.SIGKILL)
-    assert waiter.result() is wait_pid(pid, 0) is True
-    os.waitpid(pid, 0)
-    assert wait_pid(pid) is True
-
-
-@pytest.mark.skipif(bool(KQUEUES), reason="only Linux has pidfd_open")
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOMEM])
-@pytest.mark.parametrize("is_there", [True, False], ids=["own", "ctypes"])
-def test_a_seccomp_filter_refuses_the_call(monkeypatch, code, is_there):
-    if system.why_no_policy():
-        pytest.skip(system.why_no_policy())
-    if not is_there:
-        monkeypatch.delattr(os, "pidfd_open", raising=False)
-    forked(under_a_policy, code)
 
 
 @pytest.mark.skipif(bool(KQUEUES), reason="only Linux has pidfd_open")
