@@ -17,7 +17,6 @@ import pytest
 
 from .. import pidwait
 from ..conftest import open_fds
-from ..needs import need_quick_looks
 from ..processes import (
     HERD,
     WINDOWS,
@@ -28,7 +27,7 @@ from ..processes import (
     exiting,
     gone_pid,
 )
-from .crowd import Crowd, in_a_fork, those_that_may_be_told
+from .crowd import in_a_fork, those_that_may_be_told
 from .threads import Thread
 
 # wait_procs()
@@ -414,23 +413,6 @@ def test_all_kinds_together(variant, start_told, zombie, sleeper):
     exited, alive = pidwait.wait_procs([process, child, sleeper, popen], 0)
     assert sorted(exited, key=str) == sorted([(process, 5), (child, 4), (popen, 3)], key=str)
     assert alive == [sleeper] and number.returncode is None and number.wait() == 5
-
-
-def test_a_thousand_processes(variant, herd):
-    """Each is reported once, though all exit at the same time."""
-    if variant.startswith("kqueue-darwin"):
-        pytest.skip("macOS does not tell the codes of others' children")
-    need_quick_looks(variant)
-    with Crowd(1000) as crowd:
-        pids = list(crowd.codes)
-        assert pidwait.wait_procs(pids, 0) == ([], pids)
-        sleeper = herd.fork(0)
-        completed = pidwait.as_completed(pids + [sleeper])
-        crowd.end(*pids)
-        seen = [next(completed) for _ in pids]
-        assert sorted(seen) == sorted(crowd.codes.items())
-        os.kill(sleeper, signal.SIGTERM)
-        assert list(completed) == [(sleeper, -signal.SIGTERM)]
 
 
 @pytest.mark.kqueue
