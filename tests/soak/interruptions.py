@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """python -m tests.soak.interruptions MODE SECONDS: a signal handler raises, anywhere in a wait.
 
-every: one exception at each opcode (where there is no such event: at each line) of each operation.
 storm: at random moments, while two threads use the same set. double: two in a row. threads: none,
-only the threads. nested: the handler raises nothing, it waits for the same set.
+only the threads. nested: the handler raises nothing, it waits for the same set. tests/explore has
+one exception at each line, and at each opcode.
 
 Its line of figures ends with what breaks a limit; then, or if a thread hangs, it exits with 1.
 """
@@ -15,7 +15,6 @@ import faulthandler
 import gc
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -25,9 +24,8 @@ import time
 from .. import pidwait
 from .waits import fork_that_exits
 
-MODES = ("every", "storm", "double", "threads", "nested")
+MODES = ("storm", "double", "threads", "nested")
 PATIENCE = 10  # seconds; who needs more hangs
-FOREVER = 1 << 60
 CODE = 7
 HERE = os.path.abspath(pidwait.__file__)
 if hasattr(pidwait, "__path__"):
@@ -95,150 +93,6 @@ def in_thread(mode, where, function, *args):
             hung(mode, where)
         raise AssertionError("%s failed in a thread" % (function,))
     return got[0]
-
-
-class Steps:
-    """Raises at one opcode of the package."""
-
-    def __init__(self, step):
-        self.left = step
-        self.where = None
-
-    def trace(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(HERE):
-            return None
-        if hasattr(frame, "f_trace_opcodes"):
-            frame.f_trace_opcodes = True
-            # Up to 3.8 an exception at a line can come out as a SystemError; from 3.12 on there
-            # are no opcodes without lines.
-            frame.f_trace_lines = sys.version_info >= (3, 12)
-        if event in ("opcode", "line"):
-            self.left -= 1
-            if self.left < 0 and self.where is None:
-                self.where = (frame.f_code.co_name, frame.f_lineno, frame.f_lasti)
-                raise Interruption
-        return self.trace
-
-    def call(self, function, *args):
-        """Its result; None if it was interrupted."""
-        try:
-            sys.settrace(self.trace)
-            try:
-                return function(*args)
-            finally:
-                sys.settrace(None)
-        except Interruption:
-            return None
-
-
-class Operation:
-    """One operation of a set that has a zombie, and what may be told after it was interrupted."""
-
-    def __init__(self, name, dead):
-        self.name = name
-        self.proc = owner(CODE) if "popen" in name else dead
-        added = name.startswith("add")
-        self.set = pidwait.WaitSet([parent] if added else [parent, self.proc])
-        if name == "sleep":
-            self.set.discard(self.proc)
-        self.fileno = self.set.fileno() if name == "fileno" else None
-        self.call = {
-            "add": (self.set.add, self.proc),
-            "discard": (self.set.discard, self.proc),
-            "close": (self.set.close,),
-            "sleep": (self.set.wait, 0.002),
-            "one": (pidwait.wait, self.proc, 5),
-            "procs": (pidwait.wait_procs, [parent, self.proc], 0.002),
-        }.get(name.split()[0], (self.set.wait, 0.5))
-
-    def follow(self, steps, result):
-        """Count what goes wrong afterwards."""
-        kind = self.name.split()[0]
-        if kind == "one":
-            self.count("wrong", pidwait.wait(self.proc, 5) != CODE)
-            return
-        if kind == "procs":
-            # Alone: of several, polling may look at one only, if looks have taken their share.
-            gone = pidwait.wait_procs([self.proc], 5)[0]
-            self.count("wrong", gone != [(self.proc, CODE)])
-            return
-        if kind == "close":
-            self.set.close()
-            return
-        if steps.where and self.name != "add once" and kind in ("add", "discard"):
-            self.call[0](self.proc)
-        told = list(result or ()) if kind not in ("add", "discard") else []
-        if self.fileno is not None and not told:
-            ready = select.select([self.fileno], [], [], 1)[0]
-            self.count("fileno silent", not ready and self.proc in self.set)
-        told += in_thread("every", steps.where, self.set.wait, 0.003)
-        told += self.set.wait(0.003)
-        absent = kind in ("discard", "sleep")
-        most = 0 if absent else 1
-        least = 0 if absent or self.name == "add once" else 1
-        self.count("twice" if most else "though discarded", len(told) > most)
-        self.count("lost", len(told) < least and steps.where[0] == "wait")
-        self.count("lost elsewhere", len(told) < least and steps.where[0] != "wait")
-        self.count("stuck", len(self.set) > 1)
-        self.count("wrong", any(one != (self.proc, CODE) for one in told))
-
-    def count(self, what, number):
-        figures["%s: %s" % (self.name, what)] += number
-
-    def close(self):
-        self.set.close()
-        if "popen" in self.name:
-            self.proc.wait()
-
-
-OPERATIONS = [
-    "wait",
-    "wait popen",
-    "fileno",
-    "sleep",
-    "add",
-    "add once",
-    "add popen",
-    "discard",
-] + ["discard popen", "close", "one", "one popen", "procs", "procs popen"]
-
-
-def every(seconds):
-    dead = zombie(CODE)
-    other = pidwait.WaitSet([parent])
-    other.wait(0)
-
-    def another():
-        other.add(os.getpid())
-        other.discard(os.getpid())
-        return True
-
-    for number, name in enumerate(OPERATIONS):
-        end = time.monotonic() + seconds / len(OPERATIONS)
-        all_of_it = Steps(FOREVER)
-        for _ in range(2):  # the second one loads nothing
-            all_of_it = Steps(FOREVER)
-            operation = Operation(name, dead)
-            all_of_it.call(*operation.call)
-            operation.close()
-        order = list(range(FOREVER - all_of_it.left))
-        random.Random(number).shuffle(order)  # a short run takes a sample
-        for step in order:
-            if time.monotonic() > end:
-                break
-            before = open_fds()
-            steps, operation = Steps(step), Operation(name, dead)
-            result = steps.call(*operation.call)
-            figures["interruptions"] += steps.where is not None
-            operation.follow(steps, result)
-            in_thread("every", steps.where, another)
-            operation.close()
-            del operation, result
-            count_fds(before)
-        else:
-            figures["operations complete"] += 1
-    worst = max(figures[name + ": lost"] for name in OPERATIONS)
-    return ["lost in one operation: %d > 1" % worst] * (worst > 1)
 
 
 def count_fds(before):
@@ -417,8 +271,8 @@ def rounds(mode, seconds):
 def main():
     mode, seconds = sys.argv[1], float(sys.argv[2])
     faulthandler.dump_traceback_later(seconds + 4 * PATIENCE, exit=True)
-    broken = every(seconds) if mode == "every" else rounds(mode, seconds)
-    never = ["twice", "though discarded", "wrong", "thread", "silent", "elsewhere"]
+    broken = rounds(mode, seconds)
+    never = ["twice", "though discarded", "wrong", "thread"]
     # PyPy 3.11 keeps some exceptions, with their frames, that a handler's has replaced.
     never += ["fds left"] * (not PYPY or mode not in LOST)
     broken += sorted(kind for kind in figures if figures[kind] and any(w in kind for w in never))

@@ -5,13 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from .. import pidwait
 from ..systems.kqueue.systems import SYSTEMS
-from .waits import fork_that_exits
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -36,10 +34,6 @@ def test_a_hundred_thousand_through_one_set():
 
 def test_ten_thousand_through_one_set(variant):
     run("many", 10000)
-
-
-def test_fifty_thousand_through_one_set_of_sixteen_threads():
-    run("threads", 50000)
 
 
 def tells_every_exit():
@@ -73,35 +67,3 @@ def test_trees(what):
 def test_threads_that_become_the_main_one(backend, monkeypatch):
     monkeypatch.setenv("PIDWAIT_BACKEND", backend)
     assert run("execs", 40) == "0 early\n"
-
-
-@pytest.mark.parametrize("backend", ["pidfd", "polling"])
-def test_threads_through_faults(backend, monkeypatch):
-    monkeypatch.setenv("PIDWAIT_BACKEND", backend)
-    assert "unknown" in run("faults", 200000)
-
-
-def test_threads_on_a_handle_that_is_closed(variant):
-    """Eight threads wait on each process, while another closes the handle."""
-    wrong = []
-    for number in range(200):
-        code = number % 256
-        pid = fork_that_exits(code, after=0.01)
-        process = pidwait.Process(pid)
-
-        def wait(process=process, code=code):
-            try:
-                got = process.wait(60)
-            except ValueError:  # the handle was closed before this thread came
-                return
-            if got != code:
-                wrong.append((got, code))
-
-        threads = [threading.Thread(target=wait) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        process.close()
-        for thread in threads:
-            thread.join()
-        os.waitpid(pid, 0)
-    assert wrong == []

@@ -5,14 +5,12 @@ import gc
 import io
 import os
 import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from .. import pidwait
 from ..conftest import KQUEUES, open_fds
-from ..needs import THERE
 from ..processes import (
     WINDOWS,
     become_zombie,
@@ -102,35 +100,6 @@ def test_threads_all_get_the_code(variant):
             os.close(writer)
         assert list(codes) == [7] * 8
         assert state(child.pid) is None
-
-
-@pytest.mark.threads
-@pytest.mark.parametrize("timeout", [None, 30])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_one_that_another_thread_reaps_around_a_look_has_its_code(variant, seam, when, timeout):
-    waitid, threads, codes = seam.get("waitid"), [], []
-
-    def overtaken(idtype, id_, options):
-        is_first = not threads
-        if is_first and when == "before":
-            overtake()
-        info = waitid(idtype, id_, options)
-        if is_first and when == "after" and options & WNOWAIT:
-            overtake()
-        return info
-
-    def overtake():
-        threads.append(threading.Thread(target=lambda: codes.append(child.wait(30))))
-        threads[0].start()
-        threads[0].join(0.1)  # or it has to wait for this one
-
-    with pidwait.spawn(exiting(8)) as child:
-        become_zombie(child.pid)
-        seam.put("waitid", overtaken)
-        codes.append(child.wait(timeout))
-        for thread in threads:
-            thread.join()
-        assert codes == [8] * (1 + len(threads))
 
 
 @pytest.mark.parametrize("timeout", [None, 30])
@@ -257,30 +226,6 @@ def test_one_that_is_closed_while_it_runs_is_reaped_by_a_later_start(variant):
     os.kill(first, signal.SIGKILL)
     become_zombie(first)
     assert is_reaped_later(first)
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_signal_handler_keeps_no_child_from_being_reaped(variant, seam, monkeypatch, when):
-    """It raises in a start that looks at one which was closed while it ran."""
-    if variant.startswith("polling") and not THERE["/proc"]:
-        pytest.skip("polling waits for ps(1) by the same calls")
-    child = pidwait.spawn(sleeping(60))
-    child.close()
-    os.kill(child.pid, signal.SIGKILL)
-    become_zombie(child.pid)
-    with interrupted_by(KeyboardInterrupt()) as interrupted:
-
-        def around(call):
-            return lambda *args: (when == "after" and call(*args), interrupted())
-
-        seam.put("waitid", around(seam.get("waitid")))
-        monkeypatch.setattr(os, "waitpid", around(os.waitpid))  # by polling
-        with pytest.raises(KeyboardInterrupt):
-            pidwait.spawn(TRUE)
-        monkeypatch.undo()
-        seam.undo()
-    assert (state(child.pid) is None) == (when == "after")
-    assert is_reaped_later(child.pid)
 
 
 def test_one_that_is_closed_after_its_exit_is_reaped_at_once(variant):

@@ -5,8 +5,6 @@ import functools
 import importlib.util
 import os
 import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -96,16 +94,6 @@ def test_drop_in_is_as_ever_under_patch(forks, seam):
         start_in_a_group(ours.Popen)
         assert ours.call(exiting(3), timeout=30) == 3
     assert len(refusals) == 2  # it is asked once for each
-
-
-@pytest.mark.threads
-def test_threads_start_and_wait_while_patches_come_and_go(forks):
-    with ThreadPoolExecutor(4) as pool:
-        calls = [pool.submit(subprocess.call, exiting(n), timeout=60) for n in range(32)]
-        while not all(call.done() for call in calls):
-            with ours.patch():
-                time.sleep(0.001)
-    assert [call.result() for call in calls] == list(range(32))
 
 
 def test_asyncio_starts_by_a_patched_popen_and_waits_by_itself(forks, starts):

@@ -453,17 +453,15 @@ def kernel_tells():
 class at_line:
     """In the block, do something right before the n-th line that runs of pidwait's code.
 
-    Or before the n-th ``event`` of another kind, a call or a return. With ``again`` do it a second
-    time, so many calls and returns of functions later. ``reached`` tells whether there was such a
-    place, ``where`` which it was.
+    With ``again`` do it a second time, so many calls and returns of functions later. ``reached``
+    tells whether there was such a line, ``where`` which it was.
     """
 
     _FOLDER = os.path.dirname(pidwait.__file__) + os.sep
 
-    def __init__(self, number, action, event="line", again=0):
+    def __init__(self, number, action, again=0):
         self._left = number
         self._action = action
-        self._event = event
         self._again = again
         self.reached = False
         self.where = None
@@ -482,7 +480,7 @@ class at_line:
             return None
         if event == "call" and in_del(frame):  # an exception there is only printed
             return None
-        if event == self._event:
+        if event == "line":
             self._left -= 1
             if self._left == 0:
                 self.reached = True
@@ -501,13 +499,13 @@ class at_line:
                 self._action()
 
 
-def each_line(action, step=1, event="line", again=0):
+def each_line(action, step=1, again=0):
     """at_line() for every step-th line that runs in its block, one after the other."""
-    number, line = 1, at_line(1, action, event, again)
+    number, line = 1, at_line(1, action, again)
     yield line
     while line.reached:
         number += step
-        line = at_line(number, action, event, again)
+        line = at_line(number, action, again)
         yield line
     assert number > 10, number
 

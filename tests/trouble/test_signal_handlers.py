@@ -312,42 +312,7 @@ def test_the_exception_of_a_handler_is_never_the_answer_of_a_system_call(
     gc.collect()
 
 
-# After an exception at any line
-
-
-def waits_again(way):
-    child = Child()
-    child.become_zombie(7)
-    assert way(child.pid, LONG) == 7
-    before, ignored = trouble.open_fds(), []
-    sys.unraisablehook = lambda unraisable: ignored.append(unraisable.exc_type)  # Python 3.8
-    for line in each_line(trouble.interrupt, step=5):
-        with contextlib.suppress(KeyboardInterrupt), line:
-            way(child.pid, LONG)
-        assert set(ignored) <= {KeyboardInterrupt}, line.where
-        assert way(child.pid, LONG) == 7, line.where
-        if trouble.open_fds() != before:
-            gc.collect()
-        lost = set(trouble.open_fds()) - set(before)
-        assert len(lost) <= 1, line.where
-        for fd in lost:
-            os.close(fd)
-    child.reap()
-
-
-def set_waits_again(has_exited):
-    for line in each_line(trouble.interrupt, step=11):
-        child, exits = Child(), []
-        if has_exited:
-            child.become_zombie(7)
-        with pidwait.WaitSet([child.pid]) as waiting:
-            with contextlib.suppress(KeyboardInterrupt), line:
-                exits += waiting.wait(LONG if has_exited else 0)
-            if not has_exited:
-                child.end(7)
-            exits += waiting.wait(LONG)
-            assert exits == [(child.pid, 7)], line.where
-        child.reap()
+# tests/explore has one exception at any line
 
 
 def set_waits_after_two(step):
@@ -369,69 +334,14 @@ def set_waits_after_two(step):
     child.reap()
 
 
-def child_is_reaped_again(code):
-    for line in each_line(trouble.interrupt, step=3):
-        with pidwait.spawn(["sh", "-c", "exit %d" % code]) as child:
-            become_zombie(child.pid)
-            with contextlib.suppress(KeyboardInterrupt), line:
-                child.wait(LONG)
-            assert child.wait(LONG) == code, line.where
-        raises(ChildProcessError, os.waitpid, child.pid, 0)
-
-
-def left_children_are_reaped(step):
-    """A Child that was closed while it ran is reaped by a later start."""
-    before = trouble.open_fds()
-    for line in each_line(trouble.interrupt, step):
-        child = pidwait.spawn(["sleep", "60"])
-        pid = child.pid
-        child.close()
-        del child
-        os.kill(pid, signal.SIGKILL)
-        become_zombie(pid)
-        with contextlib.suppress(KeyboardInterrupt), line:
-            pidwait.spawn(["true"]).wait()
-        for _ in range(100):  # the child that the interrupted start has left may run for a while
-            pidwait.spawn(["true"]).wait()
-            if trouble.open_fds() != before:
-                gc.collect()
-            lost = set(trouble.open_fds()) - set(before)
-            if len(lost) <= 1:
-                break
-        raises(ChildProcessError, os.waitpid, pid, 0)
-        assert len(lost) <= 1, line.where
-        for fd in lost:
-            os.close(fd)
-    with contextlib.suppress(ChildProcessError):  # those that no Child object has
-        while True:
-            os.waitpid(-1, 0)
-
-
-INTERRUPTED = [
-    (waits_again, pidwait.wait),
-    (waits_again, by_handle),
-    (waits_again, by_set),
-    (set_waits_again, False),
-    (set_waits_again, True),
-    (set_waits_after_two, 17),
-    (child_is_reaped_again, 3),
-    (left_children_are_reaped, 2),
-]
-
-
 @pytest.mark.kqueue
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("scenario", INTERRUPTED)
-def test_no_exit_is_lost_wherever_ctrl_c_comes(variant, scenario):
-    of_zombies = scenario[0] is waits_again  # not every kqueue takes one
-    takes_them = variant.startswith(("kqueue-freebsd", "kqueue-dragonfly"))
-    if KQUEUES and (variant.startswith("polling") or of_zombies and not takes_them):
+def test_no_exit_is_lost_wherever_ctrl_c_comes_twice(variant):
+    if KQUEUES and variant.startswith("polling"):
         pytest.skip(IN_SUBPROCESS)
     if KQUEUES and not variant.endswith("own"):
         pytest.skip("a binding opens a kqueue and owns it in two steps")
-    if KQUEUES and scenario[0] is left_children_are_reaped and sys.version_info >= (3, 11):
-        pytest.skip("CPython keeps the exception of a block whose return a trace function ends")
-    forked(*scenario)
+    forked(set_waits_after_two, 17)
 
 
 # A handler that goes on

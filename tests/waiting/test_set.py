@@ -284,28 +284,6 @@ def test_close_leaves_the_wait_of_another_thread_intact(variant, start_told):
 
 
 @in_threads
-@pytest.mark.kqueue
-def test_add_and_discard_under_load(variant, herd):
-    """One thread waits; others add processes that soon exit, and discard some that do not."""
-    with pidwait.WaitSet([herd.fork(0)]) as waiting:
-
-        def churn(number):
-            pids = []
-            for round in range(12):
-                pids.append(herd.fork(number, round % 3 / 500.0))
-                waiting.add(pids[-1])
-                lives = herd.fork(0)
-                waiting.add(lives)
-                waiting.discard(lives)
-            return [(pid, number) for pid in pids]
-
-        threads, seen = [Thread(churn, number) for number in range(3)], []
-        while any(thread.is_alive() for thread in threads) or len(waiting) > 1:
-            seen += waiting.wait(0.05)
-    assert sorted(seen) == sorted(sum((thread.result() for thread in threads), []))
-
-
-@in_threads
 def test_handles_of_the_discarded_go_to_the_next(by_pidfd, herd):
     """A thread may have seen an event of the old one: it is never taken for the new one's."""
     lives, other = herd.fork(0), herd.fork(0)
@@ -365,28 +343,7 @@ def test_an_owner_may_block(variant, start_told, sleeper):
         assert waiter.result() == [(owner, 3)]
 
 
-@in_threads
-def test_close_while_another_thread_adds(by_pidfd, seam, sleeper):
-    """The add fails or not, but leaves nothing open."""
-    waiting = pidwait.WaitSet()
-    with Blocking(get("pidfd_open")) as blocking:
-        seam.put("pidfd_open", blocking)
-        adder = Thread(waiting.add, sleeper.pid)
-        blocking.entered.wait()
-        closer = Thread(waiting.close).asleep()
-    closer.result()
-    try:
-        adder.result()
-    except ValueError as error:
-        assert "closed" in str(error)
-    with pytest.raises(ValueError, match="closed"):
-        waiting.wait()
-
-
 # Signals
-
-
-HOME = os.path.dirname(pidwait.__file__) if hasattr(pidwait, "__path__") else pidwait.__file__
 
 
 @contextlib.contextmanager
@@ -400,78 +357,6 @@ def handling_alarms(handler):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
         signal.setitimer(signal.ITIMER_REAL, *timer)
-
-
-class Raising:
-    """After arm(), SIGALRM comes every 0.1 ms until its handler has raised.
-
-    It raises in the package alone, and not in wait() itself: what that has returned, but what has
-    not been assigned, nobody could keep.
-    """
-
-    count, _is_armed = 0, False
-
-    def arm(self):
-        self._is_armed = True
-        signal.setitimer(signal.ITIMER_REAL, 0.002)
-
-    def disarm(self):
-        self._is_armed = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def __call__(self, number, frame):
-        if not self._is_armed:
-            return
-        code, names = frame.f_code, set()
-        while frame is not None:
-            names.add(frame.f_code.co_name)
-            frame = frame.f_back
-        is_ours = code.co_filename.startswith(HOME) and code.co_name != "wait"
-        if is_ours and "__del__" not in names:  # which would lose it
-            self._is_armed = False
-            self.count += 1
-            raise OnPurpose
-        signal.setitimer(signal.ITIMER_REAL, 0.0001)
-
-
-def exits_in_spite_of(raising, waiting):
-    """All exits that wait() returns, though many of its calls raise."""
-    seen = []
-    while len(waiting):
-        with contextlib.suppress(OnPurpose):
-            if raising.count < 500:
-                raising.arm()
-            batch = waiting.wait(60)
-            raising.disarm()
-            if not batch:  # another thread may be about to return the last ones
-                eventually(lambda: not len(waiting))
-            seen += batch
-    return seen
-
-
-@pytest.mark.kqueue
-@pytest.mark.parametrize(
-    "helpers", [pytest.param(0, id="alone"), pytest.param(3, id="with threads", marks=in_threads)]
-)
-def test_exceptions_of_signal_handlers_lose_nothing(variant, herd, no_garbage, helpers):
-    """And have nothing reported twice, whether the same thread waits again or others wait, too."""
-    raising, before = Raising(), set(open_fds())
-    # On a busy machine, or with a stand-in, few signals come while it is our code's turn.
-    while raising.count < 30:
-        codes = {herd.fork(number, 0.05 + number / 200.0): number for number in range(HERD)}
-        with pidwait.WaitSet(codes) as waiting:
-            threads = [Thread(all_exits, waiting) for _ in range(helpers)]
-            with handling_alarms(raising):
-                seen = exits_in_spite_of(raising, waiting)
-                raising.disarm()
-            seen += sum((thread.result() for thread in threads), [])
-        assert sorted(seen) == sorted(codes.items())
-    gc.collect()  # PyPy closes what nothing refers to at a collection
-    # Only what a call had just opened when the handler raised.
-    left = set(open_fds()) - before
-    assert len(left) <= raising.count / 10
-    for fd in left:
-        os.close(fd)
 
 
 @in_threads
@@ -639,27 +524,6 @@ def test_fileno_of_polled_members(variant, backend, seam, start_told, sleeper):
         turns_until(waiting, fd, [(child.pid, 3)])
         waiting.discard(sleeper)
         assert turns_for(waiting, fd, 0.05) < 5
-
-
-def test_fileno_that_two_threads_ask_for_at_the_same_time(by_polling, seam, start_told):
-    """Each makes a timer, and one of these replaces the other, which may be about to ring."""
-    need_timer()
-    create, fds, child = get("timerfd_create"), [], start_told(3)
-
-    def timerfd_create(*args):
-        if not fds:
-            fds.append(None)
-            fds.append(waiting.fileno())  # as another thread does
-        return create(*args)
-
-    seam.put("timerfd_create", timerfd_create)
-    with pidwait.WaitSet([child.pid]) as waiting:
-        assert waiting.wait(0) == []
-        fd = waiting.fileno()
-        assert fds == [None, fd]
-        assert turns_for(waiting, fd, 0.2) < 60
-        child.stdin.close()
-        turns_until(waiting, fd, [(child.pid, 3)])
 
 
 def test_polled_members_take_a_small_share_of_a_core(by_polling):
