@@ -29,7 +29,6 @@ def say():
     os.write(1, b"preexec_fn, ")
 
 
-FORKS = [False, True][: 1 + hasattr(subprocess, "_USE_VFORK")]
 OPTIONS = [{}, {"process_group": 0}, {"preexec_fn": say, "process_group": 0}][: 2 + (not WINDOWS)]
 
 
@@ -107,16 +106,13 @@ def outcomes(aio, ours, options, seen=()):
     return told, mechanism
 
 
-@pytest.mark.parametrize("forks", FORKS)
 @pytest.mark.parametrize("tree", [False, True])
 @pytest.mark.parametrize("order", ORDERS.split(", "))
-def test_starts_under_hooks_and_patches(order, tree, forks, copies, expected, monkeypatch):
-    if forks:
-        monkeypatch.setattr(subprocess, "_USE_VFORK", False, raising=False)
+def test_starts_under_hooks_and_patches(order, tree, copies, expected):
     used = [importlib.import_module(pidwait.__name__ + end) for end in (".aio", ".subprocess")]
-    if (tree, forks) not in expected:
+    if tree not in expected:
         told = [outcomes(*used, dict(options, tree=tree), []) for options in OPTIONS[tree:]]
-        expected[tree, forks] = told
+        expected[tree] = told
     before, seen, hooks = dict(vars(Standard)), [], []
     with contextlib.ExitStack() as undo:
         for step in order.split():
@@ -129,7 +125,7 @@ def test_starts_under_hooks_and_patches(order, tree, forks, copies, expected, mo
                 setattr(Standard, NAME, {"hook": hook, "proxy": Proxy}[step](beneath, seen))
                 undo.callback(setattr, Standard, NAME, beneath)
                 hooks.insert(0, step)
-        for options, (told, mechanism) in zip(OPTIONS[tree:], expected[tree, forks]):
+        for options, (told, mechanism) in zip(OPTIONS[tree:], expected[tree]):
             under, found = outcomes(*used, dict(options, tree=tree), seen)
             assert [one[:2] for one in under] == [one[:2] for one in told]
             assert found == mechanism
