@@ -121,7 +121,8 @@ class Kqueue(EventSource):
         for file in filter(None, (self.wakeup, kqueue)):
             close(file)
 
-    __del__ = close
+    def __del__(self) -> None:
+        self.close()
 
     def register(self, pid: int) -> Registration:
         """Watch for the exit; Failed (EAGAIN) if there may be no process to watch."""
