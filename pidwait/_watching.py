@@ -216,12 +216,13 @@ def watch_parent(
     The thread of watch() calls it, once. A forked child does not inherit the watch.
 
     ``parent`` is the pid of that process, if it has passed its pid on: in the environment, say.
-    If that process is no longer our parent, the callback is called at once. Without ``parent``,
+    If that process is not our parent (with ``ancestors``: not above us), it has exited, and the
+    callback is called at once. Without ``parent``,
     an exit before this call can't be seen on POSIX systems.
 
-    With ``ancestors``, each process above this one counts, up to pid 1; ``parent`` can be any of
-    them. A launcher (uv, npx, a shell) often lives on when the program that called it has
-    exited. The ancestors are looked up once, by this call.
+    With ``ancestors``, each process above this one counts, up to ``parent``, or else up to pid 1.
+    A launcher (uv, npx, a shell) often lives on when the program that called it has exited. The
+    ancestors are looked up once, by this call.
 
     Pid 1 never counts as exited, nor does a parent that is hidden in another PID namespace: the
     logger reports such a parent. Raises RuntimeError as watch() does, and ValueError or TypeError
@@ -236,14 +237,17 @@ def watch_parent(
     me, pid = os.getpid(), os.getppid()
     result = _ParentWatch(pid, callback)
     chain: "list[_Ancestor]" = []
+    below = me
     above: "int | None" = pid
-    while above is not None and above > 1:
-        chain.append(_Ancestor(above, chain[-1].pid if chain else me))
-        above = system.parent_of(above) if ancestors else 1
-    if not above:
-        log("the parent of pid %d can't be seen", chain[-1].pid if chain else me)
-    elif parent and parent not in (1 if ancestors else pid, *(one.pid for one in chain)):
+    while above and above > 1:
+        chain.append(_Ancestor(above, below))
+        if not ancestors or above == parent:
+            break
+        below, above = above, system.parent_of(above)
+    if parent not in (None, above) and (above or ancestors):
         chain = [_Ancestor(parent, me)]
+    elif not above:
+        log("the parent of pid %d can't be seen", below)
     for one in chain:
         result.parts.append(watch(one, result.call_once))
     if result._begun:

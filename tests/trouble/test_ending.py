@@ -64,6 +64,31 @@ def test_an_end_goes_on_where_processes_can_not_be_listed_any_more():
     trouble.run_on_each_backend(listed_once)
 
 
+@pytest.mark.parametrize("mechanism", ["auto", "group"])
+def test_a_tree_is_ended_where_no_thread_can_be_started(mechanism, monkeypatch):
+    monkeypatch.setenv("PIDWAIT_TREE", mechanism)
+    ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+    command = ["sh", "-c", "sleep 600 & echo; sleep 600"]
+    with ours.Popen(command, stdout=subprocess.PIPE, tree=True) as popen:
+        popen.stdout.readline()
+        before = threading.stack_size(1 << 47)
+        try:
+            assert pidwait.end_procs([popen], LONG) == ([(popen, -signal.SIGTERM)], [])
+        finally:
+            threading.stack_size(before)
+        assert popen.stdout.read() == b""
+
+
+def test_the_limit_ends_the_wait_for_those_whom_sigkill_does_not_end(start, seam):
+    """As in uninterruptible sleep: the signal is sent, and nobody ends."""
+    child = start("cat", stdin=subprocess.PIPE)
+    seam.put("pidfd_send_signal", lambda fd, sig: None)
+    assert pidwait.end_procs([child, child], 0, limit=0.05) == ([], [child, child])
+    assert child.poll() is None
+    child.stdin.close()
+    assert pidwait.end_procs([child], LONG, limit=0) == ([(child, 0)], [])
+
+
 def watched(number, writer):
     """Below a launcher that lives on: write how often it was called, and whether line n was."""
     if os.fork():
@@ -110,7 +135,7 @@ def test_an_ancestor_that_exits_at_any_line_is_noticed_once():
 
 
 SEEN_BY_NOBODY = """if True:
-    import logging, os, signal, sys
+    import logging, os, signal, sys, threading
     sys.path[:] = {path!r}
     import {package} as pidwait
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
@@ -124,6 +149,9 @@ SEEN_BY_NOBODY = """if True:
         signal.pause()
     assert os.waitpid(pid, 0)[1] == 7 << 8
     print([one.cancel() for one in watches])
+    unreachable = threading.Event()  # no ancestor has the pid: it has exited
+    pidwait.watch_parent(unreachable.set, 4711, ancestors=True)
+    assert unreachable.wait(60)
 """
 
 
@@ -132,5 +160,6 @@ def test_pid_1_and_a_parent_in_another_namespace_never_count_as_exited(namespace
     code = SEEN_BY_NOBODY.format(path=path, package=pidwait.__name__)
     done = subprocess.run([*namespaces, sys.executable, "-c", code], stdout=-1, stderr=-1)
     lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0, done
     assert lines.count("the parent of pid 1 can't be seen") == 3, done
     assert lines[-1] == "[True, True, True]" and "called" not in done.stdout.decode(), done
