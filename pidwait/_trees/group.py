@@ -23,7 +23,7 @@ from .._watching import watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any, Callable, Container
 
 
 class GroupTree:
@@ -40,14 +40,19 @@ class GroupTree:
         if plan.get("process_group", -1) < 0 and not plan["start_new_session"]:
             plan = dict(plan, process_group=0)
         self._leads = plan["start_new_session"] or plan["process_group"] == 0
-        self._command = start_alone(plan)
-        self.pid = self._command.pid
+        # Before the command: perhaps there can be no thread.
+        keeps_thread = watch(os.getpid(), lambda pid, code: None)
         try:
-            watch(self.pid, self._end_rest)
-        except BaseException:  # no thread can be started
-            self._end(_signal.SIGKILL, 0.0)
-            self._command.wait()
-            raise
+            self._command = start_alone(plan)
+            self.pid = self._command.pid
+            try:
+                watch(self.pid, self._end_rest)
+            except BaseException:
+                self._end(_signal.SIGKILL, 0.0)
+                self._command.wait()
+                raise
+        finally:
+            keeps_thread.cancel()
 
     def poll(self) -> "int | None":
         if self._caller != os.getpid():  # a forked child lacks the threads
@@ -125,16 +130,19 @@ class _GroupEnding(Ending):
         try:
             if not self.family and self._tree.is_ours():
                 self.family.append(ProcessInfo(self._tree.pid))
-            add_children(self.family, group=self._tree.group())
+            add_children(self.family, groups=self.groups())
         except not_by_handler(OSError) as why:
             log("the group alone is ended: %s", why)
             self._sees = False
             if self._tree.is_ours():
                 self.left.add(self._tree.pid)
 
+    def groups(self) -> "Container[int | None]":
+        return [self._tree.group() or -1]
+
     def is_related(self, facts: "Any") -> bool:
         is_command = facts.pid == self._tree.pid and self._tree.is_ours()
-        return is_command or facts.group() == self._tree.group() or super().is_related(facts)
+        return is_command or super().is_related(facts)
 
     def send(self, sig: int) -> None:
         if not self.sig:

@@ -97,7 +97,7 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
             raise CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
         raise CommandError(text, 126 if of_command else RUN.failed) from None
-    except ValueError as error:  # PIDWAIT_TREE has another value
+    except (ValueError, RuntimeError) as error:  # PIDWAIT_TREE has another value; no thread is left
         raise CommandError("can't start %r: %s" % (name, error), RUN.failed) from None
 
 
@@ -181,7 +181,10 @@ class Job:
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer)
         if "with-parent" in self._options:
-            watch_parent(self._end_with_parent)
+            try:
+                watch_parent(self._end_with_parent)
+            except RuntimeError as error:  # no thread is left
+                raise CommandError("--with-parent: %s" % error, RUN.failed) from None
         self._deadline = Deadline(self._timeout)
         with _started(self.start, self._command) as self.child:
             # From here on our messages on the terminal stop nobody. For the command, these
@@ -305,16 +308,22 @@ class Tree(Job):
 
         popen: "Any" = subprocess.Popen
         closes, grace = os.name == "nt", self._kill_after or 0.0
-        tree = popen(command, close_fds=closes, tree=self._rest, grace=grace)
-        if tree.mechanism == "group":
+        trees: "list[Any]" = []
+        is_known = _thread.allocate_lock()
+        with is_known:
+            if os.name != "nt":  # the tree may end without the exit of a child of ours
+                _thread.start_new_thread(self._tell_end, (is_known, trees))
+            trees.append(popen(command, close_fds=closes, tree=self._rest, grace=grace))
+        if trees[0].mechanism == "group":
             RUN.complain("processes that leave the process group of COMMAND can escape here")
-        if os.name != "nt":  # the tree may end without the exit of a child of ours
-            _thread.start_new_thread(self._tell_end, (tree,))
-        return tree
+        return trees[0]
 
-    def _tell_end(self, tree: "Any") -> None:
-        tree.wait()
-        os.kill(os.getpid(), signal.SIGCHLD)
+    def _tell_end(self, is_known: "Any", trees: "list[Any]") -> None:
+        with is_known:
+            pass  # none: it can't be started
+        for tree in trees:
+            tree.wait()
+            os.kill(os.getpid(), signal.SIGCHLD)
 
     def reap(self) -> bool:
         self._code = self.child.poll()

@@ -524,3 +524,28 @@ def test_a_command_ends_with_the_parent_of_run(start_job, options):
     pid = int(parent.stdout.readline() + parent.stdout.readline())
     parent.kill()
     eventually(lambda: state(pid) in (None, "Z"))
+
+
+NO_THREAD = """
+import sys, threading
+from {}.cli import main
+threading.stack_size(1 << 47)
+sys.exit(main())
+"""
+
+
+@posix
+@pytest.mark.parametrize("mechanism", ["auto", "group"])
+@pytest.mark.parametrize("options", ["--tree", "--with-parent"])
+def test_it_refuses_to_start_a_command_that_it_could_not_end(options, mechanism, tmp_path):
+    mark = tmp_path / "mark"
+    code = NO_THREAD.format(pidwait.__name__)
+    done = subprocess.run(
+        [*PYTHON, "-c", code, "run", *options.split(), "touch", str(mark)],
+        stdout=-1,
+        stderr=-1,
+        env=dict(os.environ, PIDWAIT_TREE=mechanism),
+    )
+    told = done.stderr.decode()
+    assert (done.returncode, done.stdout, mark.exists()) == (125, b"", False), told
+    assert "can't start new thread" in told and "Traceback" not in told
