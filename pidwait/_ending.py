@@ -3,20 +3,22 @@
 
 import os
 import sys
+from contextlib import suppress
 from errno import ESRCH
+from functools import partial
 
 from ._base.arguments import check_callback, check_grace, check_signal
-from ._base.deadline import Deadline
+from ._base.deadline import NOW, Deadline
 from ._base.errors import Failed, log, not_by_handler
-from ._base.handle import RUNNING
+from ._base.handle import RUNNING, settled
 from ._finding import Oneshot, ProcessInfo, add_children
 from ._process import KILL, TERMINATE
 from ._sets import WaitSet, given_again
-from ._waiting.owners import TreeOwner, key_of
+from ._waiting.owners import ProcessTarget, TreeOwner, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._types import Any, Callable, Iterable, Iterator, Proc
+    from ._types import Any, Callable, Container, Iterable, Iterator, Outcome, Proc
     from ._waiting.members import Member
 
 
@@ -26,6 +28,8 @@ def end_procs(
     sig: int = TERMINATE,
     callback: "Callable[[Any, int | None], object] | None" = None,
     tree: bool = False,
+    reap: bool = False,
+    limit: "float | None" = None,
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """End these processes, and wait until they have exited; return ``(exited, alive)``.
 
@@ -34,11 +38,13 @@ def end_procs(
     SIGTERM ends a process at once, so the grace does nothing. Signals go through handles, as in
     Process.send_signal(): a process that has reused a pid gets none.
 
-    ``procs``, ``callback`` and ``exited`` are as for wait_procs(). ``alive`` lists the processes
-    that we have no permission to signal: another user's.
+    ``procs``, ``callback`` and ``exited`` are as for wait_procs(), and ``reap`` is as for wait().
+    ``alive`` lists the processes that we have no permission to signal (another user's), and those
+    that still run ``limit`` seconds after SIGKILL: by default the wait for them never ends.
 
-    ``tree`` also ends all descendants that can be found: those whose parents still run. It is
-    meant for processes that other code has started. Each descendant is reported as a ProcessInfo.
+    ``tree`` also ends all descendants that can be found, those whose parents still run, and the
+    members of each process group that one of ``procs`` leads. It is meant for processes that
+    other code has started. Each process that is found is reported as a ProcessInfo.
 
     Raises ValueError or TypeError for invalid arguments, and ValueError if the call would end
     its own process. With ``tree``, raises OSError if processes can't be listed.
@@ -51,18 +57,20 @@ def end_procs(
     """
     check_grace(grace)
     check_signal(sig)
+    if limit is not None:
+        check_grace(limit, "limit")
     if callback is not None:
         check_callback(callback)
     given = list(procs)
     again, exited = given_again(given), []
     with WaitSet(given) as left:
         ending = Ending(left, given, grace, sig, tree)
-        for proc, exitcode in ending.run():
+        for proc, exitcode in ending.run(reap, limit):
             for one in again.get(key_of(proc), (proc,)):
                 exited.append((one, exitcode))
                 if callback is not None:
                     callback(one, exitcode)
-    return exited, ending.alive()
+        return exited, ending.alive()
 
 
 class Ending:
@@ -77,12 +85,14 @@ class Ending:
         self.left, self.given, self.grace, self.sig = left, given, grace, sig
         self._core = left._opened()
         self._refused: "set[object]" = set()  # keys
+        self._reapings: "dict[object, Callable[[], Outcome]]" = {}  # looks that reap, by key
         infos = [self._info(member) for member in left._members()] if tree else []
         self.family = [info for info in infos if info is not None]
+        self._leaders = self.family[:]  # perhaps
 
     def alive(self) -> "list[Any]":
-        """The processes that we may not signal."""
-        return [proc for proc in self.given if key_of(proc) in self._refused]
+        """The processes that we may not signal, and those that SIGKILL has not ended in time."""
+        return [proc for proc in self.given if key_of(proc) in self._refused or proc in self.left]
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
         target = member.target
@@ -95,15 +105,19 @@ class Ending:
         # If the handle's process still runs, it has had the pid until now.
         return info if member.handle.look() is RUNNING else None
 
-    def run(self) -> "Iterator[Any]":
-        """Send the signals; yield the exits."""
-        stages = (self.sig, self.grace), (KILL, None)
+    def run(self, reap: bool = False, limit: "float | None" = None) -> "Iterator[Any]":
+        """Send the signals; yield the exits. ``limit``: how long to wait after SIGKILL."""
+        stages = (self.sig, self.grace), (KILL, limit)
         for number, seconds in stages[self.grace == 0 :]:
             self.send(number)
             deadline = Deadline(seconds)
             while self.left:
                 exits = self.left.wait(deadline.remaining())
-                yield from exits
+                for proc, code in exits:
+                    look = self._reapings.pop(key_of(proc), None) if reap else None
+                    found = code if look is None else settled(look, look(), NOW)
+                    code = found if isinstance(found, int) else code
+                    yield proc, code
                 if not exits and deadline.expired():
                     break
 
@@ -131,15 +145,27 @@ class Ending:
     def add_family(self) -> None:
         try:
             if self.family:
-                add_children(self.family)
+                add_children(self.family, groups=self.groups())
             self._has_listed = True
         except not_by_handler(OSError) as why:  # no file descriptor is left, perhaps
             if not self._has_listed:  # nothing has been signalled yet
                 raise
             log("descendants can't be listed any more: %s", why)
 
+    def groups(self) -> "Container[int | None]":
+        """The process groups that given processes lead, as long as these have the numbers."""
+        found = []
+        for info in self._leaders:
+            with suppress(ProcessLookupError), Oneshot(info) as facts:
+                if hasattr(facts, "group") and facts.group() == info.pid:
+                    found.append(info.pid)
+        return found
+
     def is_related(self, facts: "Any") -> bool:
-        return facts.ppid() in [one.pid for one in self.family]
+        if facts.ppid() in [one.pid for one in self.family]:
+            return True
+        groups = self.groups()
+        return bool(groups) and facts.group() in groups
 
     def send(self, sig: int) -> None:
         """Signal all, and their descendants until no new one appears."""
@@ -160,13 +186,15 @@ class Ending:
     def _takes(self, member: "Member", sig: int) -> bool:
         """Signal a member that runs; return False if we may not. A tree is ended by its Popen."""
         handle, target = member.handle, member.target
+        if handle is not None and not target.reaps:
+            self._reapings[target.key] = partial(handle.look, True)
+        elif isinstance(target, ProcessTarget):  # it has seen the exit
+            self._reapings[target.key] = partial(target.proc.wait, 0, True)
         if member in self._core.seen or handle is None:
             return member in self._core.seen  # else no descriptor is left for a received pidfd
         if isinstance(target, TreeOwner):
-            from threading import Thread
-
-            grace = 0.0 if sig == KILL else self.grace
-            Thread(target=target.proc.end, args=(grace, sig)).start()
+            if target.proc.poll() is None:
+                target.proc._tree.end(int(sig), 0.0 if sig == KILL else self.grace)
             return True
         try:
             if hasattr(sys, "audit"):  # Python 3.8

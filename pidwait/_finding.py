@@ -12,7 +12,7 @@ from ._systems.listers import checked, fact, gather, lister
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._systems.listers import Uids
-    from ._types import Any, Iterable, Iterator
+    from ._types import Any, Container, Iterable, Iterator
 
 
 class ProcessInfo:
@@ -260,11 +260,11 @@ def _families() -> "Iterator[tuple[int, int, int, int | None]]":
 
 
 def add_children(
-    family: "list[ProcessInfo]", recursive: bool = True, group: "int | None" = None
+    family: "list[ProcessInfo]", recursive: bool = True, groups: "Container[int | None]" = ()
 ) -> None:
     """List all processes, and add the children of the family's first; ``recursive``: of each.
 
-    With ``group``, add the members of that process group, too.
+    Add the members of these process groups, too.
     """
     known = {(info.pid, info._started) for info in family}
 
@@ -279,7 +279,7 @@ def add_children(
     for pid, born, parent_pid, its_group in getattr(lister, "families", _families)():
         started[pid] = born
         children.setdefault(parent_pid, []).append(pid)
-        if group is not None and its_group == group:
+        if its_group in groups:
             add(pid, born)
     # A child may have a lower pid than its parent, so go from parents to children.
     for parent in family if recursive else family[:1]:

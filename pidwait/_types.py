@@ -4,6 +4,7 @@
 from collections import defaultdict as defaultdict
 from collections.abc import AsyncIterator as AsyncIterator
 from collections.abc import Callable as Callable
+from collections.abc import Container as Container
 from collections.abc import Iterable as Iterable
 from collections.abc import Iterator as Iterator
 from collections.abc import Sequence as Sequence

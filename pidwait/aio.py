@@ -202,7 +202,12 @@ def as_completed(procs: "Iterable[Any]") -> "AsyncIterator[tuple[Any, int | None
 
 
 async def end_procs(
-    procs: "Iterable[Proc]", grace: float = 5.0, sig: int = TERMINATE, tree: bool = False
+    procs: "Iterable[Proc]",
+    grace: float = 5.0,
+    sig: int = TERMINATE,
+    tree: bool = False,
+    reap: bool = False,
+    limit: "float | None" = None,
 ) -> "tuple[list[tuple[Any, int | None]], list[Any]]":
     """End these processes, as the blocking end_procs() does; return ``(exited, alive)``.
 
@@ -217,7 +222,7 @@ async def end_procs(
     (True, [])
     """
     return await in_thread(  # type: ignore[no-any-return]
-        _ending.end_procs, list(procs), grace, sig, None, tree
+        _ending.end_procs, list(procs), grace, sig, None, tree, reap, limit
     )
 
 

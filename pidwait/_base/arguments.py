@@ -47,8 +47,8 @@ def seconds(timeout: "Any", name: str = "timeout") -> float:
     return float(timeout)
 
 
-def check_grace(grace: "Any") -> float:
-    value = seconds(grace, "grace")
+def check_grace(grace: "Any", name: str = "grace") -> float:
+    value = seconds(grace, name)
     if not value >= 0:
-        raise ValueError("grace must be 0 or more seconds, not %s" % grace)
+        raise ValueError("%s must be 0 or more seconds, not %s" % (name, grace))
     return value

@@ -103,6 +103,8 @@ def test_another_signal_and_a_grace_without_end(start):
         ({"sig": -1}, ValueError, "sig"),
         ({"sig": "TERM"}, TypeError, "sig"),
         ({"callback": 3}, TypeError, "callback"),
+        ({"limit": -1}, ValueError, "limit"),
+        ({"limit": "1"}, TypeError, "limit"),
         ({"procs": ["1"]}, TypeError, "proc"),
     ],
 )
@@ -137,6 +139,32 @@ def test_a_tree_ends_as_far_as_parents_tell(variant, start):
     eventually(lambda: state(inner) in (None, "Z"))
     with pytest.raises(ValueError, match="calling process"):
         pidwait.end_procs([os.getppid()], tree=True)
+
+
+@posix
+@pytest.mark.parametrize("tree", [False, True])
+def test_children_are_reaped_on_request(variant, start, zombie, tree):
+    child, early = start(*sleeping(60)), zombie(5)
+    with pidwait.Process(child.pid) as process:
+        procs = [process, early.pid]
+        assert pidwait.end_procs(procs, 5, tree=tree)[1] == []
+        assert (state(child.pid), state(early.pid)) == ("Z", "Z")
+        exited, alive = pidwait.end_procs(procs, 5, tree=tree, reap=True)
+        assert dict(exited) == {process: TERM, early.pid: 5} and alive == []
+    assert not pidwait.pid_exists(child.pid) and not pidwait.pid_exists(early.pid)
+
+
+@posix
+def test_who_is_in_a_group_that_a_given_process_leads_belongs_to_its_tree(variant, start):
+    """A forked worker in a group of its own, and an orphan in that group."""
+    worker = "(sleep 60 & echo $!); exec sleep 60"
+    worker = start("sh", "-c", worker, stdout=-1, preexec_fn=os.setpgrp)
+    orphan = int(worker.stdout.readline())
+    exited, alive = pidwait.end_procs([worker.pid], 5, tree=True)
+    assert {getattr(proc, "pid", proc) for proc, _ in exited} == {worker.pid, orphan}
+    assert alive == [] and state(orphan) in (None, "Z")
+    # Once the leader is gone, its number may be another group's.
+    assert pidwait.end_procs([worker.pid], 5, tree=True) == ([(worker.pid, TERM)], [])
 
 
 @not_on_windows("signals that can be ignored")
@@ -209,6 +237,30 @@ def test_it_calls_back_once_after_the_parent_was_killed(variant, start_above, be
     assert parent.stdout.readline().strip() == b"watches"
     parent.kill()
     assert parent.stdout.read().split() == [b"called"]
+
+
+ABOVE = """    other = pidwait.watch_parent(lambda: os.write(1, b"above\\n"), ancestors=True)
+    os.write(1, b"watches"""
+CLIENT = """
+import os, subprocess, sys
+server = subprocess.Popen([sys.executable, "-c", {!r}, str(os.getpid())], stdin=subprocess.DEVNULL)
+sys.stdin.read()
+"""
+
+
+@everywhere
+def test_with_ancestors_no_process_above_the_parent_counts(variant, start_above, start):
+    """A client that a shell has started outlives the shell (nohup), and so does its server."""
+    code = WATCH.format(
+        package=pidwait.__name__, arguments="parent=int(sys.argv[1]), ancestors=True"
+    ).replace('    os.write(1, b"watches', ABOVE)
+    shell = "import subprocess; subprocess.call(%r)" % ([*PYTHON, "-c", CLIENT.format(code)],)
+    shell = start(*PYTHON, "-c", shell, stdin=-1, stdout=-1)
+    assert shell.stdout.readline().strip() == b"watches"
+    shell.kill()
+    assert shell.stdout.readline().strip() == b"above"  # "called" would have come first
+    shell.stdin.close()  # the client ends
+    assert shell.stdout.read().split() == [b"called"]
 
 
 FORK_SERVER = """
