@@ -7,6 +7,8 @@ You can cancel a wait at any time; nothing is left behind.
 """
 
 import asyncio
+import sys
+from contextlib import ExitStack
 from functools import partial
 from weakref import ref
 
@@ -299,9 +301,9 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
 
     It takes the arguments of this package's subprocess.run(), ``tree`` and ``grace`` included, and
     raises the same exceptions. Cancelling it ends the command as a time-out does, and returns when
-    the command has ended; a second cancel kills at once. Without ``tree``, a process that the
-    command has started, and that holds a pipe, delays the return in both cases. Each call waits in
-    a thread of its own.
+    the command has ended; more cancels change nothing, but a second Ctrl-C kills at once. Without
+    ``tree``, a process that the command has started, and that holds a pipe, delays the return in
+    both cases. Each call waits in a thread of its own.
 
     >>> import asyncio, subprocess, sys
     >>> async def main():
@@ -316,29 +318,57 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     started: "list[Any]" = []
     cancelled: "list[BaseException]" = []
 
-    def end(popen: "Any") -> None:
-        if len(cancelled) > 1:
-            popen.send_signal(KILL)
-        elif cancelled:
-            popen.kill()  # as at a time-out: a tree gets its grace
+    def end() -> None:
+        for popen in started:
+            if len(cancelled) > 1:
+                popen.send_signal(KILL)
+            elif cancelled:
+                popen.kill()  # as at a time-out: a tree gets its grace
 
     def tell(popen: "Any") -> None:
         started.append(popen)
-        end(popen)  # if it was cancelled before
+        end()  # if it was cancelled before
 
     def start() -> "Any":
         subprocess._started.tell = tell
         return beneath(*args, **options)
 
     done = in_thread(start, daemon=True)  # not a task: asyncio.run() cancels tasks at its end
-    while not done.done():
-        try:
-            await asyncio.wait([done])
-        except asyncio.CancelledError as error:
-            cancelled.append(error)
-            for popen in started:
-                end(popen)
-    if cancelled:
-        log("a cancelled run() ended: %r", done.exception())
-        raise cancelled[0]
-    return done.result()  # type: ignore[no-any-return]
+    cancelled += await _cancels(done)
+    if not cancelled:
+        return done.result()  # type: ignore[no-any-return]
+    end()
+    first_interrupt = _interrupt()
+    # A scope of anyio cancels its tasks in each turn of the loop, but not behind a shield.
+    anyio: "Any" = sys.modules.get("anyio")
+    scope = getattr(anyio, "CancelScope", None)
+    is_scopes = scope and anyio.current_effective_deadline() < 0
+    with scope(shield=True) if scope else ExitStack():
+        while not done.done():
+            again = await _cancels(done)
+            if again and _interrupt() not in (None, first_interrupt):
+                cancelled[1:] = again
+                end()
+            if again and is_scopes:  # this one is not, and must not be lost
+                cancelled[:1] = again
+    log("a cancelled run() ended: %r", done.exception())
+    raise cancelled.pop(0)  # not kept by this frame, which its traceback refers to
+
+
+async def _cancels(done: "asyncio.Future[Any]") -> "list[BaseException]":
+    """Wait for the future; what the task is cancelled by, if that comes first."""
+    try:
+        await asyncio.wait([done])
+    except asyncio.CancelledError as error:
+        return [error]
+    return []
+
+
+def _interrupt() -> "BaseException | None":
+    """The Ctrl-C that has stopped the event loop, which runs again to cancel all tasks.
+
+    When the first has only cancelled the main task, asyncio raises one of its own at the end.
+    """
+    error = sys.exc_info()[1]
+    is_own = isinstance(getattr(error, "__context__", None), asyncio.CancelledError)
+    return error if isinstance(error, KeyboardInterrupt) and not is_own else None

@@ -4,11 +4,15 @@
 import asyncio
 import os
 import select
+import signal
 import subprocess
+import sys
 import threading
 
 import pytest
 
+from .. import pidwait
+from ..processes import eventually
 from .loops import aio, begun, is_cancelled, some_turns
 
 # The process in the background says that it is ready: a SIGTERM while it starts would be lost.
@@ -33,8 +37,8 @@ def test_it_returns_and_raises_what_run_does(run, tree):
     assert caught.value.output in ("ready\n", b"ready\n")
 
 
-@pytest.mark.parametrize("trap, grace, cancels", [("exit", 60, 1), (":", 0.3, 1), (":", 60, 2)])
-def test_a_cancel_gives_the_tree_its_grace_and_a_second_one_kills(run, trap, grace, cancels):
+@pytest.mark.parametrize("trap, grace", [("exit", 60), (":", 0.3), (":", 0)])
+def test_a_cancel_gives_the_tree_its_grace(run, trap, grace):
     async def main():
         reader, writer = os.pipe()
         options = {"shell": True, "stdout": writer, "tree": True, "grace": grace}
@@ -42,15 +46,108 @@ def test_a_cancel_gives_the_tree_its_grace_and_a_second_one_kills(run, trap, gra
         with open(reader, "rb") as output:  # all processes of the tree hold its other end
             assert output.readline() == b"ready\n"
             os.close(writer)
-            for press in range(cancels):
-                task.cancel()
-                await some_turns()
-                assert press or output.readline() == b"term\n"
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert select.select([reader], [], [], 0)[0] and output.read() == b""
+            assert await is_cancelled(task)
+            assert select.select([reader], [], [], 0)[0]
+            assert output.read() == (b"term\n" if grace else b"")
 
     run(main())
+
+
+class Cancelled:
+    """Awaits a coroutine; the first time that it is cancelled, this exception is thrown."""
+
+    def __init__(self, coroutine, error):
+        self.steps, self.errors = coroutine.__await__(), iter([error])
+
+    def __await__(self):
+        waiting = self.steps.send(None)
+        while True:
+            try:
+                yield waiting
+            except asyncio.CancelledError as error:
+                waiting = self.steps.throw(next(self.errors, error))
+            else:
+                waiting = self.steps.send(None)
+
+
+def test_more_cancels_change_nothing(run, tmp_path):
+    """The first exception is raised, that very object: by it a scope knows its own."""
+    path, error, caught = tmp_path / "end", asyncio.CancelledError("the first"), []
+    trap = "until [ -e %s ]; do sleep 0.01; done; echo handled; exit" % path
+
+    async def cancelled(running):
+        try:
+            await Cancelled(running, error)
+        except asyncio.CancelledError as why:
+            caught.append(why)
+
+    async def main():
+        reader, writer = os.pipe()
+        options = {"shell": True, "stdout": writer, "tree": True, "grace": 60}
+        task = await begun(cancelled(aio.run(SCRIPT % trap, **options)))
+        with open(reader, "rb") as output:
+            assert output.readline() == b"ready\n"
+            os.close(writer)
+            task.cancel()
+            await some_turns()
+            assert output.readline() == b"term\n"
+            for _ in range(100):
+                task.cancel()
+                await some_turns(2)
+            path.touch()
+            await task
+            assert output.read() == b"handled\n"
+        assert len(caught) == 1 and caught[0] is error
+
+    run(main())
+
+
+INTERRUPTED = """if True:
+    import asyncio, sys
+    from {package} import aio
+
+    async def run(script):
+        await aio.run(["sh", "-c", script, sys.argv[1]], tree=True, grace=60)
+
+    async def note_the_end():
+        try:
+            await asyncio.sleep(600)
+        finally:
+            print("all are cancelled", flush=True)
+
+    async def main():
+        task = asyncio.ensure_future(note_the_end())
+        await asyncio.gather(run({first!r}), run({second!r}))
+
+    asyncio.run(main())
+"""
+WAITING = "trap 'echo term >> $0; %s; echo handled >> $0; exit' TERM; echo ready >> $0; "
+WAITING += "while :; do sleep 0.01; done"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the first Ctrl-C stops the loop")
+@pytest.mark.parametrize("presses", [1, 2])
+def test_a_second_ctrl_c_of_asyncio_run_kills(tmp_path, start, presses):
+    """At the end of the main task, all others are cancelled: that is none."""
+    path, end = tmp_path / "output", tmp_path / "end"
+    scripts = [WAITING % ("until [ -e %s ]; do sleep 0.01; done" % end)] * 2
+    if presses == 1:
+        scripts[0] = WAITING % ":"  # then gather() ends, and so does the main task
+    code = INTERRUPTED.format(package=pidwait.__name__, first=scripts[0], second=scripts[1])
+    child = start(
+        *(sys.executable, "-c", code, str(path)),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for word in ("ready", "term")[:presses]:
+        eventually(lambda word=word: path.exists() and path.read_text().count(word) == 2)
+        child.send_signal(signal.SIGINT)  # to it alone
+    assert child.stdout.readline() == b"all are cancelled\n"
+    if presses == 1:
+        end.touch()
+    assert child.communicate()[1].endswith(b"KeyboardInterrupt\n")
+    assert path.read_text().count("handled") == (2 if presses == 1 else 0)
 
 
 @pytest.mark.parametrize("tree", [False, True])

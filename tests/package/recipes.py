@@ -43,8 +43,9 @@ IN_SHELL = {
 IN_WAITING = {"One wait in one script"}
 # Run where they are installed; the tox environment `plays` has all of them.
 NEEDS = {"From psutil.wait_procs": "psutil", "With pexpect": "pexpect"}
-# Run by plays/test_event_loops.py, and what they need.
+# Run by plays/test_event_loops.py and plays/test_scopes.py, and what they need.
 IN_LOOPS = {
+    "In a server (anyio, Starlette)": ("anyio",),
     "In other event loops": (),
     "In trio and anyio": ("trio", "anyio"),
     "In gevent and eventlet": ("gevent", "eventlet"),
