@@ -30,7 +30,7 @@ class LoopCore(Core):
     """
 
     fd = -1  # until the loop watches it, and after close()
-    _timer: "Any" = None  # weakly: it refers to us
+    _timer: "Any" = None  # weakly, if it can be: it refers to us
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
         """Failed, OSError or NotImplementedError if the loop can't watch it."""
@@ -78,7 +78,7 @@ class LoopCore(Core):
             return
         delay = self.delay()
         if delay is not None:
-            self._timer = ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.report))
+            self._timer = _ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.report))
 
     def fall_back_to_polling(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now
@@ -95,6 +95,13 @@ class LoopCore(Core):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _ref(handle: "Any") -> "Callable[[], Any]":
+    try:
+        return ref(handle)
+    except not_by_handler(TypeError):  # rloop's
+        return lambda: handle
 
 
 # By id(loop) and process: a forked child makes its own.

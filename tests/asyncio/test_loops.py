@@ -161,6 +161,28 @@ def test_a_process_that_is_closed_while_a_loop_waits_for_it(variant, sleeper, ki
     run_in(kind(), main())
 
 
+class Strong:
+    """Like a handle of rloop: it allows no weak references."""
+
+    __slots__ = ("_cancelled", "cancel")
+
+    def __init__(self, handle):
+        self.cancel = handle.cancel
+
+
+class StrongLoop(asyncio.SelectorEventLoop):
+    def call_later(self, *args, **more):
+        return Strong(super().call_later(*args, **more))
+
+
+@every_way
+def test_a_loop_whose_handles_allow_no_weak_references(variant, zombie, start_told, way):
+    done, child = zombie(3), start_told(4)
+    loop = StrongLoop()
+    waits = [way(done), ended(way, child, child.stdin.close)]
+    assert run_in(loop, gathered(waits)) == [3, 4]
+
+
 SELECTORS = [name + "Selector" for name in ("Select", "Poll", "Epoll")]
 
 
