@@ -41,11 +41,14 @@ class LoopCore(Core):
             fd = self.poller.fileno()
             if fd >= 1024 and isinstance(getattr(loop, "_selector", None), SelectSelector):
                 raise NotImplementedError("select() can't watch fd %d" % fd)
+            self.fd = fd
             loop.add_reader(fd, self.report)
-        except BaseException:
+        except BaseException as why:
+            fd, self.fd = self.fd, -1
+            if fd >= 0 and type(why) is not NotImplementedError:
+                loop.remove_reader(fd)  # a signal handler may have raised after add_reader()
             super().close()
             raise
-        self.fd = fd
 
     def report(self, late: "Iterable[Target]" = ()) -> bool:
         """Report the exits; return whether there were any. ``late``: polled ones to look at now."""
@@ -88,9 +91,9 @@ class LoopCore(Core):
         fd, self.fd = self.fd, -1
         if fd < 0 or self.pid != getpid():  # a forked child shares the loop's epoll
             return
+        _cores.pop((id(self.loop), self.pid), None)
         if not self.loop.is_closed():
             self.loop.remove_reader(fd)
-        _cores.pop((id(self.loop), self.pid), None)
         super().close()
 
     def __del__(self) -> None:

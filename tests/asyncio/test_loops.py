@@ -183,6 +183,56 @@ def test_a_loop_whose_handles_allow_no_weak_references(variant, zombie, start_to
     assert run_in(loop, gathered(waits)) == [3, 4]
 
 
+class Interrupted(asyncio.SelectorEventLoop):
+    """A signal handler raises before or after it watches a file descriptor, or no longer does."""
+
+    at = None
+
+    def _call(self, name, method, *args):
+        result = None
+        for when in "before", "after":
+            if self.at == (name, when):
+                self.at = None
+                raise OnPurpose
+            if when == "before":
+                result = method(*args)
+        return result
+
+    def add_reader(self, *args):
+        return self._call("add", super().add_reader, *args)
+
+    def remove_reader(self, *args):
+        return self._call("remove", super().remove_reader, *args)
+
+
+@every_way
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["add", "remove"])
+def test_a_handler_that_raises_while_the_loop_begins_or_ends(variant, start_told, way, name, when):
+    """The next wait in the loop has no part in that."""
+    loop, (first, second) = Interrupted(), [start_told(code) for code in (3, 4)]
+    loop.run_until_complete(some_turns())
+    raised = []
+    loop.set_exception_handler(lambda loop, context: raised.append(type(context["exception"])))
+
+    async def interrupted():
+        task = asyncio.ensure_future(way(first))
+        await some_turns()
+        first.stdin.close()
+        try:
+            return await task
+        except OnPurpose as error:
+            return type(error)
+
+    loop.at = name, when
+    found = loop.run_until_complete(interrupted())
+    loop.run_until_complete(some_turns())
+    assert loop.at is None
+    assert (found, raised) == ((OnPurpose, []) if name == "add" else (3, [OnPurpose]))
+    assert loop.run_until_complete(ended(way, second, second.stdin.close)) == 4
+    loop.close()  # if it has not come to remove_reader(), a file descriptor is open until now
+
+
 SELECTORS = [name + "Selector" for name in ("Select", "Poll", "Epoll")]
 
 
