@@ -190,25 +190,27 @@ class TreePopen(_Base):  # type: ignore[misc]
                 if self._tree is None or not self._is_run:
                     raise
                 self._give_up(None)
-            is_all = self._read_rest(late)
+            output = self._read_rest(late)
             if self._is_run:  # Python 3.6's run() asks again, and so does Windows'
-                self._output = late.output, late.stderr
-            if is_in_time and is_all:
-                return late.output, late.stderr
+                self._output = output or (late.output, late.stderr)
+            if is_in_time and output:
+                return output
             raise
 
-    def _read_rest(self, late: "Any") -> bool:
+    def _read_rest(self, late: "Any") -> "Any":
         """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
-        while True:
+        output, has_ended = None, False
+        while not (output or has_ended):
             has_ended = self.poll() is not None
             try:
-                late.output, late.stderr = super().communicate(timeout=1)
-                return True
-            except not_by_handler(subprocess.TimeoutExpired) as error:
-                if has_ended:
-                    late.output = _as_text(self.stdout, error.output)
-                    late.stderr = _as_text(self.stderr, error.stderr)
-                    return False
+                output = late.output, late.stderr = super().communicate(timeout=1)
+            except not_by_handler(subprocess.TimeoutExpired):
+                continue
+        for name in () if IS_WINDOWS else ("stdout", "stderr"):
+            chunks = self._fileobj2output.get(getattr(self, name))
+            # As subprocess does: bytes, also of text.
+            setattr(late, name, None if chunks is None else b"".join(chunks))
+        return output
 
     def send_signal(self, sig: int) -> None:
         """Send a signal to the command; SIGTERM and SIGKILL go to all of a tree."""
@@ -277,10 +279,3 @@ class RunPopen(TreePopen):
         if getattr(self._tree, "pid", 0):  # run() may have been interrupted before its block
             self._give_up(None)
         super().__del__(*args, **more)
-
-
-def _as_text(pipe: "Any", output: "Any") -> "Any":
-    """What has been read so far, as text if the pipe is one of text."""
-    if output is None or not hasattr(pipe, "encoding"):
-        return output
-    return output.decode(pipe.encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
