@@ -13,7 +13,7 @@ from functools import partial
 from weakref import ref
 
 from . import _ending
-from ._base.deadline import GRACE, LONGEST_SLEEP, PATIENCE, Deadline
+from ._base.deadline import LONGEST, LONGEST_SLEEP, PATIENCE, SHORTEST, Deadline
 from ._base.errors import TimeoutExpired, log, not_by_handler
 from ._loop import add_to_loop, call_soon, discard_from_loop, find_core, in_thread
 from ._process import KILL, TERMINATE
@@ -88,12 +88,12 @@ class _Group:
             except not_by_handler(TimeoutExpired, ValueError):  # ValueError: it has been closed
                 continue
 
-    def hasten(self) -> bool:
-        """Wait at most 10 ms more for codes still to come; return whether there are any."""
+    def hasten(self, seconds: float) -> bool:
+        """Wait so long at most for codes still to come; return whether there are any."""
         core = find_core(self.loop)
         pending = [] if core is None else [one for one in core.pending() if one.target in self.left]
         for one in pending:
-            one.until = Deadline(one.until.at_most(GRACE))  # type: ignore[union-attr]
+            one.until = Deadline(one.until.at_most(seconds))  # type: ignore[union-attr]
         return bool(pending)
 
     def exit(self) -> "asyncio.Future[None]":
@@ -155,16 +155,17 @@ async def wait_procs(
     >>> asyncio.run(main())  # Python 3.7 or newer
     ([3, 3], [])
     """
-    deadline = Deadline(timeout)
+    deadline, pause = Deadline(timeout), SHORTEST
     group = _Group(procs)
     try:
         while group.left:
             seconds = deadline.remaining()
             if seconds == 0:
                 group.look()
-                if not group.hasten():
+                # The loop reports codes in its turns, however long these take: it gets some.
+                if not group.hasten(PATIENCE if pause < LONGEST else 0.0):
                     break
-                seconds = PATIENCE
+                seconds, pause = pause, 2 * pause
             if seconds is None:
                 await group.exit()
             else:

@@ -98,7 +98,10 @@ class LoopOwner(Owner):
 
     def returncode(self) -> "Outcome":
         try:
-            return _checked(self.proc.returncode)
+            code = self.proc.returncode
+            if code is None and has(self.proc, "proc"):  # tornado's: a Popen, which reaps as well
+                code = getattr(self.proc.proc, "returncode", None)
+            return _checked(code)
         except not_by_handler(Exception):
             # In another thread than their loop's, processes of trio, and of anyio on trio, reap
             # and then raise. The Popen inside has the code.

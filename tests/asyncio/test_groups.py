@@ -32,6 +32,42 @@ def test_exited_is_in_the_order_of_exit(variant, run, herd, timeout):
     assert run(main()) == ([(pid, -signal.SIGTERM) for pid in pids[::-1]], [])
 
 
+@pytest.mark.parametrize("timeout", [0, 0.001])
+def test_a_code_that_the_loop_has_yet_to_report(variant, run, timeout):
+    """A busy loop gets its turns for it, however long these take."""
+    proc = SimpleNamespace(pid=gone_pid(), returncode=None)
+
+    async def main():
+        loop = asyncio.get_event_loop()
+
+        def be_busy(turns):
+            time.sleep(0.03)
+            if turns:
+                loop.call_soon(be_busy, turns - 1)
+            else:
+                proc.returncode = 3
+
+        loop.call_soon(be_busy, 5)
+        return await aio.wait_procs([proc], timeout)
+
+    assert run(main()) == ([(proc, 3)], [])
+
+
+def test_a_code_that_only_the_popen_inside_has(variant, run, zombie):
+    """tornado's Subprocess has one, for which a program may wait itself."""
+    child = zombie(3)
+    proc = SimpleNamespace(pid=child.pid, returncode=None, proc=child)
+    child.wait()
+    assert run(aio.wait_procs([proc], 0)) == ([(proc, 3)], [])
+
+
+def test_a_code_that_no_loop_reports(variant, run):
+    proc = SimpleNamespace(pid=gone_pid(), returncode=None)
+    began = time.monotonic()
+    assert run(aio.wait_procs([proc], 0)) == ([(proc, None)], [])
+    assert time.monotonic() - began >= 0.01
+
+
 @pytest.mark.parametrize("timeout", OVER)
 def test_alive_is_in_the_order_given(variant, run, herd, timeout):
     pids = [herd.fork(0) for _ in range(5)]
