@@ -127,6 +127,9 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
                 _watch(loop, target)
             return
     for target in targets:
+    if core.schedule.members:  # some have exited: before what exits from now on
+        core.sleep(0)
+        core.collect(ref(core._waiter))
         core.add(target)
     core.reschedule()
 

@@ -32,6 +32,29 @@ def test_exited_is_in_the_order_of_exit(variant, run, herd, timeout):
     assert run(main()) == ([(pid, -signal.SIGTERM) for pid in pids[::-1]], [])
 
 
+@pytest.mark.parametrize("is_pid", [False, True])
+def test_what_had_exited_before_the_call_is_first(variant, run, zombie, start_told, is_pid):
+    """The other one exits before the loop looks for the first time."""
+    done, child = zombie(3), start_told(4)
+    procs = [done, child.pid if is_pid else child]
+
+    async def main():
+        waiting = asyncio.ensure_future(aio.wait_procs(procs))
+        await asyncio.sleep(0)
+        child.stdin.close()
+        become_zombie(child.pid)
+        return await waiting
+
+    assert run(main()) == (list(zip(procs, (3, 4))), [])
+
+
+def test_a_pid_beside_its_popen_that_had_exited(variant, run, zombie):
+    """The Popen's reaping must not take the code from the pid."""
+    done = zombie(3)
+    exited, alive = run(aio.wait_procs([done, done.pid]))
+    assert [code for _, code in exited] == [3, 3] and alive == []
+
+
 @pytest.mark.parametrize("timeout", [0, 0.001])
 def test_a_code_that_the_loop_has_yet_to_report(variant, run, timeout):
     """A busy loop gets its turns for it, however long these take."""
