@@ -5,7 +5,6 @@ A target's key is a callback: the loop calls ``key(target, code)`` once the proc
 """
 
 import asyncio
-from concurrent.futures import Future
 from os import getpid
 from selectors import SelectSelector
 from weakref import WeakValueDictionary, ref
@@ -81,7 +80,11 @@ class LoopCore(Core):
             return
         delay = self.delay()
         if delay is not None:
-            self._timer = _ref(self.loop.call_later(min(delay, LONGEST_SLEEP), self.report))
+            new = self.loop.call_later(min(delay, LONGEST_SLEEP), self.report)
+            try:
+                self._timer = ref(new)
+            except not_by_handler(TypeError):  # rloop's
+                self._timer = lambda: new
 
     def fall_back_to_polling(self, why: Failed) -> None:
         self.loop.remove_reader(self.fd)  # all are polled now
@@ -98,13 +101,6 @@ class LoopCore(Core):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _ref(handle: "Any") -> "Callable[[], Any]":
-    try:
-        return ref(handle)
-    except not_by_handler(TypeError):  # rloop's
-        return lambda: handle
 
 
 # By id(loop) and process: a forked child makes its own.
@@ -127,10 +123,10 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
                 _watch(loop, target)
             return
     for target in targets:
+        core.add(target)
     if core.schedule.members:  # some have exited: before what exits from now on
         core.sleep(0)
         core.collect(ref(core._waiter))
-        core.add(target)
     core.reschedule()
 
 
@@ -165,14 +161,14 @@ def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = Fals
     """Call a function in a new thread; return a future. asyncio's executor has few threads."""
     from threading import Thread
 
-    future: "Future[Any]" = Future()
-    future.set_running_or_notify_cancel()  # from here on it can't be cancelled
+    loop = asyncio.get_event_loop()
+    future = loop.create_future()  # nobody may cancel it, as it is set later
 
     def run() -> None:
         try:
-            future.set_result(function(*args))
+            call_soon(loop, future.set_result, function(*args))
         except BaseException as error:
-            future.set_exception(error)
+            call_soon(loop, future.set_exception, error)
 
     Thread(target=run, name=__name__, daemon=daemon).start()
-    return asyncio.wrap_future(future)
+    return future

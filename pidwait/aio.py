@@ -224,9 +224,8 @@ async def end_procs(
     >>> asyncio.run(main())  # Python 3.7 or newer
     (True, [])
     """
-    return await in_thread(  # type: ignore[no-any-return]
-        _ending.end_procs, list(procs), grace, sig, None, tree, reap, limit
-    )
+    ending = in_thread(_ending.end_procs, list(procs), grace, sig, None, tree, reap, limit)
+    return await asyncio.shield(ending)
 
 
 def spawn(args: "StrOrBytesPath | list[StrOrBytesPath]", **options: "Any") -> "Child":
@@ -366,10 +365,7 @@ async def _cancels(done: "asyncio.Future[Any]") -> "list[BaseException]":
 
 
 def _interrupt() -> "BaseException | None":
-    """The Ctrl-C that has stopped the event loop, which runs again to cancel all tasks.
-
-    When the first has only cancelled the main task, asyncio raises one of its own at the end.
-    """
+    """The Ctrl-C after which the loop runs again, to cancel all tasks; none that asyncio made."""
     error = sys.exc_info()[1]
     is_own = isinstance(getattr(error, "__context__", None), asyncio.CancelledError)
     return error if isinstance(error, KeyboardInterrupt) and not is_own else None

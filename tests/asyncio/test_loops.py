@@ -183,6 +183,15 @@ def test_a_loop_whose_handles_allow_no_weak_references(variant, zombie, start_to
     assert run_in(loop, gathered(waits)) == [3, 4]
 
 
+def test_the_running_loop_is_found_as_asyncio_finds_it(loop, run, monkeypatch, zombie):
+    """trio_asyncio replaces these functions when it is imported, perhaps after us."""
+    name = "get_running_loop" if hasattr(asyncio, "get_running_loop") else "get_event_loop"
+    original = getattr(asyncio, name)
+    asked = []
+    monkeypatch.setattr(asyncio, name, lambda: (asked.append(name), original())[1])
+    assert run(aio.wait(zombie(3))) == 3 and asked == [name]
+
+
 class Interrupted(asyncio.SelectorEventLoop):
     """A signal handler raises before or after it watches a file descriptor, or no longer does."""
 

@@ -2,6 +2,7 @@
 """aio.run() runs a command in a thread, and ends it if the task is cancelled."""
 
 import asyncio
+import logging
 import os
 import select
 import signal
@@ -178,3 +179,18 @@ def test_the_end_of_asyncio_run_waits_for_it():
         asyncio.run(main())
         assert tasks[0].cancelled() and select.select([reader], [], [], 0)[0]
         assert output.read() == b"ready\nterm\n"
+
+
+def test_a_loop_that_is_closed_while_a_command_runs(caplog):
+    """Nothing is logged as an error when the command ends: nobody waits for it any more."""
+    reader, writer = os.pipe()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # the task is destroyed while pending
+    threads = threading.active_count()
+    loop.run_until_complete(begun(aio.run(["cat"], stdin=reader)))
+    loop.close()
+    with caplog.at_level(logging.WARNING):
+        for end in reader, writer:
+            os.close(end)
+        eventually(lambda: threading.active_count() == threads)
+    assert caplog.text == ""
