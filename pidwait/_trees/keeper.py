@@ -115,39 +115,50 @@ class Keeper:
             posix._exit(0)
         if in_c("prctl", _SUBREAPER, 1, 0, 0, 0):
             answer(control, "E38 -")  # ENOSYS
-        self.reader, writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
-        _signal.set_wakeup_fd(writer)
-        numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
+        self.reader, self.writer = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        _signal.set_wakeup_fd(self.writer)
+        self.catch_signals()
+        self.start()
+
+    def catch_signals(self) -> None:
+        """Have signals passed on; they are blocked until the command has been forked."""
+        self.numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
         # Signals to the command stay pending until it runs its program.
-        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
+        self.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers)
         # PyPy's getsignal() does not know. If no file descriptor is left, the next pipe2() fails.
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
-        handled = [one for one in numbers if not ignored >> (one - 1) & 1]
-        for number in handled:  # signals that the command ignores are not passed on
+        self.handled = [one for one in self.numbers if not ignored >> (one - 1) & 1]
+        for number in self.handled:  # signals that the command ignores are not passed on
             _signal.signal(number, lambda number, frame: self.came.append(number))
         _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
-        group = plan["group"] or posix.getpgrp()
+
+    def start(self) -> None:
+        """Start the command, and answer."""
+        group = self.plan["group"] or posix.getpgrp()
         attempt(posix.setpgid, 0, 0)  # so that signals to the caller's group spare the keeper
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
         self.command = posix.fork()
         if not self.command:
-            self.become_command(group, mask, handled, failed)
-        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, numbers)
+            self.become_command(group, failed)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, self.numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
-        # Close the command's file descriptors: readers of its pipes wait for their end.
-        for fd in map(int, posix.listdir("/proc/self/fd")):
-            if fd < 3:
-                posix.dup2(plan["null"], fd)
-            elif fd not in (control, self.watch, self.reader, writer):
-                attempt(posix.close, fd)
+        self.close_files()
         if why:
             posix.waitpid(self.command, 0)
-            answer(control, why.decode())
-        answer(control, "P%d" % self.command)
+            answer(self.control, why.decode())
+        answer(self.control, "P%d" % self.command)
 
-    def become_command(self, group: int, mask: "Any", handled: "list[int]", failed: int) -> None:
+    def close_files(self) -> None:
+        """Close the command's file descriptors: readers of its pipes wait for their end."""
+        for fd in map(int, posix.listdir("/proc/self/fd")):
+            if fd < 3:
+                posix.dup2(self.plan["null"], fd)
+            elif fd not in (self.control, self.watch, self.reader, self.writer):
+                attempt(posix.close, fd)
+
+    def become_command(self, group: int, failed: int) -> None:
         """The steps of CPython's _posixsubprocess, in its order."""
         plan, number, step = self.plan, 0, "-"
         steps: "Any" = (
@@ -160,9 +171,9 @@ class Keeper:
             ("-", lambda number: posix.setreuid(number, number), plan["uid"]),
         )
         try:
-            for one in {*handled, _signal.SIGPIPE, _signal.SIGXFSZ} - {*plan["ignored"]}:
+            for one in {*self.handled, _signal.SIGPIPE, _signal.SIGXFSZ} - {*plan["ignored"]}:
                 _signal.signal(one, _signal.SIG_DFL)
-            if _signal.SIGCHLD not in handled:
+            if _signal.SIGCHLD not in self.handled:
                 _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
             if not plan["session"] and plan["process_group"] == -1:
                 attempt(posix.setpgid, 0, group)
@@ -173,7 +184,7 @@ class Keeper:
             in_c("prctl", _PDEATHSIG, _KILL, 0, 0, 0)
             if posix.getppid() != self.me:
                 posix._exit(255)
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, self.mask)
             step = "x"
             env = dict(item.split(b"=", 1) for item in plan["env"] if item.find(b"=") > 0)
             for path in plan["paths"]:
