@@ -124,7 +124,8 @@ class Keeper:
         """Have signals passed on; they are blocked until the command has been forked."""
         self.numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
         # Signals to the command stay pending until it runs its program.
-        self.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers)
+        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers)
+        self.mask = mask - {*self.plan["blocked"]}
         # PyPy's getsignal() does not know. If no file descriptor is left, the next pipe2() fails.
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
@@ -135,12 +136,15 @@ class Keeper:
 
     def start(self) -> None:
         """Start the command, and answer."""
-        group = self.plan["group"] or posix.getpgrp()
-        attempt(posix.setpgid, 0, 0)  # so that signals to the caller's group spare the keeper
+        group = self.plan["process_group"]
+        stays = not self.plan["session"] and group in (None, -1, posix.getpgrp() or -1)
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
         self.command = posix.fork()
         if not self.command:
-            self.become_command(group, failed)
+            self.become_command(failed)
+        # Signals to the caller's group spare the keeper from now on. Whether the command's group is
+        # orphaned, which decides on Ctrl-Z, depends on parents in other groups of the session.
+        attempt(posix.setsid) if stays else attempt(posix.setpgid, 0, 0)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, self.numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
@@ -158,7 +162,7 @@ class Keeper:
             elif fd not in (self.control, self.watch, self.reader, self.writer):
                 attempt(posix.close, fd)
 
-    def become_command(self, group: int, failed: int) -> None:
+    def become_command(self, failed: int) -> None:
         """The steps of CPython's _posixsubprocess, in its order."""
         plan, number, step = self.plan, 0, "-"
         steps: "Any" = (
@@ -175,8 +179,6 @@ class Keeper:
                 _signal.signal(one, _signal.SIG_DFL)
             if _signal.SIGCHLD not in self.handled:
                 _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
-            if not plan["session"] and plan["process_group"] == -1:
-                attempt(posix.setpgid, 0, group)
             for step, function, value in steps:  # noqa: B007 - an error names the step
                 if value not in (None, -1):
                     function(value)

@@ -45,13 +45,17 @@ class ReaperTree:
         import marshal
 
         values = self._values(plan)
-        text = marshal.dumps(values)
+        # The keeper starts in our group, which must not end it before it takes signals.
+        blocked = {*range(1, 32)} - _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+        text = marshal.dumps(dict(values, blocked=blocked))
         control, theirs = _socket.socketpair()
         self._control = Shared(control)
         try:
             for one in control, theirs:  # not as socket.setdefaulttimeout() says
                 one.setblocking(True)
-            self._start_keeper(plan, values["group"], theirs, start_alone)
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, blocked)
+            self._start_keeper(plan, theirs, start_alone)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
             try:
                 control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
                 answer = control.recv(16, _WAIT_ALL).split()
@@ -64,6 +68,7 @@ class ReaperTree:
                 raise error_of_start(int(answer[0][1:]), what)
             self.pid = int(answer[0][1:])
         except BaseException:
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
             if self._keeper is not None:
                 self.end(_signal.SIGKILL, 0.0)
             self._control.close()
@@ -89,22 +94,18 @@ class ReaperTree:
             raise ValueError("args must begin with a name, which the command of a tree gets")
         values = {name: plan.get(name) for name in "gid gids uid umask process_group".split()}
         values.update(rest=self._rest, grace=self._grace, caller=os.getpid(), cwd=request.cwd)
-        # The keeper starts in its own group: Ctrl-C in ours would end it.
-        group = 0 if plan["preexec_fn"] else os.getpgrp()
-        values.update(argv=request.argv, paths=paths, env=request.environment, group=group)
+        values.update(argv=request.argv, paths=paths, env=request.environment)
         # The keeper's Python ignores two signals; the command only if this program ignores them.
         both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
         values["ignored"] = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
         return dict(values, session=bool(plan["start_new_session"]))
 
-    def _start_keeper(
-        self, plan: "dict[str, Any]", group: int, theirs: "Any", start_alone: "Any"
-    ) -> None:
+    def _start_keeper(self, plan: "dict[str, Any]", theirs: "Any", start_alone: "Any") -> None:
         """The keeper gets ``theirs``, its end of the socket, which is closed here."""
         from fcntl import fcntl
 
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
-        own.update(umask=-1, process_group=0 if group else -1, start_new_session=False)
+        own.update(umask=-1, process_group=-1, start_new_session=False)
         own.update(restore_signals=False)
         fd = -1
         try:
