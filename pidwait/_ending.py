@@ -175,7 +175,8 @@ class Ending:
             new = [one for one in self.left._members() if one not in done]
             if any(one.target.pid == os.getpid() for one in new):
                 raise ValueError("procs must not end the calling process")
-            for member in new:
+            # Children first: the kernel wakes stopped processes of an orphaned group.
+            for member in reversed(new) if sig == KILL else new:
                 if not self._takes(member, sig):
                     self._refused.add(member.target.key)
                     self.left.discard(member.target.proc)

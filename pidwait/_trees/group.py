@@ -152,10 +152,10 @@ class _GroupEnding(Ending):
         # Stop all processes before SIGKILL, so that none of them starts another one. Not before
         # SIGTERM: the kernel sends SIGHUP to stopped processes when their group is orphaned.
         for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
-            if kills:
+            if kills and number != sig:
                 self._send_to_group(number)  # also to a process that is being forked
             super().send(number)
-            if not (kills or self._sees):
+            if number == sig and kills or not (kills or self._sees):
                 self._send_to_group(number)
 
     def _send_to_group(self, number: int) -> None:

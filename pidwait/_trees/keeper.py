@@ -26,7 +26,7 @@ _PDEATHSIG, _SUBREAPER = 1, 36  # of prctl(2)
 # System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 _EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
-_KILL, _TERM, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGCONT
+_KILL, _TERM, _STOP, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGSTOP, _signal.SIGCONT
 # Signals from elsewhere that are passed on to the tree.
 _PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT".split()
 
@@ -91,6 +91,13 @@ def exit_of(pid: int) -> "int | None":
     return (status & 0xFF) << 8 if code == 1 else status  # CLD_EXITED, or a signal
 
 
+def send_signal(pid: int, fd: int, number: int) -> None:
+    if fd < 0:  # there is no pidfd
+        attempt(posix.kill, pid, number)
+    else:
+        in_c("syscall", _PIDFD_SEND_SIGNAL, fd, number, 0, 0)
+
+
 def answer(control: int, text: str) -> None:
     """Write an answer, padded, as another one may follow. An error ends the keeper."""
     attempt(posix.write, control, b"%-16s" % text.encode())
@@ -106,6 +113,7 @@ class Keeper:
         self.deadline: "float | None" = None  # the time of SIGKILL; None: the tree is not ending
         self.refused: "float | None" = None  # the time since which no child can be killed
         self.left: "list[int]" = []
+        self.stopped: "set[int]" = set()  # pids
         self.hears = True  # the caller's end of the socket is still open
         self.poll = select.poll()
         self.came: "list[int]" = []  # signals to pass on
@@ -124,8 +132,7 @@ class Keeper:
         """Have signals passed on; they are blocked until the command has been forked."""
         self.numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
         # Signals to the command stay pending until it runs its program.
-        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers)
-        self.mask = mask - {*self.plan["blocked"]}
+        self.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers) - self.plan["blocked"]
         # PyPy's getsignal() does not know. If no file descriptor is left, the next pipe2() fails.
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
@@ -136,15 +143,13 @@ class Keeper:
 
     def start(self) -> None:
         """Start the command, and answer."""
-        group = self.plan["process_group"]
-        stays = not self.plan["session"] and group in (None, -1, posix.getpgrp() or -1)
         failure, failed = posix.pipe2(posix.O_CLOEXEC)
         self.command = posix.fork()
         if not self.command:
             self.become_command(failed)
         # Signals to the caller's group spare the keeper from now on. Whether the command's group is
         # orphaned, which decides on Ctrl-Z, depends on parents in other groups of the session.
-        attempt(posix.setsid) if stays else attempt(posix.setpgid, 0, 0)
+        attempt(posix.setsid) if self.plan["stays"] else attempt(posix.setpgid, 0, 0)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, self.numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
@@ -201,37 +206,45 @@ class Keeper:
             posix.write(failed, b"E%d %s" % (number or 5, step.encode()))
             posix._exit(255)
 
-    def send(self, number: int) -> None:
-        """Send it to all descendants. If one ends, its children become ours."""
-        for pid, fd in self.descendants():
-            if fd is None:
+    def send(self, number: int) -> bool:
+        """Send it to all descendants; return whether it has reached any."""
+        found = self.descendants(number)
+        # Children are killed first: the kernel wakes stopped processes of an orphaned group.
+        for pid, fd in reversed(found) if number == _KILL else found:
+            if fd is None:  # if its parent ends, it becomes our child
                 self.owed.setdefault(pid, number)
-            elif fd < 0:
-                attempt(posix.kill, pid, number)
             else:
-                in_c("syscall", _PIDFD_SEND_SIGNAL, fd, number, 0, 0)
-                posix.close(fd)
+                send_signal(pid, fd, number)
+                attempt(posix.close, fd)
+        return any(fd is not None for _, fd in found)
 
-    def descendants(self) -> "list[tuple[int, int | None]]":
+    def descendants(self, number: int) -> "list[tuple[int, int | None]]":
         """Pids, with -1 for our children, and a pidfd for others, whom somebody else may reap.
 
         If the parent still runs, and lists the pid after its pidfd was opened, the pidfd is its
         child's. None: that is not sure, or pidfds are refused; wait until it is our child.
-        Descendants of another keeper are left to it: it passes signals on.
+        Descendants of another keeper are left to it: it passes signals on, but not SIGSTOP and
+        SIGKILL. SIGSTOP is sent at once, so that nobody listed has more children, and only once.
         """
         found: "list[tuple[int, int | None]]" = [(self.me, -1)]
+        known = self.stopped if number == _STOP else ()
         for parent, fd in found:  # it grows
+            is_ours = parent == self.me
             # Without the last words: the number of its socket, and an empty one.
-            words = contents("/proc/%d/cmdline" % parent).split(b"\0")[:-2]
-            is_keeper = parent != self.me and words == self.plan["words"]
-            for pid in () if is_keeper else children_of(parent):
-                own: "int | None" = -1
-                if parent != self.me:
-                    own = open_pidfd(pid)
-                    is_there = own >= 0 and pid in children_of(parent)
-                    if not is_there or fd is None or (fd >= 0 and is_readable(fd)):
-                        attempt(posix.close, own)
-                        own = None
+            words = b"" if number in (_STOP, _KILL) else contents("/proc/%d/cmdline" % parent)
+            if not is_ours and words.split(b"\0")[:-2] == self.plan["words"]:
+                continue
+            pids = [pid for pid in children_of(parent) if pid not in known]
+            fds: "Any" = [-1 if is_ours else open_pidfd(pid) for pid in pids]
+            is_sure = fd is not None and not (fd >= 0 and is_readable(fd))
+            there = pids if is_ours or not pids else children_of(parent)
+            for pid, own in zip(pids, fds):
+                if not is_sure or pid not in there or (own < 0 and not is_ours):
+                    attempt(posix.close, own)
+                    own = None
+                elif number == _STOP:
+                    send_signal(pid, own, number)
+                    self.stopped.add(pid)
                 found.append((pid, own))
         return found[1:]
 
@@ -261,15 +274,14 @@ class Keeper:
         pause, living = 0.001, [self.command]
         while living:
             living, has_reaped = self.reap()
-            if has_reaped:
-                pause = 0.001
-                continue
             seconds = 1.0 if self.watch < 0 and self.caller else 86400.0
             if self.deadline is not None:
                 seconds = min(seconds, max(0.0, self.deadline - monotonic()))
-                if not seconds:
+                if living and not seconds:
                     living = self.kill(living)
                     seconds, pause = pause, min(pause * 2, 0.02)
+            if has_reaped:  # look again at once; but also for orders
+                seconds, pause = 0.0, 0.001
             if living:
                 self.listen(seconds)
         left = "".join(" %d" % pid for pid in self.left)
@@ -290,8 +302,9 @@ class Keeper:
         # reaped. So in a list read after the last exit, nobody is missing.
         there = children_of(self.me)
         others = [pid for pid in there if pid != self.command]
-        if sum((attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others):
-            return others, True
+        gone = {(attempt(posix.waitpid, pid, posix.WNOHANG) or (0,))[0] for pid in others} - {0}
+        if gone:
+            return [self.command, *set(others) - gone], True
         for pid in set(others) & set(self.owed):
             attempt(posix.kill, pid, self.owed.pop(pid))
             attempt(posix.kill, pid, _CONT)
@@ -301,7 +314,13 @@ class Keeper:
         return [] if leaves else others, False
 
     def kill(self, living: "list[int]") -> "list[int]":
-        """Kill these children; return those to wait for."""
+        """Kill these children, and all descendants; return those to wait for."""
+        # What multiplies is stopped first. Nothing is reaped before, as that makes room for more.
+        end, before = monotonic() + 2, len(self.stopped)
+        while self.send(_STOP) and monotonic() < end:
+            continue
+        if len(self.stopped) > before:
+            self.send(_KILL)
         if False in {attempt(posix.kill, pid, _KILL) is False for pid in living}:
             self.refused = None
             return living
@@ -315,7 +334,7 @@ class Keeper:
 
     def listen(self, seconds: float) -> None:
         """Sleep until a child exits, an order or a signal comes, or the caller exits."""
-        events = dict(self.poll.poll(int(seconds * 1000) + 1))
+        events = dict(self.poll.poll(int(seconds * 1000 + 0.999)))
         attempt(posix.read, self.reader, 4096)
         if self.caller and (self.watch in events or posix.getppid() != self.caller):
             self.caller = 0
@@ -334,7 +353,7 @@ class Keeper:
 
 
 def keep_tree(control: int) -> None:
-    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    null = 0
     while null < 3:  # else a pipe of ours would get 0, 1 or 2, which the command may lack
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
@@ -346,8 +365,7 @@ def keep_tree(control: int) -> None:
         if not more:  # the caller has given up
             return
         text += more
-    plan = marshal.loads(text)
-    plan["null"] = null
+    plan = dict(marshal.loads(text), null=null)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
     plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
@@ -355,8 +373,7 @@ def keep_tree(control: int) -> None:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us
         answer(control, "E%d -" % (error.errno or 5))
-    else:
-        keeper.keep()
+    keeper.keep()
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ class ReaperTree:
         # The keeper's Python ignores two signals; the command only if this program ignores them.
         both = () if plan["restore_signals"] else (_signal.SIGPIPE, _signal.SIGXFSZ)
         values["ignored"] = [one for one in both if _signal.getsignal(one) == _signal.SIG_IGN]
-        return dict(values, session=bool(plan["start_new_session"]))
+        session = bool(plan["start_new_session"])
+        stays = not session and plan["process_group"] in (None, -1, os.getpgrp() or -1)
+        return dict(values, session=session, stays=stays)
 
     def _start_keeper(self, plan: "dict[str, Any]", theirs: "Any", start_alone: "Any") -> None:
         """The keeper gets ``theirs``, its end of the socket, which is closed here."""

@@ -2,7 +2,8 @@
 """End trees of processes that try to outlive it, on every interpreter, as root and as nobody.
 
 python -m tests.zoo [--tries 20] [--seconds 20] [INTERPRETER...]: how often each animal is ended
-while it is young, and how long strangers are born meanwhile. It needs cc, and root's rights.
+while it is young, how long strangers are born meanwhile; and when fork bombs end. It needs cc,
+and root's rights.
 """
 
 import argparse
@@ -15,8 +16,8 @@ from multiprocessing.pool import ThreadPool
 from .. import hangs
 from ..matrix.interpreters import search_path
 from ..venvs import ROOT
-from . import strangers, tries
-from .nest import USERS, compiled, nest
+from . import bombs, strangers, tries
+from .nest import compiled, nest
 
 INTERPRETERS = "python3.6", "python3.8", "python3.13", "pypy3"
 AT_ONCE = 2
@@ -50,14 +51,23 @@ def main():
         jobs = []
         for name in options.names or INTERPRETERS:
             for mechanism in tries.MECHANISMS:
-                jobs += [(name, user, mechanism, tries, options.tries) for user in USERS]
+                jobs += [
+                    (name, user, mechanism, tries, options.tries) for user in ("root", "nobody")
+                ]
                 # Only root may choose pids.
                 jobs.append((name, "root", mechanism, strangers, options.seconds))
         program = compiled(folder)
+        bomb = compiled(folder, "bomb")
         for holds, lines in pool.imap(lambda job: run(program, *job), jobs):
             print("\n".join(("ok   " if holds else "BAD  ") + line for line in lines.splitlines()))
             sys.stdout.flush()
             good = good and holds
+        os.chmod(folder, 0o755)
+        for name in options.names or INTERPRETERS:  # one by one: it is a matter of time
+            for mechanism in tries.MECHANISMS:
+                holds, lines = run(bomb, name, "bomber", mechanism, bombs, 5)
+                print(lines, flush=True)
+                good = good and holds
     return 0 if good else 1
 
 

@@ -10,15 +10,20 @@ from ..trouble import system
 INIT = "sh", "-c", '"$@"; exit $?', "init"
 # `nobody` may signal its own processes only, but run any interpreter, where root alone may look.
 CAPABILITY = "+dac_read_search"
-BECOME_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-BECOME_NOBODY += ("--inh-caps=" + CAPABILITY, "--ambient-caps=" + CAPABILITY)
-USERS = {"root": (), "nobody": BECOME_NOBODY}
 
 
-def compiled(folder):
-    """Compile the animals; return the path of the program."""
-    program = os.path.join(str(folder), "escaper")
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "escaper.c")
+def become(user):
+    words = "setpriv", "--reuid=%d" % user, "--regid=%d" % user, "--clear-groups"
+    return (*words, "--inh-caps=" + CAPABILITY, "--ambient-caps=" + CAPABILITY)
+
+
+USERS = {"root": (), "nobody": become(65534), "bomber": become(54321)}
+
+
+def compiled(folder, name="escaper"):
+    """Compile the animals, or the bombs; return the path of the program."""
+    program = os.path.join(str(folder), name)
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".c")
     subprocess.check_call(["cc", "-O1", "-pthread", "-o", program, source])
     return program
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A tree's end ends all of it, and nobody else. `python -m tests.zoo` tries it more often."""
 
+import os
+
 import pytest
 
 from .. import trouble
 from ..processes import need_program
-from ..trouble.conftest import namespaces  # noqa: F401
-from . import strangers, tries
-from .nest import INIT, compiled
+from ..trouble.conftest import namespaces, real_root  # noqa: F401
+from . import bombs, strangers, tries
+from .nest import INIT, become, compiled
 
 pytest.importorskip("ctypes")
 TRIES = 2
@@ -46,3 +48,23 @@ def test_strangers_that_get_the_pids_at_once_are_not_hit(run, mechanism):
 
 def test_without_a_tree_the_zoo_sees_who_has_escaped(run):
     run(tries.check_escape, "auto")
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory):
+    need_program("cc")
+    folder = tmp_path_factory.mktemp("bombs")
+    folder.chmod(0o755)
+    return compiled(folder, "bomb")
+
+
+@pytest.mark.parametrize(
+    "mechanism, kind",
+    [("reaper", "group"), ("reaper", "double"), ("group", "plain"), ("reaper", "python")],
+)
+def test_a_bomb_at_its_limit_of_processes_ends(request, bomb, monkeypatch, mechanism, kind):
+    """`python -m tests.zoo` tries other kinds, with higher limits, and measures the time."""
+    monkeypatch.setenv("PIDWAIT_TREE", mechanism)
+    user = bombs.USER + os.getpid()  # each has a limit of its own
+    within = (*request.getfixturevalue("real_root"), *INIT, *become(user))
+    trouble.run(bombs.check_bomb, bomb, kind, 20, 30, within=within)
