@@ -63,7 +63,7 @@ class LoopCore(Core):
                         self.look(member, me)
             found = self.exited.copy()
             for member, code in found.items():  # reported twice if an exception prevents its end
-                member.target.key(member.target, code)  # type: ignore[operator]
+                member.target.on_exit(member.target, code)  # type: ignore[misc]
                 self.end(member)
         finally:
             # The coroutines that have got these exits run first: they may add processes.
@@ -132,8 +132,8 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
 
 def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
     """Have the thread of watch() wait; its Watch becomes the key."""
-    tell: "Any" = target.key
-    target.key = watch(target.proc, lambda proc, code: call_soon(loop, tell, target, code))
+    on_exit: "Any" = target.on_exit
+    target.key = watch(target.proc, lambda proc, code: call_soon(loop, on_exit, target, code))
 
 
 def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:

@@ -74,7 +74,9 @@ class _Group:
         self.exits: "dict[Target, tuple[Any, int | None]]" = {}
         self.sleepers: "list[asyncio.Future[None]]" = []  # of the sleeping task, if any
         for proc in procs:
-            self.left[target_of(proc, partial(_tell, ref(self), self.sleepers))] = proc
+            target = target_of(proc, object())
+            target.on_exit = partial(_tell, ref(self), self.sleepers)
+            self.left[target] = proc
         add_to_loop(self.loop, self.left)
 
     def look(self) -> None:

@@ -48,12 +48,14 @@ class Target:
 
     reaps = False
     # Slots, as a set has many of them.
-    __slots__ = ("_is_inherited", "key", "pid", "proc")
+    __slots__ = ("_is_inherited", "key", "on_exit", "pid", "proc")
 
     def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
         self.proc = proc
         self.pid: "Any" = pid
         self.key = key
+        # What an event loop calls, with this target and its code.
+        self.on_exit: "Callable[[Target, int | None], object] | None" = None
         self._is_inherited = False
 
     def returncode(self) -> "Outcome":
