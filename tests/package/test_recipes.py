@@ -170,10 +170,10 @@ WITH_TIME_OUT = "Run a command with a time-out, and leave nothing behind"
 @of(WITH_TIME_OUT)
 def test_command_with_time_out(tree):
     output_of = run(WITH_TIME_OUT)["output_of"]
-    assert output_of(tree("exit 3")) == (3, "ready\n") and not tree.lives()
+    assert output_of(tree("exit 3")) == (3, b"ready\n") and not tree.lives()
     trap = "trap 'echo last; exit' TERM; while :; do sleep 0.01; done"
     code, output = output_of(tree(trap), 0.5)  # sh may say that the sleep was terminated
-    assert (code, output[:6], output[-5:]) == (None, "ready\n", "last\n") and not tree.lives()
+    assert (code, output[:6], output[-5:]) == (None, b"ready\n", b"last\n") and not tree.lives()
 
 
 @of(WITH_TIME_OUT)

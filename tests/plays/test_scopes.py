@@ -177,14 +177,14 @@ def test_a_cancel_scope_of_trio(tmp_path):
     assert path.read_text() == "ready\nterm\nhandled\n"
 
 
-@pytest.mark.parametrize("seconds", [0.5, 60])
-def test_recipe(seconds, tmp_path):
+def test_recipe(tmp_path):
     filtered = code_of("In a server (anyio, Starlette)", 0).filtered
+    assert run_in(asyncio.SelectorEventLoop(), filtered(["cat"], b"body")) == b"body"
     path = tmp_path / "output"
-    command = ["sh", "-c", ("exec > %s; " % path if seconds < 1 else "exec cat; ") + HANDLER]
-    if seconds < 1:
+    command = ["sh", "-c", "exec > %s; %s" % (path, HANDLER)]
+    for seconds in 0.5, 5, 50:  # a slow machine may not get to the handler
         with pytest.raises(TimeoutError):
             run_in(asyncio.SelectorEventLoop(), filtered(command, b"body", seconds))
-        assert path.read_text() == "ready\nterm\nhandled\n"
-    else:
-        assert run_in(asyncio.SelectorEventLoop(), filtered(command, b"body", seconds)) == b"body"
+        if path.exists() and path.read_text():
+            break
+    assert path.read_text() == "ready\nterm\nhandled\n"
