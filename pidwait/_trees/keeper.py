@@ -2,13 +2,11 @@
 """The keeper: a program that stands between a caller and a command, and ends the command's tree.
 
 The keeper is a child subreaper: orphans below it become its children. So all that the command
-starts stays below it, in whatever session or group. The keeper kills only its own children, again
-and again, until there are none: nobody else can reap them, so their pids can't be reused before.
-The command is reaped last.
+starts stays below it, in whatever session or group. The command is reaped last.
 
 Linux only. Python runs this file anew for each tree, so it imports only small modules. From its
 socket the keeper reads a plan, see reaper.py, then orders. It answers when the command has started,
-and when nothing is left.
+and when nothing is left; then it exits as the command did.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -22,13 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-_PDEATHSIG, _SUBREAPER = 1, 36  # of prctl(2)
+_PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36  # of prctl(2)
 # System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 _EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
 _KILL, _TERM, _STOP, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGSTOP, _signal.SIGCONT
-# Signals from elsewhere that are passed on to the tree.
-_PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT".split()
+_PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT SIGPWR".split()
 
 if sys.implementation.name == "pypy":
     import ctypes
@@ -86,9 +83,8 @@ def exit_of(pid: int) -> "int | None":
         in_c("waitid", 1, pid, memory, _EXITED)
         numbers = memoryview(memory).cast("B").cast("i")
         code, status = numbers[2], numbers[6 if sys.maxsize > 2**32 else 5]
-    if not code:
-        return None
-    return (status & 0xFF) << 8 if code == 1 else status  # CLD_EXITED, or a signal
+    exited = (status & 0xFF) << 8 if code == 1 else status  # CLD_EXITED, or a signal
+    return exited if code else None
 
 
 def send_signal(pid: int, fd: int, number: int) -> None:
@@ -137,7 +133,7 @@ class Keeper:
         text = contents("/proc/self/status") + b"SigIgn: 0"
         ignored = int(text.split(b"SigIgn:")[1].split()[0], 16)
         self.handled = [one for one in self.numbers if not ignored >> (one - 1) & 1]
-        for number in self.handled:  # signals that the command ignores are not passed on
+        for number in self.handled:  # those that the command ignores are not passed on
             _signal.signal(number, lambda number, frame: self.came.append(number))
         _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
 
@@ -284,13 +280,18 @@ class Keeper:
                 seconds, pause = 0.0, 0.001
             if living:
                 self.listen(seconds)
-        left = "".join(" %d" % pid for pid in self.left)
-        answer(self.control, "D%d%s" % (_KILL if self.status is None else self.status, left))
+        status = _KILL if self.status is None else self.status
+        answer(self.control, "D%d%s" % (status, "".join(" %d" % pid for pid in self.left)))
         self.poll.unregister(self.reader)
-        # Wait until the caller answers, or exits.
         while self.hears and self.caller == posix.getppid() and not self.poll.poll(1000):
             continue
         attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
+        if status & 127:
+            in_c("prctl", _DUMPABLE, 0, 0, 0, 0)  # one core dump is enough
+            attempt(_signal.signal, status & 127, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [status & 127])
+            posix.kill(self.me, status & 127)
+        posix._exit(status >> 8)
 
     def reap(self) -> "tuple[list[int], bool]":
         """Reap; return the living children, none at the end, and whether any was reaped."""
@@ -327,10 +328,8 @@ class Keeper:
         # The children are root's; but their descendants may not be.
         self.refused = self.refused or monotonic()
         self.send(_KILL)
-        if monotonic() - self.refused <= 1:
-            return living
-        self.left = living
-        return []
+        self.left = living if monotonic() - self.refused > 1 else []
+        return [] if self.left else living
 
     def listen(self, seconds: float) -> None:
         """Sleep until a child exits, an order or a signal comes, or the caller exits."""
@@ -342,7 +341,8 @@ class Keeper:
             if self.watch >= 0:
                 self.poll.unregister(self.watch)
         while self.came:
-            self.send(self.came.pop(0))
+            number = self.came.pop(0)  # SIGPWR: a caller that has lost its socket
+            self.end(0, 0.0) if number == _signal.SIGPWR else self.send(number)
         if self.control in events:
             orders = attempt(posix.read, self.control, 65536)
             if not orders:  # the Popen has been freed, which ends nothing; or the caller has exited

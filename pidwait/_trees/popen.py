@@ -113,7 +113,7 @@ class TreePopen(_Base):  # type: ignore[misc]
                 self.__class__ = type("Popen", (RunPopen, type(self)), {})
             self._grace = None if grace is None else check_grace(grace)
             self._rest = tree if isinstance(tree, str) else "kill"
-            self._tree = open_tree(self._rest, self._grace or 0.0)
+            self._tree, self._starter = open_tree(self._rest, self._grace or 0.0), os.getpid()
         elif grace is not None:
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
@@ -220,8 +220,15 @@ class TreePopen(_Base):  # type: ignore[misc]
             check_signal(sig)
             self._send_to_tree(int(sig), sig in (_signal.SIGTERM, KILL))
 
+    def _may_end(self) -> bool:
+        """Whether the tree runs and is this process's. In a forked child nothing ends it."""
+        runs, is_ours = self.poll() is None, self._starter == os.getpid()
+        if runs and not is_ours:
+            log("pid %d, its tree is of process %d, which alone ends it", self.pid, self._starter)
+        return runs and is_ours
+
     def _send_to_tree(self, sig: int, everybody: bool) -> None:
-        if self.poll() is None:
+        if self._may_end():
             if everybody and sig == KILL:
                 self._tree.end(sig, 0.0)
             else:
@@ -248,13 +255,13 @@ class TreePopen(_Base):  # type: ignore[misc]
         if self._tree is None:
             if end_procs([self], grace, sig)[1]:
                 return None  # it is another user's
-        elif self.poll() is None:
+        elif self._may_end():
             self._tree.end(int(sig), grace)
         return self.wait()
 
     def _give_up(self, kind: "Any") -> None:
         """Have the tree ended, because of an exception of that type."""
-        if not self._is_given_up and self.poll() is None:
+        if not self._is_given_up and self._may_end():
             # After Ctrl-C it has a moment, as without a tree.
             least = 0.25 if kind is not None and issubclass(kind, KeyboardInterrupt) else 0.0
             self._tree.end(_signal.SIGTERM, max(self._grace or 0.0, least))

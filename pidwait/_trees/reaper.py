@@ -49,7 +49,7 @@ class ReaperTree:
         blocked = {*range(1, 32)} - _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
         text = marshal.dumps(dict(values, blocked=blocked))
         control, theirs = _socket.socketpair()
-        self._control = Shared(control)
+        self._control, self._identity = Shared(control), os.fstat(control.fileno())[:3]
         try:
             for one in control, theirs:  # not as socket.setdefaulttimeout() says
                 one.setblocking(True)
@@ -133,10 +133,11 @@ class ReaperTree:
         is_copy = self._control.is_copy()  # in a forked child: the keeper is not its child
         killed = None if is_copy else self._keeper.poll()  # first: the keeper reports, then exits
         with self._control.use() as control:
+            is_there = self._is_ours(control)
             try:
                 # Leave the message in the socket: other threads need it, too.
-                told = b"" if control is None else control.recv(65536, _LOOK)
-                if is_copy and control is not None and not told:
+                told = control.recv(65536, _LOOK) if is_there else b""
+                if is_copy and not told and (is_there or has_exited(self._keeper.pid)):
                     killed = -_signal.SIGKILL
             except not_by_handler(OSError):  # nothing is there
                 told = b""
@@ -147,13 +148,28 @@ class ReaperTree:
             self.left, self._code = left, code_of_status(status)
             self._control.close()
         elif killed is not None and self._code is None:
-            self.left, self._code = None, killed
+            # Without the socket: the keeper has exited as the command did, if nobody has killed it.
+            self.left = [] if not is_there and killed != -_signal.SIGKILL else None
+            self._code = killed
             self._control.close()
         return self._code
 
+    def _is_ours(self, control: "Any") -> bool:
+        """Whether it is open; a program may close all file descriptors, to become a daemon."""
+        try:
+            if control is not None and os.fstat(control.fileno())[:3] == self._identity:
+                return True
+        except not_by_handler(OSError) as why:
+            log("the socket of a tree: %s", why)
+        if control is not None:
+            control.detach()  # or its close() would close another one's file
+        return False
+
     def sleep(self, timeout: "float | None") -> None:
         with self._control.use() as control:
-            if control is None:  # poll() knows the code
+            if not self._is_ours(control):
+                if self._code is None:
+                    has_exited(self._keeper.pid, timeout)
                 return
             try:
                 poll(control.fileno(), select.POLLIN, Deadline(timeout))
@@ -173,8 +189,13 @@ class ReaperTree:
     def _order(self, number: int, what: str) -> None:
         with self._control.use() as control:
             try:
-                if self._code is None and control is not None:
+                if self._control.is_copy() or self._code is not None:
+                    return
+                if self._is_ours(control):
                     control.send(b"%d %s\n" % (number, what.encode()), _NO_SIGNAL)
+                else:
+                    kills = number == _signal.SIGKILL or what == "0.0"
+                    self._keeper.send_signal(_signal.SIGPWR if kills else number)
             except not_by_handler(OSError) as why:
                 log("the keeper %d: %s", self._keeper.pid, why)  # it has exited
 

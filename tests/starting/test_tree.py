@@ -574,6 +574,50 @@ def test_a_forked_child_waits_for_the_parents_tree(mechanism, witness, is_killed
     os.waitpid(pid, 0)
 
 
+@pytest.mark.parametrize("way", ["__exit__", "kill", "terminate", "send_signal"])
+def test_a_forked_child_ends_nothing_of_its_parents_tree(mechanism, witness, caplog, way):
+    script = "echo ready; read line; exit 3"
+    popen = witness.started(script, stdin=PIPE)
+    caplog.set_level("INFO")
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            if way == "__exit__":
+                popen.wait = lambda: None  # else it waits for the tree
+                popen.__exit__(OnPurpose, OnPurpose(), None)
+            else:
+                getattr(popen, way)(*[signal.SIGINT] * (way == "send_signal"))
+        os._exit("which alone ends it" not in caplog.text)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert popen.poll() is None and witness.sees()
+    popen.communicate(b"\n")
+    assert popen.returncode == 3
+
+
+ALL_CLOSED = """if True:
+    import os, socket
+    from {0} import subprocess
+
+    popens = [subprocess.Popen(["sh", "-c", one], tree=True) for one in {1}]
+    os.closerange(3, 200)
+    pairs = [socket.socketpair() for _ in range(20)]
+    popens[-1].kill()
+    codes = [(popen.wait(), popen.wait(), popen.left) for popen in popens]
+    for one, two in pairs:
+        one.sendall(b"mine")
+        two.sendall(b"mine")
+        assert (one.recv(100), two.recv(100)) == (b"mine", b"mine")
+    print(codes)
+"""
+
+
+def test_a_program_that_has_closed_all_descriptors_knows_the_codes(reaper):
+    scripts = ["sleep 0.2; exit 3", "sleep 0.2; kill $$", "sleep 0.2", "kill -9 $$", "sleep 60"]
+    done = run_python(ALL_CLOSED.format(pidwait.__name__, scripts))
+    known = [(3, 3, []), (-15, -15, []), (0, 0, []), (-9, -9, None), (-9, -9, None)]
+    assert done.stdout == "%s\n" % known
+
+
 @pytest.mark.parametrize("ignores", ["PIPE", "XFSZ", "CHLD", "TERM", ""])
 def test_the_command_ignores_the_signals_that_the_program_ignores(reaper, ignores):
     code = """if True:
