@@ -4,7 +4,7 @@
 The keeper is a child subreaper: orphans below it become its children. So all that the command
 starts stays below it, in whatever session or group. The command is reaped last.
 
-Linux only. Python runs this file anew for each tree, so it imports only small modules. From its
+Linux only. Each tree has a Python that runs this, so it imports only small modules. From its
 socket the keeper reads a plan, see reaper.py, then orders. It answers when the command has started,
 and when nothing is left; then it exits as the command did.
 """
@@ -226,9 +226,8 @@ class Keeper:
         known = self.stopped if number == _STOP else ()
         for parent, fd in found:  # it grows
             is_ours = parent == self.me
-            # Without the last words: the number of its socket, and an empty one.
-            words = b"" if number in (_STOP, _KILL) else contents("/proc/%d/cmdline" % parent)
-            if not is_ours and words.split(b"\0")[:-2] == self.plan["words"]:
+            passes_on = not is_ours and number not in (_STOP, _KILL)
+            if passes_on and self.plan["mark"] in contents("/proc/%d/cmdline" % parent):
                 continue
             pids = [pid for pid in children_of(parent) if pid not in known]
             fds: "Any" = [-1 if is_ours else open_pidfd(pid) for pid in pids]
@@ -368,7 +367,8 @@ def keep_tree(control: int) -> None:
     plan = dict(marshal.loads(text), null=null)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
-    plan["words"] = contents("/proc/self/cmdline").split(b"\0")[:-2]
+    # The first line of our program, which is the last argument but one: that of all keepers.
+    plan["mark"] = b"\0" + contents("/proc/self/cmdline").split(b"\0")[-3].partition(b"\n")[0]
     try:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType
 from .._base.arguments import check_grace, check_signal
 from .._base.checks import TREE, TREES, choice, why_not
 from .._base.deadline import Deadline
-from .._base.errors import PASSING, log, not_by_handler
+from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
 from .._starting.popen import (
@@ -44,14 +44,17 @@ of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
 _warned: "list[str]" = []
 
 
-def open_tree(rest: str, grace: float) -> "Any":
-    """By the best means that works; OSError if the environment asks for one that does not."""
+def open_tree(rest: str, grace: float, why: "Failed | None" = None) -> "Any":
+    """By the best means that works; OSError if the environment asks for one that does not.
+
+    ``why``: the reason why no keeper could start.
+    """
     asked = choice(TREE, *TREES)
     if system.tree == "job":
         if asked in ("auto", "job"):
             return JobTree(rest)
         raise OSError(ENOSYS, "%s is %s: not on this system" % (TREE, asked))
-    why = why_not(check_reaper)
+    why = why or why_not(check_reaper)
     if asked in ("auto", "reaper") and (why is None or why.errno in PASSING):
         return ReaperTree(rest, grace)
     if asked in ("reaper", "job"):
@@ -144,7 +147,11 @@ class TreePopen(_Base):  # type: ignore[misc]
         if hasattr(sys, "audit"):  # Python 3.8
             event = map(plan.get, ("executable", "args", "cwd", "env"))
             sys.audit("subprocess.Popen", *event)  # novm
-        self._tree.start(plan, partial(_start_alone, kind))
+        try:
+            self._tree.start(plan, partial(_start_alone, kind))
+        except Failed as why:  # there is no interpreter to start, or it ends at once
+            self._tree = open_tree(self._rest, self._grace or 0.0, why)
+            self._tree.start(plan, partial(_start_alone, kind))
         self.pid, self._child_created = self._tree.pid, True
         close_ends(self, plan)
 

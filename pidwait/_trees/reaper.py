@@ -2,14 +2,16 @@
 """Linux: a keeper starts the command, and ends all its descendants. See keeper.py."""
 
 import _signal  # type: ignore[import-not-found]
+import marshal
 import os
 import select
 import sys
 from errno import EIO
+from importlib.util import find_spec
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import Failed, log, not_by_handler
+from .._base.errors import PASSING, Failed, failed, log, not_by_handler
 from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
@@ -19,11 +21,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
+_HOME = "PYTHONHOME"
 # Linux's; PyPy's modules lack the names.
 _F_DUPFD_CLOEXEC = 1030
 _LOOK, _WAIT_ALL, _NO_SIGNAL = 0x42, 0x100, 0x4000  # MSG_PEEK | MSG_DONTWAIT, _WAITALL, _NOSIGNAL
-_PATH = os.path.join(os.path.dirname(__spec__.origin or ""), "keeper.py")
-_WHOLE_PATH = os.path.abspath(_PATH)  # before a chdir(): Python 3.8 imports by relative paths
+# Read once: the files may be replaced or removed while this program runs, or its root changed.
+_spec: "Any" = find_spec(__name__.rpartition(".")[0] + ".keeper")
+_CODE = marshal.dumps(_spec.loader.get_code(_spec.name))
+# What the keeper's interpreter runs. By the first line keepers know each other, in all copies.
+_PROGRAM = """# keeper of a process tree
+import marshal, posix, sys
+sys.flags.isolated or sys.path.pop(0)
+control, code = int(sys.argv[-1]), b""
+size = posix.read(control, 16)
+if not size.strip().isdigit():  # an order to end came first
+    posix._exit(0)
+while len(code) < int(size):
+    code += posix.read(control, int(size) - len(code)) or posix._exit(0)
+exec(marshal.loads(code))
+"""
 
 
 class ReaperTree:
@@ -42,7 +58,6 @@ class ReaperTree:
         The keeper gets the command's arguments, and the file descriptors for both.
         """
         import _socket
-        import marshal
 
         values = self._values(plan)
         # The keeper starts in our group, which must not end it before it takes signals.
@@ -57,12 +72,14 @@ class ReaperTree:
             self._start_keeper(plan, theirs, start_alone)
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
             try:
-                control.sendall(b"%-16d" % len(text) + text, _NO_SIGNAL)
+                control.sendall(
+                    b"".join(b"%-16d" % len(one) + one for one in (_CODE, text)), _NO_SIGNAL
+                )
                 answer = control.recv(16, _WAIT_ALL).split()
             except not_by_handler(ConnectionError):
                 answer = []
             if not answer:
-                raise OSError(EIO, "the keeper of a tree has ended")
+                raise failed(EIO, "the keeper's interpreter has ended: %r" % self._keeper.args[0])
             if answer[0][:1] == b"E":
                 what = {b"c": plan["cwd"], b"x": plan["executable"]}.get(answer[1])
                 raise error_of_start(int(answer[0][1:]), what)
@@ -84,6 +101,8 @@ class ReaperTree:
         if max(plan.get("gids") or [0]) >> 32:
             raise ValueError("invalid group id")
         args, executable, env, cwd = (plan[name] for name in "args executable env cwd".split())
+        if env is None and _needs_home():  # else it inherits it, byte for byte, through the keeper
+            env = os.environ
         files = (-1, -1, -1), True, ()
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
         paths = [request.executable]
@@ -109,18 +128,23 @@ class ReaperTree:
         own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
         own.update(umask=-1, process_group=-1, start_new_session=False)
         own.update(restore_signals=False)
-        fd = -1
+        options, fd = ["-I"], -1
+        if _needs_home():
+            options, names = [], [one for one in os.environ if one[:6] != "PYTHON" or one == _HOME]
+            own["env"] = {name: os.environ[name] for name in names}
         try:
             fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
             passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
             os.set_inheritable(fd, not passed)
-            words = [sys.executable, "-I", "-S", *_keeper(), str(fd)]
+            words = [sys.executable, *options, "-S", "-c", _PROGRAM, str(fd)]
             own.update(args=words, executable=words[0], pass_fds=passed)
             self._keeper = start_alone(dict(plan, **own))
         except not_by_handler(OSError) as error:
+            if error.errno in PASSING:
+                raise OSError(error.errno, "the keeper of a tree: %s" % error.strerror) from error
             if error.filename is None:
                 raise
-            raise OSError(error.errno, "the keeper of a tree: %s" % error) from error
+            raise failed(error.errno or 0, "the keeper's interpreter: %s" % error) from error
         finally:
             theirs.close()
             if fd != -1:
@@ -200,8 +224,6 @@ class ReaperTree:
                 log("the keeper %d: %s", self._keeper.pid, why)  # it has exited
 
 
-def _keeper() -> "list[str]":
-    """The interpreter's arguments for the keeper: its path, or, in an archive, its source."""
-    if os.path.isfile(_WHOLE_PATH):
-        return [_WHOLE_PATH]
-    return ["-c", __spec__.loader.get_data(_PATH).decode()]  # type: ignore[union-attr]
+def _needs_home() -> bool:
+    """Whether this program's interpreter may find its library only by PYTHONHOME."""
+    return _HOME in os.environ and not sys.flags.ignore_environment

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A keeper starts where its program runs: with PYTHONHOME, from .pyc files, after an upgrade."""
+
+import compileall
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from .. import pidwait
+from ..needs import needs
+
+pytestmark = needs("keeper of trees")
+if not os.path.isdir(getattr(pidwait, "__path__", [""])[0]):
+    pytest.skip("a folder is needed, to copy it", allow_module_level=True)
+Popen = importlib.import_module(pidwait.__name__ + ".subprocess").Popen
+
+PROGRAM = """if True:
+    import os, shutil, sys
+    sys.path.insert(0, {folder!r})
+    from copied import subprocess
+    {before}
+    command = "echo $PYTHONHOME:$PYTHONHASHSEED; exit 3"
+    with subprocess.Popen(["sh", "-c", command], stdout=-1, tree=True) as tree:
+        print(tree.mechanism, tree.stdout.read().decode().strip())
+    print(tree.returncode)
+"""
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the package, in a folder of its own."""
+    shutil.copytree(pidwait.__path__[0], str(tmp_path / "copied"))
+    return tmp_path
+
+
+def told(folder, before="", **variables):
+    code = PROGRAM.format(folder=str(folder), before=before)
+    env = dict(os.environ, PYTHONHASHSEED="7", **variables)
+    done = subprocess.run([sys.executable, "-c", code], stdout=-1, env=env, check=True)
+    return done.stdout.decode().split()
+
+
+def test_with_pythonhome_its_interpreter_starts_and_the_command_has_the_same_environment(copied):
+    home = sys.base_prefix
+    assert told(copied, PYTHONHOME=home) == ["reaper", home + ":7", "3"]
+    assert told(copied) == ["reaper", os.environ.get("PYTHONHOME", "") + ":7", "3"]
+
+
+def test_its_text_is_there_from_pyc_files_alone(copied):
+    assert compileall.compile_dir(str(copied), quiet=1, legacy=True)
+    for path in copied.rglob("*.py"):
+        path.unlink()
+    assert told(copied) == ["reaper", os.environ.get("PYTHONHOME", "") + ":7", "3"]
+
+
+@pytest.mark.parametrize("text", [None, "an upgrade"])
+def test_its_text_is_read_once(copied, text):
+    path = str(copied / "copied" / "_trees" / "keeper.py")
+    before = "shutil.rmtree(%r)" % str(copied)
+    if text is not None:
+        before = "open(%r, 'w').write(%r)" % (path, text)
+    assert told(copied, before)[::2] == ["reaper", "3"]
+
+
+@pytest.mark.parametrize("text", [None, "#!/bin/sh\nexit 1\n", "no program"])
+def test_without_an_interpreter_that_starts_a_tree_is_a_group_and_says_so(
+    tmp_path, monkeypatch, caplog, text
+):
+    path = tmp_path / "python3"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.delenv("PIDWAIT_TREE", raising=False)
+    for _ in range(2):
+        with Popen(["sh", "-c", "echo told; exit 3"], stdout=-1, tree=True) as tree:
+            assert (tree.mechanism, tree.stdout.read(), tree.wait()) == ("group", b"told\n", 3)
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1 and str(path) in warnings[0]
+    monkeypatch.setenv("PIDWAIT_TREE", "reaper")
+    with pytest.raises(OSError, match="PIDWAIT_TREE is reaper: the keeper's interpreter"):
+        Popen(["true"], tree=True)
+
+
+def test_who_only_looks_like_a_keeper_is_ended_as_all_others(tmp_path):
+    pid = tmp_path / "pid"
+    mark = "# keeper of a process tree\nimport sys"
+    script = "setsid sh -c 'trap \"\" TERM; echo $$ > {0}; sleep 60; :' '{1}' & cat".format(pid, mark)
+    with Popen(["sh", "-c", script], stdin=-1, tree=True) as tree:
+        while not pid.exists() or not pid.read_text():
+            assert tree.poll() is None
+        assert tree.end(0.1) < 0
+    assert not pathlib.Path("/proc", pid.read_text().strip()).exists()
