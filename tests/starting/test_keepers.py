@@ -90,7 +90,8 @@ def test_without_an_interpreter_that_starts_a_tree_is_a_group_and_says_so(
 def test_who_only_looks_like_a_keeper_is_ended_as_all_others(tmp_path):
     pid = tmp_path / "pid"
     mark = "# keeper of a process tree\nimport sys"
-    script = "setsid sh -c 'trap \"\" TERM; echo $$ > {0}; sleep 60; :' '{1}' & cat".format(pid, mark)
+    script = "setsid sh -c 'trap \"\" TERM; echo $$ > {}; sleep 60; :' '{}' & cat"
+    script = script.format(pid, mark)
     with Popen(["sh", "-c", script], stdin=-1, tree=True) as tree:
         while not pid.exists() or not pid.read_text():
             assert tree.poll() is None
