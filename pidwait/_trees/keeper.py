@@ -4,9 +4,8 @@
 The keeper is a child subreaper: orphans below it become its children. So all that the command
 starts stays below it, in whatever session or group. The command is reaped last.
 
-Linux only. Each tree has a Python that runs this, so it imports only small modules. From its
-socket the keeper reads a plan, see reaper.py, then orders. It answers when the command has started,
-and when nothing is left; then it exits as the command did.
+From its socket it reads a plan, see reaper.py, then orders. It answers when the command has started
+and when nothing is left; then it exits as the command did. It imports small modules only.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -19,6 +18,9 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
+
+    def read(control: int) -> bytes: ...  # of the program that runs this: see reaper.py
+
 
 _PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36  # of prctl(2)
 # System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
@@ -67,10 +69,10 @@ def open_pidfd(pid: int) -> int:
     return in_c("syscall", _PIDFD_OPEN, pid, 0)
 
 
-def is_readable(fd: int) -> bool:
+def is_readable(fd: int, milliseconds: int = 0) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(milliseconds))
 
 
 def exit_of(pid: int) -> "int | None":
@@ -310,8 +312,14 @@ class Keeper:
             attempt(posix.kill, pid, _CONT)
         if self.status is None or self.command not in there:
             return [*others, self.command], False
-        leaves = self.plan["rest"] == "leave" and self.deadline is None
-        return [] if leaves else others, False
+        if self.plan["rest"] == "leave" and self.deadline is None:
+            # What has ended the command may end the caller, too, a moment later.
+            if self.watch >= 0 and self.status & 127:
+                is_readable(self.watch, 100)
+            self.listen(0.0)
+            if self.deadline is None:
+                return [], False
+        return others, False
 
     def kill(self, living: "list[int]") -> "list[int]":
         """Kill these children, and all descendants; return those to wait for."""
@@ -356,15 +364,7 @@ def keep_tree(control: int) -> None:
     while null < 3:  # else a pipe of ours would get 0, 1 or 2, which the command may lack
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
-    size, text = posix.read(control, 16).strip(), b""
-    if not size.isdigit():  # an order to end, before any plan
-        return
-    while len(text) < int(size):
-        more = attempt(posix.read, control, int(size) - len(text))  # no more: an order may follow
-        if not more:  # the caller has given up
-            return
-        text += more
-    plan = dict(marshal.loads(text), null=null)
+    plan = dict(marshal.loads(read(control)), null=null)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
     # The first line of our program, which is the last argument but one: that of all keepers.

@@ -32,13 +32,15 @@ _CODE = marshal.dumps(_spec.loader.get_code(_spec.name))
 _PROGRAM = """# keeper of a process tree
 import marshal, posix, sys
 sys.flags.isolated or sys.path.pop(0)
-control, code = int(sys.argv[-1]), b""
-size = posix.read(control, 16)
-if not size.strip().isdigit():  # an order to end came first
-    posix._exit(0)
-while len(code) < int(size):
-    code += posix.read(control, int(size) - len(code)) or posix._exit(0)
-exec(marshal.loads(code))
+def read(control):
+    try:
+        size, text = posix.read(control, 16).strip(), b""
+        while len(text) < int(size):
+            text += posix.read(control, int(size) - len(text)) or int("no more")
+        return text
+    except (OSError, ValueError):  # the caller has given up, or an order to end came first
+        posix._exit(0)
+exec(marshal.loads(read(int(sys.argv[-1]))))
 """
 
 
