@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ._starting.spawn import Child as BlockingChild
     from ._starting.spawn import StrOrBytesPath
-    from ._types import Any, AsyncIterator, Iterable, P, Proc, Self, Target
+    from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
 
 __all__ = ["Child", "as_completed", "end_procs", "run", "spawn", "wait", "wait_procs"]
 
@@ -340,6 +340,15 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     if not cancelled:
         return done.result()  # type: ignore[no-any-return]
     end()
+    await _outlast_cancels(done, cancelled, end)
+    log("a cancelled run() ended: %r", done.exception())
+    raise cancelled.pop(0)  # not kept by this frame, which its traceback refers to
+
+
+async def _outlast_cancels(
+    done: "asyncio.Future[Any]", cancelled: "list[BaseException]", end: "Callable[[], None]"
+) -> None:
+    """Wait for the future, however often the task is cancelled; call end() at a second Ctrl-C."""
     first_interrupt = _interrupt()
     # A scope of anyio cancels its tasks in each turn of the loop, but not behind a shield.
     anyio: "Any" = sys.modules.get("anyio")
@@ -353,8 +362,6 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
                 end()
             if again and is_scopes:  # this one is not, and must not be lost
                 cancelled[:1] = again
-    log("a cancelled run() ended: %r", done.exception())
-    raise cancelled.pop(0)  # not kept by this frame, which its traceback refers to
 
 
 async def _cancels(done: "asyncio.Future[Any]") -> "list[BaseException]":

@@ -31,10 +31,11 @@ def check_reaper() -> None:
     """Whether a keeper of a tree could work."""
     if system.tree != "reaper":
         raise failed(ENOSYS, "only on Linux: a tree is a process group here")
-    name = os.path.basename(sys.executable or "")
+    path = sys.executable or ""
+    names = [os.path.basename(one) for one in (path, os.path.realpath(path))]
     is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
-    if is_program or not name.startswith(("python", "pypy")):
-        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % name)
+    if is_program or not any(one.startswith(("python", "pypy")) for one in names):
+        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % path)
     from .._systems.linux.proc import check_procfs  # Linux has loaded it
 
     check_procfs()

@@ -27,7 +27,8 @@ _F_DUPFD_CLOEXEC = 1030
 _LOOK, _WAIT_ALL, _NO_SIGNAL = 0x42, 0x100, 0x4000  # MSG_PEEK | MSG_DONTWAIT, _WAITALL, _NOSIGNAL
 # Read once: the files may be replaced or removed while this program runs, or its root changed.
 _spec: "Any" = find_spec(__name__.rpartition(".")[0] + ".keeper")
-_CODE = marshal.dumps(_spec.loader.get_code(_spec.name))
+_get_code = getattr(getattr(_spec, "loader", None), "get_code", None)
+_CODE = b"" if _get_code is None else marshal.dumps(_get_code(_spec.name))  # compiled programs
 # What the keeper's interpreter runs. By the first line keepers know each other, in all copies.
 _PROGRAM = """# keeper of a process tree
 import marshal, posix, sys
@@ -40,8 +41,10 @@ def read(control):
         return text
     except (OSError, ValueError):  # the caller has given up, or an order to end came first
         posix._exit(0)
-exec(marshal.loads(read(int(sys.argv[-1]))))
-"""
+code = read(int(sys.argv[-1]))
+sys.implementation.cache_tag == {!r} or posix._exit(0)  # another Python's code
+exec(marshal.loads(code))
+""".format(sys.implementation.cache_tag)
 
 
 class ReaperTree:
@@ -86,6 +89,7 @@ class ReaperTree:
                 what = {b"c": plan["cwd"], b"x": plan["executable"]}.get(answer[1])
                 raise error_of_start(int(answer[0][1:]), what)
             self.pid = int(answer[0][1:])
+            self._keeper._child_created = False  # it does not warn: the Popen of the tree does
         except BaseException:
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
             if self._keeper is not None:

@@ -405,7 +405,7 @@ def in_a_tree(exits_when_listed):
 
     keeper.children_of = children_of
     tree = keeper.Keeper.__new__(keeper.Keeper)
-    tree.me, tree.plan, tree.owed = 0, {"words": None}, {}
+    tree.me, tree.plan, tree.owed = 0, {"mark": b"of a keeper"}, {}
     tree.send(sig)
     with contextlib.suppress(BrokenPipeError):  # the signal was first
         child.end(NEW)
