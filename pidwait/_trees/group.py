@@ -138,7 +138,8 @@ class _GroupEnding(Ending):
                 self.left.add(self._tree.pid)
 
     def groups(self) -> "Container[int | None]":
-        return [self._tree.group() or -1]
+        group = self._tree.group()
+        return () if group is None else (group,)
 
     def is_related(self, facts: "Any") -> bool:
         is_command = facts.pid == self._tree.pid and self._tree.is_ours()
