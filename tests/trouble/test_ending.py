@@ -79,7 +79,7 @@ def test_a_tree_is_ended_where_no_thread_can_be_started(mechanism, monkeypatch):
         assert popen.stdout.read() == b""
 
 
-def test_the_limit_ends_the_wait_for_those_whom_sigkill_does_not_end(start, seam):
+def test_the_limit_ends_the_wait_for_those_whom_sigkill_does_not_end(start, pidfds, seam):
     """As in uninterruptible sleep: the signal is sent, and nobody ends."""
     child = start("cat", stdin=subprocess.PIPE)
     seam.put("pidfd_send_signal", lambda fd, sig: None)
