@@ -77,6 +77,9 @@ class Ending:
     """Ends the members of a set, each by its handle: a signal, and SIGKILL after the grace."""
 
     _has_listed = False
+    # Whether all are stopped before SIGKILL. Then children get it first: the kernel wakes stopped
+    # processes of an orphaned group.
+    stops = False
 
     def __init__(
         self, left: "WaitSet[Any]", given: "list[Any]", grace: float, sig: int, tree: bool
@@ -175,8 +178,7 @@ class Ending:
             new = [one for one in self.left._members() if one not in done]
             if any(one.target.pid == os.getpid() for one in new):
                 raise ValueError("procs must not end the calling process")
-            # Children first: the kernel wakes stopped processes of an orphaned group.
-            for member in reversed(new) if sig == KILL else new:
+            for member in reversed(new) if sig == KILL and self.stops else new:
                 if not self._takes(member, sig):
                     self._refused.add(member.target.key)
                     self.left.discard(member.target.proc)

@@ -122,6 +122,8 @@ class GroupTree:
 class _GroupEnding(Ending):
     """Ends all processes of a tree; with 0 as the signal, it waits for them."""
 
+    stops = True
+
     def __init__(self, tree: GroupTree, left: "Any", grace: float, sig: int) -> None:
         super().__init__(left, [], grace, sig, False)
         self._tree, self._sees = tree, True  # whether processes can be listed
