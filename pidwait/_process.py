@@ -94,6 +94,8 @@ def _reaped(
         code = seen
     if (code is PENDING or code is None) and handle is not None:
         code = handle.look()  # the reaping may have come since, and may show the code
+        if code is RUNNING:  # it has exited, whatever this look says
+            code = None
     return None if code is PENDING else code
 
 
