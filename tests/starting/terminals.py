@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import termios
+import time
 
 SIGNALS = "INT", "QUIT", "HUP"
 
@@ -89,7 +90,7 @@ def command(kind):
     note("pid", os.getpid())
     note("ready:", *sorted(name for name in facts if facts[name]))
     while kind in ("wait", "grab"):
-        signal.pause()
+        time.sleep(0.05)  # a signal right before pause() would be noticed with the next one only
     if kind == "write":
         settings = termios.tcgetattr(0)
         os.write(1, b"seen")
@@ -99,7 +100,7 @@ def command(kind):
     except OSError as error:
         note(os.strerror(error.errno))
     while True:
-        signal.pause()
+        time.sleep(0.05)
 
 
 def is_there(path):

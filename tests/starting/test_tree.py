@@ -578,9 +578,9 @@ def test_a_forked_child_waits_for_the_parents_tree(mechanism, witness, is_killed
 def test_a_forked_child_ends_nothing_of_its_parents_tree(mechanism, witness, caplog, way):
     script = "echo ready; read line; exit 3"
     popen = witness.started(script, stdin=PIPE)
-    caplog.set_level("INFO")
     pid = os.fork()
     if not pid:
+        caplog.set_level("INFO")
         with contextlib.suppress(BaseException):
             if way == "__exit__":
                 popen.wait = lambda: None  # else it waits for the tree

@@ -148,10 +148,10 @@ SEEN_BY_NOBODY = """if True:
         pidwait.watch_parent(lambda: os._exit(7), 4711)
         signal.pause()
     assert os.waitpid(pid, 0)[1] == 7 << 8
-    print([one.cancel() for one in watches])
     unreachable = threading.Event()  # no ancestor has the pid: it has exited
     pidwait.watch_parent(unreachable.set, 4711, ancestors=True)
     assert unreachable.wait(60)
+    print([one.cancel() for one in watches])
 """
 
 
