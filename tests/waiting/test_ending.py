@@ -137,8 +137,24 @@ def test_a_tree_ends_as_far_as_parents_tell(variant, start):
     assert alive == [] and len(codes) == 3 and codes[parent.pid] == TERM
     assert codes[inner] in (KILL, None)
     eventually(lambda: state(inner) in (None, "Z"))
-    with pytest.raises(ValueError, match="calling process"):
-        pidwait.end_procs([os.getppid()], tree=True)
+
+
+END_PARENT = """
+import os
+from {} import end_procs
+try:
+    end_procs([os.getppid()], tree=True)
+except ValueError as error:
+    print(error)
+"""
+
+
+@posix
+def test_nobody_is_ended_if_the_caller_is_among_them(start):
+    code = END_PARENT.format(pidwait.__name__)
+    parent = start("sh", "-c", '"$@"; exit 3', "sh", sys.executable, "-c", code, stdout=-1)
+    assert parent.stdout.read() == b"procs must not end the calling process\n"
+    assert parent.wait() == 3
 
 
 @posix
