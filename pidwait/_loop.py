@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Waits in asyncio: a core that the event loop runs.
 
-A target's key is a callback: the loop calls ``key(target, code)`` once the process has exited.
+The loop calls a target's ``on_exit(target, code)`` once the process has exited.
 """
 
 import asyncio
