@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
-# More of the usage, the help and the options of a wait.
+# More of a wait's usage and help.
 CHOICE = (
     """
        {prog} [OPTION...] --name PATTERN
@@ -42,8 +42,6 @@ process and its ancestors never match. If no process matches, the exit status is
 run works like GNU timeout, and vendor copies this package into a project: see
 run -h, vendor -h.
 """,
-    " l|list name: f|full x|exact i|ignore-case u|user: P|parent: g|group: s|session:"
-    " n|newest o|oldest",
 )
 _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 

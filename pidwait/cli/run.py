@@ -54,16 +54,10 @@ exit status: that of COMMAND, or 128 plus the signal's number if one killed it
   127  COMMAND was not found
   137  KILL ended COMMAND after the time-out, or ended this command
 """
-RUN = Command(
-    " run",
-    "{prog} run [OPTION...] COMMAND [ARGUMENT...]",
-    _RUN_TEXT,
-    "t|timeout: s|signal: k|kill-after: p|preserve-status f|foreground v|verbose"
-    " tree rest: with-parent",
-)
+RUN = Command(" run", "{prog} run [OPTION...] COMMAND [ARGUMENT...]", _RUN_TEXT)
 RUN.intermixed = False
-_P_ALL = 0  # of Linux, for waitid(2)
 RUN.wrong = RUN.failed = 125
+_P_ALL = 0  # of Linux, for waitid(2)
 
 
 def run_job(options: "dict[str, str]", command: "list[str]") -> int:

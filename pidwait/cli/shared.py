@@ -49,10 +49,8 @@ class Command:
     failed: int = 1
     intermixed = True  # options may come after operands
 
-    def __init__(self, name: str, usage: str, text: str, options: str) -> None:
-        """``options`` is like "t|timeout: any", with a colon after options that take a value."""
+    def __init__(self, name: str, usage: str, text: str) -> None:
         self._name, self._help = name, "usage: %s\n\n%s" % (usage, text)
-        self._options = [one.rpartition("|") for one in (options + " h|help V|version").split()]
 
     @property
     def name(self) -> str:
@@ -90,15 +88,18 @@ class Command:
         write(sys.stderr, "%s: %s\n" % (self.name, about))
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
-        """The options by their long names, and the operands."""
+        """The options by their long names, and the operands. The help lists the options."""
         if not any(word.startswith("-") for word in argv):
             return {}, list(argv)  # getopt loads gettext
         import getopt
+        import re
 
+        # The letter; the name; the first letter of a value's name.
+        options = re.findall(r"^  (?:-(\w),|   ) --([\w-]+)( \w)?", self._help, re.M)
         read = getopt.gnu_getopt if self.intermixed else getopt.getopt
-        short = "".join(one + ":" * name.endswith(":") for one, _, name in self._options if one)
-        long_ = [name.replace(":", "=") for _, _, name in self._options]
-        names = {"-" + one: "--" + name.rstrip(":") for one, _, name in self._options}
+        short = "".join(one + ":" * bool(value) for one, _, value in options if one)
+        long_ = [name + "=" * bool(value) for _, name, value in options]
+        names = {"-" + one: "--" + name for one, name, _ in options}
         try:
             found, operands = read(list(argv), short, long_)
         except getopt.GetoptError as error:

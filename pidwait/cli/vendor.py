@@ -51,7 +51,7 @@ exit status:
   3  with --check: it differs from this version, or an update was interrupted
   4  with --check: files were changed or removed by hand
 """
-VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT, "force check single-file parts: systems:")
+VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT)
 
 
 def vendor(options: "dict[str, str]", operands: "list[str]") -> int:

@@ -32,7 +32,7 @@ from .shared import (
 if IS_WHOLE:
     from .choose import CHOICE, check_options, choose, show_list
 else:
-    CHOICE = "", "", ""
+    CHOICE = "", ""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ WAIT = Command(
     "",
     "{prog} [OPTION...] PID...\n       {prog} --probe [--json]" + CHOICE[0],
     _WAIT_TEXT % CHOICE[1],
-    "t|timeout: c|count: any F|pidfile: e|exited exit-code v|verbose json probe" + CHOICE[2],
 )
 
 
