@@ -113,17 +113,11 @@ class Command:
 
 
 def called_by(is_program: bool) -> str:
-    """How to start this command from a shell: if it is the program, as the program was started."""
-    path, python = sys.argv[0], "python" if os.name == "nt" else "python3"
-    folder, name = os.path.split(path)
-    if not is_program or name in ("__main__.py", "-c"):
-        return "%s -m %s" % (python, PACKAGE)
-    is_script = os.path.isdir(path) or not os.access(path, os.X_OK)
-    if os.name == "nt":  # pip's programs have no .exe here
-        is_script = ".py" in name or name == "-"
-    if is_script:
-        return "%s %s" % (python, path)
-    return name if folder in os.get_exec_path() else os.path.join(folder or os.curdir, name)
+    """What messages call this command: if it is the program, by the name of its file."""
+    name = os.path.basename(sys.argv[0])
+    if is_program and name not in ("", "-c", "__main__.py"):
+        return name
+    return "%s -m %s" % ("python" if os.name == "nt" else "python3", PACKAGE)
 
 
 def digits(text: str) -> "int | None":

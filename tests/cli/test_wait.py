@@ -456,9 +456,13 @@ def test_a_program_that_calls_main_keeps_its_signal_handlers(variant, start, sle
 
 
 @pytest.mark.windows
-def test_without_arguments_main_is_the_program_and_exits(monkeypatch, sleeper):
-    """As a zipapp calls it, which drops what it returns."""
-    monkeypatch.setattr(sys, "argv", ["app.pyz", "-t", "0", str(sleeper.pid)])
+@pytest.mark.parametrize(
+    "path, name",
+    [("dir/app.pyz", "app.pyz"), ("-", "-"), ("", PROG), ("-c", PROG), ("dir/__main__.py", PROG)],
+)
+def test_without_arguments_main_is_the_program_and_exits(monkeypatch, capsys, sleeper, path, name):
+    """As a zipapp calls it, which drops what it returns. It goes by the name of its file."""
+    monkeypatch.setattr(sys, "argv", [path, "-t", "0", str(sleeper.pid)])
     cli = importlib.import_module(pidwait.__name__ + ".cli")
     previous = signal.getsignal(signal.SIGINT)
     try:
@@ -467,3 +471,4 @@ def test_without_arguments_main_is_the_program_and_exits(monkeypatch, sleeper):
     finally:
         signal.signal(signal.SIGINT, previous)
     assert caught.value.code == 124
+    assert capsys.readouterr().err.startswith(name + ": timed out")
