@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Hashes = dict[str, str]
 
 _RECORD = "VENDORED"
+_PART = ".part"  # ends the name under which a file is written, and which an interrupted run leaves
 
 _VENDOR_USAGE = """\
 {prog} vendor [--force] DEST
@@ -48,7 +49,7 @@ exit status:
   0  success; with --check: the copy is current
   1  failure
   2  the arguments are wrong
-  3  with --check: it differs from this version, or an update was interrupted
+  3  with --check: it differs from this version
   4  with --check: files were changed or removed by hand
 """
 VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT)
@@ -59,10 +60,8 @@ def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     if "check" in actions and len(actions) > 1:
         raise Usage("--check can't be combined with --%s" % actions[1])
     work = {"check": _check, "single-file": _make_file}.get("".join(actions[-1:]), _copy)
-    if len(operands) != 1 and (operands or work != _make_file):
+    if len(operands) > 1 or "" in operands or not (operands or work == _make_file):
         raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
-    if "" in operands:
-        raise Usage("the name of %s is empty" % ("FILE" if work == _make_file else "DEST"))
     if work != _make_file and ("parts" in options or "systems" in options):
         raise Usage("--parts and --systems are for --single-file")
     return work(options, *operands)
@@ -81,7 +80,7 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
     text = join(own_files(), __version__, parts or ["many", "cli"], systems or SYSTEMS)
     if dest:
         _check_place(dest, os.path.dirname(os.path.abspath(dest)))
-        _put(path, text.encode(), path, *_left(path), name=dest)
+        _put(path, text.encode(), path.with_name(path.name + _PART))
     else:
         say(text)
     return 0
@@ -107,13 +106,12 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
 
 
 def _check(options: "dict[str, str]", dest: str) -> int:
-    path, by_hand = Path(os.path.realpath(dest)), ""
     if os.path.isfile(dest):
         text, version, parts, systems, is_changed = _single(dest)
         by_hand = "\n" if is_changed else ""
         is_current = text == join(own_files(), __version__, parts, systems)
     else:
-        path, new, (version, old) = path / _RECORD, _hashes(own_files()), _read_record(dest)
+        new, (version, old) = _hashes(own_files()), _read_record(dest)
         if not version:
             raise CommandError("%s: no copy of %s found" % (dest, NAME))
         lines = ["%s: %s\n" % one for one in _compare(dest, old, new)[1]]
@@ -121,8 +119,6 @@ def _check(options: "dict[str, str]", dest: str) -> int:
         is_current = (version, old) == (__version__, new)
     if by_hand:
         how = ", changed by hand" + by_hand
-    elif _left(path):
-        is_current, how = False, ", but an update was interrupted\n"
     elif version != __version__:
         how = "; this is %s\n" % __version__
     else:
@@ -133,71 +129,61 @@ def _check(options: "dict[str, str]", dest: str) -> int:
 
 def _copy(options: "dict[str, str]", name: str) -> int:
     force, folder, record = "force" in options, os.path.abspath(name), Path(name, _RECORD)
+    part = record.with_name(_RECORD + _PART)
     module = os.path.basename(folder)
     if not module.isidentifier() or keyword.iskeyword(module):
         raise Usage("Python can't import a module with the name %r" % module)
-    files, left, (version, old) = own_files(), _left(record), _read_record(name, force)
+    _check_place(name, folder)
+    files, (version, old) = own_files(), _read_record(name, force)
     new = _hashes(files)
-    _check_place(name, folder, {path.split("/")[0] for path in (*old, *new) if "/" in path})
     found, by_hand = _compare(name, old, new)
     is_copy = version or found.get("LICENSE") == new["LICENSE"]
-    if not is_copy and {*Path(name).glob("*")} - {*left}:
+    if not is_copy and {*Path(name).glob("*")} - {part}:
         raise CommandError("%s exists, and is not a copy of %s; name a new folder" % (name, NAME))
     if by_hand and not force:
         text = ", ".join("%s was %s" % one[::-1] for one in by_hand)
         raise CommandError("%s: changed by hand (--force overwrites it): %s" % (name, text))
     written = [path for path in files if found.get(path) != new[path]]
     gone = [path for path in old if path in found and path not in files]
-    if written or gone or left or (version, old) != (__version__, new):
+    if written or gone or (version, old) != (__version__, new):
         for path in written:
-            _put(Path(name, path), files[path], record)
+            whole = Path(name, path)
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            _put(whole, files[path], part)
         for path in gone:
             os.unlink(os.path.join(name, path))
         # As sha256sum(1) writes and reads them.
         lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
         text = "# %s %s\n%s" % (NAME, __version__, "".join(lines))
-        _put(record, text.encode(), record, *left)
+        _put(record, text.encode(), part)
     versions = __version__ if version in ("", __version__) else version + " to " + __version__
     say("%s: %s: %d written, %d removed\n" % (name, versions, len(written), len(gone)))
     return 0
 
 
-def _check_place(name: str, folder: str, inner: "Iterable[str]" = ()) -> None:
-    """Refuse a non-folder, this package, a folder in or around it, and links as inner folders."""
+def _check_place(name: str, folder: str) -> None:
+    """Refuse this package, and folders in it."""
     own, real = (os.path.join(os.path.realpath(one), "") for one in (own_folder(), folder))
-    if real.startswith(own) or (inner and own.startswith(real)):
+    if real.startswith(own):
         raise CommandError("%s: a copy can't update itself, or contain another copy" % name)
-    links = [os.path.join(folder, one) for one in inner]
-    for one in (folder, *links, *map(str, Path(folder).parents)):
-        if os.path.lexists(one) and not os.path.isdir(one) or one in links and os.path.islink(one):
-            raise CommandError("%s: %s is not a folder" % (name, one))
 
 
-def _put(whole: Path, data: bytes, record: Path, *left: Path, name: str = "") -> None:
-    """Write a file under another name, then rename it; os.open() makes a script executable."""
-    part = record.with_name("%s.%s" % (record.name, os.urandom(8).hex()))
+def _put(whole: Path, data: bytes, part: Path) -> None:
+    """Write the file ``part``, then rename it; os.open() makes a script executable."""
     try:
-        if not name:
-            whole.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(str(part)):
+            part.unlink()  # it may be a link
         with open(str(part), "xb", opener=os.open if data[:2] == b"#!" else None) as file:
             file.write(data)
         if whole.is_file():
             os.chmod(str(part), whole.stat().st_mode & 0o7777)
         os.replace(str(part), str(whole))
     except OSError as error:
-        error.filename, error.filename2 = name or str(whole), None  # not the part
+        error.filename, error.filename2 = str(whole), None  # not the part
         raise
     finally:
-        for one in (part, *left):
-            with contextlib.suppress(OSError):
-                one.unlink()
-
-
-def _left(record: Path) -> "list[Path]":
-    """Partial files that interrupted runs have left."""
-    pattern = re.escape(record.name) + r"\.[0-9a-f]{16}"
-    names = os.listdir(str(record.parent)) if os.path.isdir(str(record.parent)) else []
-    return [record.with_name(one) for one in names if re.fullmatch(pattern, one)]
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _hashes(files: "dict[str, bytes]") -> "Hashes":
