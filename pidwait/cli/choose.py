@@ -100,8 +100,6 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
             yield "comm", lambda info: match(info.info["name"]) or match(info.info["comm"])
     if "user" in options:
         words = options["user"].split(",")
-        if "" in words:
-            raise Usage("--user %r has an empty name" % options["user"])
         if os.name == "nt":
             # A user may be named with a domain or without.
             ends = tuple("\\" + word.lower() for word in words)
@@ -122,7 +120,6 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
 
 def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     import re
-    import warnings
 
     text = options["name"]
     if not text:
@@ -132,10 +129,8 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     # As in POSIX expressions, a dot also matches a newline, which a name can contain.
     flags = re.DOTALL | (re.IGNORECASE if "ignore-case" in options else 0)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # for patterns that will match something else later
-            pattern = re.compile(text, flags)
-    except (re.error, OverflowError, RecursionError, Warning) as error:
+        pattern = re.compile(text, flags)
+    except (re.error, OverflowError, RecursionError) as error:
         raise Usage("--name %r is not a Python regular expression: %s" % (text, error)) from None
     match = pattern.fullmatch if "exact" in options else pattern.search
     return lambda name: name is not None and match(name) is not None

@@ -139,20 +139,14 @@ def duration(options: "dict[str, str]", name: str) -> float:
     """The seconds in a number, as 0.5, or in numbers with units, as 1h30m or 100ms; inf, too."""
     import re
 
-    text = options.get(name, "0")
-    number = r"(?:([\d.]+(?:[eE][+-]?\d+)?)%s)?"
-    parts = re.fullmatch("".join(number % unit for unit in _UNITS), text.strip(), re.ASCII)
-    try:
-        if parts and any(parts.groups()):
-            pairs = zip(parts.groups("0"), _UNITS.values())
-            seconds = sum(float(found) * unit for found, unit in pairs)
-        else:  # float() takes underscores, and any script's digits
-            seconds = float(text if re.fullmatch(r"[-+.\sa-zA-Z\d]*", text, re.ASCII) else "")
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:  # NaN, too
-        raise Usage("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, text))
-    return seconds
+    text = options.get(name, "0").strip(" \t\n")
+    number = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    if re.fullmatch(r"\+?%s|inf" % number, text, re.ASCII):
+        return float(text)
+    parts = re.fullmatch("".join("(?:%s%s)?" % (number, unit) for unit in _UNITS), text, re.ASCII)
+    if not parts or not text:
+        raise Usage("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, options[name]))
+    return sum(float(found) * unit for found, unit in zip(parts.groups("0"), _UNITS.values()))
 
 
 def as_status(code: int) -> int:

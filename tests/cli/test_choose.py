@@ -416,7 +416,6 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
             ["--name", "[[:alpha:]]"],
             "--name '[[:alpha:]]': Python has no classes such as [:alpha:]",
         ),
-        (["-f", "--name", "[[x]"], "--name '[[x]' is not a Python regular expression: "),
         (["--name", ""], "--name '' would match every process"),
         (["--name", "x", "1"], "give PIDs or --name, not both"),
         (["-n", "1"], "give PIDs or --newest, not both"),
@@ -432,19 +431,17 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
         (["-P", "1_0"], "--parent: '1_0' is not a number"),
         (["-P", "99999999999"], "--parent must be at most 2147483647, not 99999999999"),
         (["-P", "9" * 5000], "is not a number"),
-        (["-u", "a,"], "--user 'a,' has an empty name"),
     ]
     + [
         (["-g", "0"], "--group is not for Windows"),
         (["-s", "0"], "--session is not for Windows"),
         (["-u", "nonesuch-7"], "--user: no such user: 'nonesuch-7'"),
+        (["-u", "root,"], "--user: no such user: ''"),
         (["-g", "x"], "--group: 'x' is not a number"),
         (["-s", "1,"], "--session: '' is not a number"),
     ][slice(0, 2) if WINDOWS else slice(2, None)],
 )
 def test_a_choice_that_is_wrong_is_an_error(main, args, message):
-    if "[[x]" in args and sys.version_info < (3, 7):
-        pytest.skip("Python 3.6 does not warn of it")
     done = main(*args)
     assert done[:2] == (2, "") and message in done.stderr and done.stderr.count("\n") == 1
 
