@@ -22,25 +22,9 @@ from ._watching import Watch, watch, watch_parent
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Child",
-    "Process",
-    "ProcessInfo",
-    "TimeoutExpired",
-    "WaitSet",
-    "Watch",
-    "as_completed",
-    "end_procs",
-    "has_exited",
-    "pid_exists",
-    "probe",
-    "process_iter",
-    "spawn",
-    "wait",
-    "wait_procs",
-    "watch",
-    "watch_parent",
-]
+__all__ = ["Child", "Process", "ProcessInfo", "TimeoutExpired", "WaitSet", "Watch"]
+__all__ += ["as_completed", "end_procs", "has_exited", "pid_exists", "probe", "process_iter"]
+__all__ += ["spawn", "wait", "wait_procs", "watch", "watch_parent"]
 
 
 def _load_all():  # type: () -> None

@@ -21,6 +21,7 @@ from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
 
 from . import _process, _systems
+from ._base import checks as _checks
 from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
@@ -204,7 +205,8 @@ def patch() -> _ExitStack:
     # Load what later starts and waits need: the program may change its root before them.
     _systems.backend()
     if not _starts.IS_WINDOWS:
-        _posix_spawn.load_posix_spawn()
+        for _, _, check in _posix_spawn.SPAWN_CHECKS:
+            _checks.works(check)
     popen = _patchable[0] if _patchable else None
     is_there = popen in getattr(_standard.Popen, "__mro__", ())
     if not is_there:

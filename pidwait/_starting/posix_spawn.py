@@ -187,8 +187,6 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
     structure = Structure("posix_spawn_file_actions")
     add = structure.call
     if cwd is not None:
-        if not works(check_chdir):
-            raise failed(errno.ENOTSUP, "no addchdir_np")
         add("addchdir_np", cwd)
     numbers = (fd for fd in range(3, sys.maxsize) if fd not in stdio + pass_fds)
     spares: "list[int]" = []
@@ -246,15 +244,19 @@ def _close_others(add: "Callable[..., None]", limit: int, passed: "list[int]") -
         add("addclosefrom_np", end + 1)
 
 
+def _flag(name: str) -> int:
+    if not SPAWN_FLAGS[name]:
+        raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_" + name)
+    return SPAWN_FLAGS[name]
+
+
 def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) -> Structure:
     structure = Structure("posix_spawnattr")
-    if not SPAWN_FLAGS["SETSIGDEF"]:
-        raise failed(errno.ENOTSUP, "the flags of posix_spawn are not known here")
-    flags = SPAWN_FLAGS["USEVFORK"] | SPAWN_FLAGS["RETURNERROR"]
+    restore, flags = _flag("SETSIGDEF"), SPAWN_FLAGS["USEVFORK"] | SPAWN_FLAGS["RETURNERROR"]
     if closes:
-        flags |= SPAWN_FLAGS["CLOEXEC_DEFAULT"]
+        flags |= _flag("CLOEXEC_DEFAULT")
     if restore_signals:
-        flags |= SPAWN_FLAGS["SETSIGDEF"]
+        flags |= restore
         signals = spawn_native("spawn_memory")()
         spawn_native("sigemptyset")(signals)
         for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # Python itself ignores these
@@ -264,9 +266,7 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
         flags |= SPAWN_FLAGS["SETPGROUP"]
         structure.call("setpgroup", group)
     if session:
-        if not works(check_setsid):
-            raise failed(errno.ENOTSUP, "no POSIX_SPAWN_SETSID")
-        flags |= SPAWN_FLAGS["SETSID"]
+        flags |= _flag("SETSID")
     structure.call("setflags", flags)
     return structure
 
@@ -278,9 +278,7 @@ def check_posix_spawn() -> None:
 
 
 def check_setsid() -> None:
-    if not SPAWN_FLAGS["SETSID"]:
-        raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_SETSID")
-    Structure("posix_spawnattr").call("setflags", SPAWN_FLAGS["SETSID"])
+    Structure("posix_spawnattr").call("setflags", _flag("SETSID"))
 
 
 def check_chdir() -> None:
@@ -292,8 +290,6 @@ def check_closefrom() -> None:
 
 
 def check_cloexec_default() -> None:
-    if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
-        raise failed(errno.ENOSYS, "only macOS has POSIX_SPAWN_CLOEXEC_DEFAULT")
     _attributes(True, -1, False, False)
     Structure("posix_spawn_file_actions").call("addinherit_np", 0)
 
@@ -308,10 +304,3 @@ SPAWN_CHECKS: "Checks" = [
 ]
 if not SPAWN_FLAGS["CLOEXEC_DEFAULT"]:
     del SPAWN_CHECKS[-1]
-
-
-def load_posix_spawn() -> bool:
-    """Whether the system's library has all that posix_spawn can have."""
-    closes = works(check_closefrom) or works(check_cloexec_default)
-    checks = check_posix_spawn, check_setsid, check_chdir
-    return closes and False not in [works(check) for check in checks]
