@@ -50,8 +50,3 @@ def _name_classes():  # type: () -> None
 
 _load_all()
 _name_classes()
-
-
-def __dir__():  # type: () -> list[str]
-    public = set(__all__) | {"aio", "subprocess"} | {name for name in globals() if name[:2] == "__"}
-    return sorted((public & set(globals())) - {"__dir__"})

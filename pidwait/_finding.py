@@ -128,13 +128,12 @@ class ProcessInfo:
         """
         if not self.is_running():
             raise failed(ESRCH).as_error("open", self.pid)
-        family, before = [self], 1
-        add_children(family, recursive)
-        for _ in range(100):  # some never stop starting processes
-            if not recursive or len(family) == before:
-                break
+        family = [self]
+        for _ in range(100 if recursive else 1):  # some never stop starting processes
             before = len(family)
-            add_children(family)
+            add_children(family, recursive)
+            if len(family) == before:
+                break
         return family[1:]
 
     def wait(self, timeout: "float | None" = None) -> "int | None":

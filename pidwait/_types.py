@@ -1,22 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# ruff: noqa: F403, F405
 """Names for annotations, and what a Poller must do. Only type checkers import this module."""
 
 from collections import defaultdict as defaultdict
-from collections.abc import AsyncIterator as AsyncIterator
-from collections.abc import Callable as Callable
-from collections.abc import Container as Container
-from collections.abc import Iterable as Iterable
-from collections.abc import Iterator as Iterator
-from collections.abc import Sequence as Sequence
 from enum import Enum
-from typing import Any as Any
-from typing import Final, Protocol
-from typing import Generic as Generic
-from typing import NoReturn as NoReturn
-from typing import Union as Union
 
-from typing_extensions import Self as Self
-from typing_extensions import TypeVar
+from typing_extensions import *
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle

@@ -41,10 +41,6 @@ __all__ = ["patch", "unpatch"]
 __all__ += _standard.__all__
 
 
-def __dir__() -> "list[str]":
-    return [*__all__, *(name for name in globals() if name[:2] == "__")]
-
-
 # ``original`` is the method that ours replaces, bound to ``self``.
 
 

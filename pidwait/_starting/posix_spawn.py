@@ -21,13 +21,11 @@ from .standard import with_globals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple  # novm
+    from .._types import Any, Checks, Iterable, Mapping, Sequence
 
-    from .._types import Checks
-
-    Stdio = Tuple[int, int, int]
+    Stdio = tuple[int, int, int]
     # The working directory, the child's 0, 1 and 2, whether to close other fds, which fds to pass.
-    Actions = Tuple[Optional[bytes], Stdio, bool, Tuple[int, ...]]
+    Actions = tuple["bytes | None", Stdio, bool, tuple[int, ...]]
 
 INHERIT, DEVNULL = -1, -3  # the second as in subprocess
 
@@ -156,7 +154,6 @@ _kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
 
 
 def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
-    """The file actions and the attributes."""
     limit = _closing_limit() if actions[2] else 0
     key = limit, actions, attributes
     found = _kept_structures.get(key)
@@ -228,20 +225,15 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
             for fd in passed:
                 add("adddup2", fd, free)
                 add("adddup2", free, fd)
-        _close_others(add, limit, passed)
+        end = limit or max(passed + [2])
+        if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
+            raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
+        for fd in range(3, end):
+            if fd not in passed:
+                add("addclose", fd)
+        if not limit:
+            add("addclosefrom_np", end + 1)
     return structure
-
-
-def _close_others(add: "Callable[..., None]", limit: int, passed: "list[int]") -> None:
-    """From 3 on; all up to ``limit``, or by closefrom where that is 0."""
-    end = limit or max(passed + [2])
-    if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
-        raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
-    for fd in range(3, end):
-        if fd not in passed:
-            add("addclose", fd)
-    if not limit:
-        add("addclosefrom_np", end + 1)
 
 
 def _flag(name: str) -> int:

@@ -19,9 +19,7 @@ if os.name != "nt":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping, Protocol, Sequence, Union  # novm
-
-    from .._types import Identity, Outcome
+    from .._types import Any, Identity, Iterable, Mapping, Outcome, Protocol, Sequence, Union
 
     class HasFileno(Protocol):  # novm
         def fileno(self) -> int: ...
@@ -81,9 +79,7 @@ def spawn(
     if env is not None and not hasattr(env, "items"):
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
     group = -1 if process_group is None else _checked_group(process_group, start_new_session)
-    stdio = _INHERIT, _INHERIT, _INHERIT
-    if stdin is not None or stdout is not None or stderr is not None:
-        stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
+    stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
     passed = [_checked_fd("pass_fds", fd) for fd in pass_fds] if pass_fds else ()
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")

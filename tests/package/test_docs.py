@@ -86,8 +86,6 @@ def test_pydoc_shows_the_public_names_only():
     shown = dict(zip(parts[1::2], parts[2::2]))
     classes = re.findall(r"(?m)^    class (\w+)", shown["CLASSES"])
     functions = re.findall(r"(?m)^    (\w+)\(", shown["FUNCTIONS"])
-    if not hasattr(types, "resolve_bases"):  # Python 3.6 does not call it
-        functions.remove("__dir__")
     assert sorted(classes + functions) == sorted(pidwait.__all__)
     assert re.findall(r"(?m)^    (\w+) = ", shown["DATA"]) == ["__all__"]
     # Modules with leading underscores are among the contents, as in every package.
@@ -95,12 +93,6 @@ def test_pydoc_shows_the_public_names_only():
     assert not [part for part in shown.values() if re.search(r"\b_[A-Za-z]\w*", part)]
     for name in pidwait.__all__:
         assert getattr(pidwait, name).__doc__.splitlines()[0] in text
-
-
-@pytest.mark.skipif(not hasattr(types, "resolve_bases"), reason="Python 3.6 calls no __dir__")
-def test_dir_shows_the_public_names_only():
-    shown = {name for name in dir(pidwait) if not name.startswith("__")}
-    assert shown == {*pidwait.__all__, "aio", "subprocess"}  # this module has imported these two
 
 
 def test_what_type_checkers_need_is_there_at_run_time():
