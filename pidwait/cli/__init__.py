@@ -8,14 +8,10 @@ import sys
 
 from .._base.errors import IS_WHOLE
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._types import Sequence
-
 STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
 
 
-def main(argv: "Sequence[str] | None" = None) -> int:
+def main(argv: "list[str] | None" = None) -> int:
     """Run a command, and return its exit status.
 
     Without ``argv``, it is the program: it takes the arguments of the command line, and exits
@@ -25,7 +21,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
     Command.prog = called_by(argv is None)
     if argv is not None:
-        return _run_command(list(argv))
+        return _run_command(argv)
     arguments = sys.argv[1:]
     # From here on Ctrl-C ends the process at once, even during an import. On Windows SIG_DFL would
     # leave Ctrl-C to the system, whose exit status is 0 under Wine.

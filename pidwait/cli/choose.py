@@ -76,7 +76,6 @@ def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
 
 
 def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
-    """--list: show these processes."""
     import json
 
     shown = "pid name ppid username cmdline create_time status".split() if as_json else ["name"]

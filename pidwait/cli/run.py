@@ -147,7 +147,6 @@ class Job:
         self._timed_out = False
         # Signals to pass on; each is there once, however often it came.
         self._came: "list[int]" = []
-        self._caught: "set[int]" = set()
 
     def start(self, command: "Sequence[str]") -> "Any":
         # The command keeps open file descriptors, as in a shell: diff <(a) <(b), make's jobs.
@@ -206,7 +205,6 @@ class Job:
         wanted = {one for one in passed_on if not ignores(one)} | {self._signal}
         for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(one, self._note)
-            self._caught.add(one)
 
     def _note(self, number: int, frame: object) -> None:
         if number not in self._came:
@@ -267,10 +265,12 @@ class Job:
         if alone:
             return
         # Not SIG_IGN: Python complains about a signal that came just before, bpo-43406.
-        before: "Any" = signal.signal(number, _drop) if number in self._caught else None
+        is_caught = number and signal.getsignal(number) == self._note
+        if is_caught:
+            signal.signal(number, _drop)
         os.killpg(0, number)
-        if before is not None:
-            signal.signal(number, before)
+        if is_caught:
+            signal.signal(number, self._note)
 
     def _status(self, code: "int | None") -> int:
         if self._timed_out and not ("preserve-status" in self._options or code == -signal.SIGKILL):

@@ -13,10 +13,6 @@ import pkgutil
 import re
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._types import Iterable
-
 _PACKAGE_NAME = __name__.rsplit(".", 2)[0]
 # In two parts: a copy of the package under another name must not contain this name.
 NAME = "pid" + "wait"
@@ -64,9 +60,7 @@ FORM = re.compile(
 )
 
 
-def join(
-    files: "dict[str, bytes]", version: str, parts: "Iterable[str]", systems: "Iterable[str]"
-) -> str:
+def join(files: "dict[str, bytes]", version: str, parts: "list[str]", systems: "list[str]") -> str:
     """The text of the single file; ``files`` are the package's sources by path."""
     asked, chosen = {"wait", *parts}, [one for one in SYSTEMS if one in set(systems)]
     wanted = [one for one in PARTS if one in asked or (one in ("many", "probe") and "cli" in asked)]

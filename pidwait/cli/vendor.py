@@ -77,7 +77,7 @@ def _make_file(options: "dict[str, str]", dest: str = "") -> int:
         if is_changed and "force" not in options:
             raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
         parts, systems = parts or old_parts, systems or old_systems
-    text = join(own_files(), __version__, parts or ["many", "cli"], systems or SYSTEMS)
+    text = join(own_files(), __version__, parts or ["many", "cli"], systems or [*SYSTEMS])
     if dest:
         _check_place(dest, os.path.dirname(os.path.abspath(dest)))
         _put(path, text.encode(), path.with_name(path.name + _PART))

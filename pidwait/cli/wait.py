@@ -119,7 +119,6 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
 
 
 def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
-    """Print what probe() returns."""
     if as_json:
         import json
 
