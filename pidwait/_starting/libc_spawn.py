@@ -41,7 +41,6 @@ SPAWN_PROTOTYPES = {
 # Enough for the structures, which are opaque, and for a sigset_t: at most 336 bytes on glibc.
 SIZE = 1024
 
-SETPGROUP = 0x02
 # SETSID, a new session: glibc 2.26, musl 1.1.17, macOS 10.15. USEVFORK: glibc before 2.24 forks
 # without this flag; later glibcs, and musl, ignore it. CLOEXEC_DEFAULT, macOS 10.7: all file
 # descriptors are closed except those that a file action has opened or inherited. RETURNERROR:
@@ -49,14 +48,12 @@ SETPGROUP = 0x02
 FLAGS = {
     "linux": {"SETSIGDEF": 0x04, "SETSID": 0x80, "USEVFORK": 0x40},
     "darwin": {"SETSIGDEF": 0x04, "SETSID": 0x400, "CLOEXEC_DEFAULT": 0x4000},
-    "freebsd": {"SETSIGDEF": 0x10},
     "netbsd": {"SETSIGDEF": 0x10, "RETURNERROR": 0x40},
-    "openbsd": {"SETSIGDEF": 0x10},
-    "dragonfly": {"SETSIGDEF": 0x10},
+    **dict.fromkeys(["freebsd", "openbsd", "dragonfly"], {"SETSIGDEF": 0x10}),
 }
 # This system's flags; 0: it lacks the flag.
 _NONE_OF_THEM = dict.fromkeys("SETSIGDEF SETSID USEVFORK CLOEXEC_DEFAULT RETURNERROR".split(), 0)
-SPAWN_FLAGS = dict(_NONE_OF_THEM, SETPGROUP=SETPGROUP, **FLAGS.get(PLATFORM, {}))
+SPAWN_FLAGS = dict(_NONE_OF_THEM, SETPGROUP=0x02, **FLAGS.get(PLATFORM, {}))
 
 
 def _bind_environ(binding: "Adapter", name: str) -> "Callable[[bool], Pointer]":

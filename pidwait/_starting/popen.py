@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from types import MethodType
 
 from .._base.errors import not_by_handler
-from .standard import is_standard
+from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
 
 IS_WINDOWS = os.name == "nt"
 if not IS_WINDOWS:
@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
-_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 # On Windows the standard parameter does nothing.
 HAS_PROCESS_GROUP = not IS_WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
@@ -44,7 +43,7 @@ def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
         elif group:
             raise ValueError("process_group can only be 0 on Windows")
         else:
-            options["creationflags"] = options.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
+            options["creationflags"] = options.get("creationflags", 0) | CREATE_NEW_PROCESS_GROUP
     return options
 
 

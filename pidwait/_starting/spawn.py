@@ -12,7 +12,7 @@ from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
 from .._systems import backend, open_handle
-from .standard import is_standard
+from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
 
 if os.name != "nt":
     from .posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, without_audit
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 # As in the standard library's subprocess.
 _PIPE, _STDOUT, _DEVNULL = -1, -2, -3
 _INHERIT = -1
-_CREATE_NEW_PROCESS_GROUP = 0x200
 
 
 def spawn(
@@ -94,27 +93,20 @@ def spawn(
             stdio = stdio[:2] + (1 if stdio[1] == _INHERIT else stdio[1],)
         files = stdio, close_fds, passed
         request = SpawnRequest(argv, argv[0], env, cwd, files, (group, start_new_session, True))
-        child = _by_posix_spawn(request, args, argv, os.environ if env is None else env)
-        if child is not None:
-            return child
+        event = "os.posix_spawn", argv[0], argv, os.environ if env is None else env
+        try:
+            pid = start_by_posix_spawn(request, *event)
+            if pid is not None:
+                return _own(pid, args)
+        except BaseException:
+            # A signal handler may have raised. The caller never gets the child, so it is reaped
+            # like a Child that was closed while running.
+            if request.started[0]:
+                _leave(request.started[0])
+            raise
     options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
     return _by_subprocess(request, args, argv, group, dict(options, pass_fds=passed))
-
-
-def _by_posix_spawn(
-    request: "SpawnRequest", args: "Any", argv: "list[Any]", env: "Any"
-) -> "Child | None":
-    """None if posix_spawn can't do it."""
-    try:
-        pid = start_by_posix_spawn(request, "os.posix_spawn", argv[0], argv, env)
-        return None if pid is None else _own(pid, args)
-    except BaseException:
-        # A signal handler may have raised. The caller never gets the child, so it is reaped
-        # like a Child that was closed while running.
-        if request.started[0]:
-            _leave(request.started[0])
-        raise
 
 
 def _by_subprocess(
@@ -132,7 +124,7 @@ def _by_subprocess(
         raise error_of_start(error or ENOSYS, argv[0]) from why
     if group >= 0:
         if os.name == "nt":
-            options["creationflags"] = _CREATE_NEW_PROCESS_GROUP
+            options["creationflags"] = CREATE_NEW_PROCESS_GROUP
         elif hasattr(subprocess, "_fork_exec"):  # Python 3.11, which has process_group, too
             options["process_group"] = group
         else:

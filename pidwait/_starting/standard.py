@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of the standard library's subprocess."""
+"""The standard library's subprocess: its functions, and a number of Windows."""
 
 from functools import update_wrapper
 from types import FunctionType, MethodType
@@ -7,6 +7,8 @@ from types import FunctionType, MethodType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any
+
+CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 
 
 def is_standard(function: "Any") -> bool:

@@ -30,13 +30,13 @@ from .shared import (
 )
 
 if IS_WHOLE:
+    from .._finding import ProcessInfo
     from .choose import CHOICE, check_options, choose, show_list
 else:
     CHOICE = "", ""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .. import ProcessInfo
     from .._types import Any, Sequence
 
 NOT_THERE = NOT_WRITTEN = 1
@@ -279,8 +279,6 @@ def _next_exits(
 def _name_of(pid: int) -> "str | None":
     """The whole name, which --name searches; in a single file, the part that Linux keeps."""
     if IS_WHOLE:
-        from .. import ProcessInfo
-
         try:
             return ProcessInfo(pid).name()
         except not_by_handler(OSError):

@@ -198,7 +198,7 @@ class Target:
 
     def spawn(self, name):
         table = self.load("_starting.libc_spawn")
-        yield "POSIX_SPAWN_SETPGROUP", table.SETPGROUP
+        yield "POSIX_SPAWN_SETPGROUP", table.SPAWN_FLAGS["SETPGROUP"]
         for flag, number in table.FLAGS[name].items():
             if flag != "USEVFORK" or not self.libc.startswith("musl"):
                 yield "POSIX_SPAWN_" + flag, number
