@@ -24,7 +24,6 @@ from ..conftest import IMITATED, KQUEUES
 from ..package.recipes import RECIPES
 from ..processes import (
     MAIN_THREAD_ENDS,
-    OnPurpose,
     Pid,
     become_zombie,
     eventually,
@@ -33,7 +32,6 @@ from ..processes import (
     needs_pthread_exit,
     sleeping,
     state,
-    stop,
 )
 from ..seam import errors
 from .test_one import another_thread
@@ -124,17 +122,6 @@ def test_a_zombie_child_has_exited_again_and_again(recipe, zombie):
     assert recipe(child.pid) is True
 
 
-def test_a_stopped_process_has_not_exited(recipe, start):
-    child = start(*sleeping(60), start_new_session=True)
-    waiter = Thread(recipe, child.pid, 60).asleep()
-    stop(child.pid)
-    assert recipe(child.pid, 0.01) is recipe(child.pid, 0) is False
-    os.kill(child.pid, signal.SIGCONT)
-    assert waiter.is_alive()
-    child.kill()
-    assert recipe(child.pid) is waiter.result() is True
-
-
 def test_a_strangers_process(recipe, keeper):
     pid = keeper.start(*sleeping(60))
     assert recipe(pid, 0.01) is False
@@ -145,11 +132,6 @@ def test_a_strangers_process(recipe, keeper):
     assert recipe(pid, 0) is recipe(pid) is True  # nobody has reaped it
     assert keeper.reap(pid) == 9
     assert recipe(pid, 0) is recipe(pid) is True
-
-
-def test_a_process_that_we_may_not_signal(recipe):
-    """The first one, at least if this is not root."""
-    assert recipe(1, 0.01) is recipe(os.getppid(), 0) is False
 
 
 def test_a_pid_that_is_gone_has_exited(recipe):
@@ -197,20 +179,6 @@ def test_a_time_out_is_never_cut_short(recipe, herd, timeout):
         began = time.monotonic()
         assert recipe(pid, timeout) is False
         assert time.monotonic() - began > float(timeout) - 1e-9  # the rounding of floats
-
-
-def test_a_time_out_is_not_waited_for_twice(recipe, variant, herd):
-    """However busy the machine is, some wait ends before that."""
-    if KQUEUES and variant.startswith("polling"):
-        pytest.skip("on a busy machine each ps takes as long")
-    for pid in os.getpid(), herd.fork(0):
-
-        def takes(pid=pid):
-            began = time.monotonic()
-            assert recipe(pid, 0.3) is False
-            return time.monotonic() - began
-
-        eventually(lambda takes=takes: takes() < 0.6)
 
 
 NONE = [0, -1, 0.0, -0.0, -1e300, -math.inf, False, -(10**400), decimal.Decimal("-0.5")]
@@ -267,47 +235,6 @@ def test_a_wait_goes_on_after_a_signal_handler(recipe, herd, alarms, timeout):
     alarms(lambda: next(left, None) == 0 and kill(pid))
     assert recipe(pid, timeout) is True
     assert list(left) == []
-
-
-def test_a_time_out_goes_on_after_a_signal_handler(recipe, herd, alarms):
-    seen, child = [], herd.fork(0)
-    alarms(lambda: seen.append(0))
-    for pid in os.getpid(), child:
-        began = time.monotonic()
-        assert recipe(pid, 0.04) is False
-        assert time.monotonic() - began >= 0.04
-    assert seen
-
-
-@pytest.mark.parametrize("error", [OnPurpose, TimeoutError, ProcessLookupError, ChildProcessError])
-def test_the_exception_of_a_handler_comes_out_of_the_sleep(recipe, herd, error):
-    pid, main, over = herd.fork(0), threading.main_thread().ident, threading.Event()
-
-    def is_in_the_sleep(frame):
-        while frame is not None and frame.f_code.co_filename != "recipe":
-            frame = frame.f_back
-        return frame is not None and frame.f_code.co_name == "<lambda>"
-
-    def interrupt():
-        while not over.is_set():
-            eventually(lambda: over.is_set() or is_in_the_sleep(sys._current_frames()[main]))
-            os.kill(os.getpid(), signal.SIGUSR1)
-            over.wait(0.01)
-
-    def handler(number, frame):
-        if is_in_the_sleep(frame):  # elsewhere the error would be a system call's
-            raise error
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(error):
-            recipe(pid, 60)
-    finally:
-        over.set()
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM])
