@@ -426,11 +426,7 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
         (["-n", "-o"], "--newest can't be combined with --oldest"),
         (["-P", ""], "--parent: '' is not a number"),
         (["-P", "1,x"], "--parent: 'x' is not a number"),
-        (["-P", "-1"], "--parent: '-1' is not a number"),
-        (["-P", "\u0661"], "--parent: "),
-        (["-P", "1_0"], "--parent: '1_0' is not a number"),
         (["-P", "99999999999"], "--parent must be at most 2147483647, not 99999999999"),
-        (["-P", "9" * 5000], "is not a number"),
     ]
     + [
         (["-g", "0"], "--group is not for Windows"),

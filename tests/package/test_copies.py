@@ -291,30 +291,6 @@ def test_a_folder_in_the_place_of_a_file_is_named(copy, name):
     assert copy.joinpath(name).is_dir() and not list(copy.glob("VENDORED.*"))
 
 
-def test_a_file_in_the_place_of_a_folder_is_named(copy):
-    broken("cli", copy).write_bytes(b"ours")
-    for force in [], ["--force"]:
-        status, out, err = vendor(*force, copy)
-        assert (status, out) == (1, "") and str(copy) in err and "cli" in err
-    assert copy.joinpath("cli").read_bytes() == b"ours"
-
-
-@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
-@pytest.mark.parametrize("target", ["nowhere", "link", "file"])
-@pytest.mark.parametrize("below", ["", "/below"], ids=["", "below"])
-def test_a_link_to_no_folder_is_named(tmp_path, target, below):
-    tmp_path.joinpath("file").touch()
-    tmp_path.joinpath("link").symlink_to(target)
-    before = os.listdir(str(tmp_path))
-    for force in [], ["--force"]:
-        name = "%s/link%s" % (tmp_path, below)
-        status, out, err = vendor(*force, name)
-        assert (status, out) == (1, "") and "%s/link" % tmp_path in err
-        status, out, err = vendor("--check", name)
-        assert status == 1 and name in err
-    assert os.listdir(str(tmp_path)) == before
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has this file")
 def test_files_that_are_not_of_the_package_are_not_read(copy):
     copy.joinpath("own").symlink_to("/proc/self/mem")  # to read it is an error

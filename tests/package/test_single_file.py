@@ -244,25 +244,6 @@ def test_an_update_keeps_the_mode_and_a_symbolic_link(tmp_path, folder, mode):
     assert [len(list(one.iterdir())) for one in (tmp_path, real.parent)] == [3, 1]
 
 
-@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
-@pytest.mark.parametrize(
-    "name, named",
-    [
-        ("waits.py", "waits.py"),
-        ("waits.py/below.py", "nowhere.py/below.py"),
-        ("folder/below.py", "nowhere/below.py"),
-    ],
-)
-def test_a_link_to_nothing_is_named(tmp_path, name, named):
-    tmp_path.joinpath("waits.py").symlink_to("nowhere.py")
-    tmp_path.joinpath("folder").symlink_to("nowhere")
-    for force in [], ["--force"]:
-        status, out, err = vendor("--single-file", *force, tmp_path / name)
-        assert (status, out) == (1, "") and str(tmp_path / named) in err
-        assert "Traceback" not in err
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "waits.py"]
-
-
 @pytest.mark.skipif(WINDOWS, reason="Windows has other rights")
 @pytest.mark.skipif(not WINDOWS and os.getuid() == 0, reason="root may write everywhere")
 def test_what_may_not_be_written_is_named(tmp_path, folder):
