@@ -426,18 +426,6 @@ def test_ctrl_c_ends_run_and_its_command(tmp_path):
 # The rest of the command line
 
 
-def test_the_command_line_takes_the_null_device_for_no_terminal(start_told):
-    """It says that it is a terminal, and has no size."""
-    child = start_told(0)
-    null = subprocess.DEVNULL
-    command = [sys.executable, "-m", PACKAGE, str(child.pid)]
-    with subprocess.Popen(command, stdin=null, stdout=null, stderr=subprocess.PIPE) as waiter:
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiter.wait(1.5)
-        child.stdin.close()
-        assert (waiter.stderr.read(), waiter.wait()) == (b"", 0)
-
-
 @pytest.mark.parametrize("encoding", ["cp437", "utf-8"])
 def test_the_command_line_tells_a_status_in_hexadecimal(start, tmp_path, suspended, encoding):
     """And the name, as far as the code page has its letters."""
