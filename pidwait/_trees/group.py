@@ -8,16 +8,19 @@ that has left the group, and whose parent has exited, escapes.
 import _signal  # type: ignore[import-not-found]
 import os
 from _thread import allocate_lock, start_new_thread
+from contextlib import suppress
 from math import inf
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import TimeoutExpired, log, not_by_handler
+from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
+from .._base.handle import RUNNING
 from .._base.steps import atomically
 from .._ending import Ending
 from .._finding import ProcessInfo, add_children
 from .._process import has_exited, wait
 from .._sets import WaitSet
+from .._systems import open_handle
 from .._systems.posix import is_our_child
 from .._watching import watch
 
@@ -157,9 +160,33 @@ class _GroupEnding(Ending):
         for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
             if kills and number != sig:
                 self._send_to_group(number)  # also to a process that is being forked
+                self._stop_children()
             super().send(number)
             if number == sig and kills or not (kills or self._sees):
                 self._send_to_group(number)
+
+    def _stop_children(self) -> None:
+        """Stop descendants one by one as they are found, where Linux lists children.
+
+        A fork bomb leaves this program little CPU time; each process that is stopped leaves more.
+        """
+        family: "list[tuple[int, Any]]" = [(self._tree.pid, None)] * self._tree.is_ours()
+        for parent, its_handle in family:  # it grows
+            try:
+                children = []
+                for pid in _children_of(parent):
+                    with suppress(Failed):  # it has just exited
+                        children.append((pid, open_handle(pid)))
+                # A handle is a child's if its parent still lists the pid, and still runs after it.
+                there = _children_of(parent) if children else ()
+                if its_handle is None or its_handle.look() is RUNNING:
+                    for child in children:
+                        if child[0] in there:
+                            with suppress(Failed):
+                                child[1].send_signal(_signal.SIGSTOP)
+                            family.append(child)
+            except not_by_handler(Failed, OSError) as why:
+                log("pid %d, its children: %s", parent, why)
 
     def _send_to_group(self, number: int) -> None:
         group = self._tree.group()
@@ -168,3 +195,11 @@ class _GroupEnding(Ending):
                 os.killpg(group, number)
         except not_by_handler(OSError) as why:  # on macOS a group of zombies refuses each signal
             log("killpg %d: %s", group, why)
+
+
+def _children_of(pid: int) -> "list[int]":
+    tasks = os.listdir("/proc/%d/task" % pid)
+    from .._systems.linux.proc import read_file  # Linux has loaded it
+
+    texts = [read_file("/proc/%d/task/%s/children" % (pid, one), is_long=True) for one in tasks]
+    return [int(one) for text in texts for one in text.split()]
