@@ -21,6 +21,8 @@ pytest.importorskip("ctypes")
 
 pytestmark = needs("PTRACE_SEIZE")
 PTRACE_CONT = 7
+PTRACE_DETACH = 17
+PTRACE_SYSCALL = 24
 PTRACE_SEIZE = 0x4206
 PTRACE_INTERRUPT = 0x4207
 PTRACE_O_TRACEEXIT = 1 << 6
@@ -197,6 +199,49 @@ TRACED = [observed, reaped, owned, stopped_at_its_end, stopped, we_are_the_trace
 @pytest.mark.parametrize("scenario", TRACED)
 def test_a_wait_beside_a_tracer(tracing, variant, scenario):
     forked(scenario)
+
+
+def goes_on_to_waitid(keeper, pid):
+    """Have a process that we trace go on to its next waitid() for that pid, or out of it."""
+    number = 0
+    while True:
+        ptrace(PTRACE_SYSCALL, keeper, number)
+        stop = os.WSTOPSIG(os.waitpid(keeper, 0)[1])
+        number = 0 if stop == signal.SIGTRAP else stop  # a signal, which it gets
+        with open("/proc/%d/syscall" % keeper) as file:
+            if not number and file.read().split()[1:3] == ["0x1", hex(pid)]:
+                return
+
+
+PROGRAM = """if True:
+    import sys
+    from {} import subprocess
+    command = "sleep 60 >&- & echo $$ $!; read line; " + sys.argv[1]
+    subprocess.Popen(["sh", "-c", command], tree="leave").wait()
+""".format(pidwait.__name__)
+
+
+@pytest.mark.parametrize("end", ["exit 3", "kill -TERM $$"])
+def test_a_program_that_dies_right_after_its_command_ends_the_rest(
+    tracing, monkeypatch, start, end
+):
+    """One event may end both, and the keeper of a tree sees the command's end first."""
+    monkeypatch.setenv("PIDWAIT_TREE", "reaper")
+    program = start(sys.executable, "-c", PROGRAM, end, stdin=-1, stdout=-1)
+    command, rest = map(int, program.stdout.readline().split())
+    keeper = pidwait.ProcessInfo(command).ppid()
+    ptrace(PTRACE_SEIZE, keeper)
+    ptrace(PTRACE_INTERRUPT, keeper)
+    os.waitpid(keeper, 0)
+    program.stdin.close()
+    eventually(lambda: state(command) == "Z")
+    goes_on_to_waitid(keeper, command)
+    goes_on_to_waitid(keeper, command)  # now it has seen the end
+    program.kill()
+    eventually(lambda: state(program.pid) == "Z")
+    ptrace(PTRACE_DETACH, keeper)
+    eventually(lambda: state(keeper) in (None, "Z"))
+    assert state(rest) is None
 
 
 # It execs itself, from its main thread or from another one, then exits with 7.
