@@ -111,8 +111,8 @@ class Keeper:
         self.deadline: "float | None" = None  # the time of SIGKILL; None: the tree is not ending
         self.refused: "float | None" = None  # the time since which no child can be killed
         self.left: "list[int]" = []
+        self.first = _TERM  # what an end without an order sends; 0 once somebody has sent it
         self.stopped: "set[int]" = set()  # pids
-        self.hears = True  # the caller's end of the socket is still open
         self.poll = select.poll()
         self.came: "list[int]" = []  # signals to pass on
         self.owed: "dict[int, int]" = {}  # {pid: the signal to send once it is our child}
@@ -284,7 +284,7 @@ class Keeper:
         status = _KILL if self.status is None else self.status
         answer(self.control, "D%d%s" % (status, "".join(" %d" % pid for pid in self.left)))
         self.poll.unregister(self.reader)
-        while self.hears and self.caller == posix.getppid() and not self.poll.poll(1000):
+        while self.control >= 0 and self.caller == posix.getppid() and not self.poll.poll(1000):
             continue
         attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
         if status & 127:
@@ -299,7 +299,7 @@ class Keeper:
         if self.status is None:
             self.status = exit_of(self.command)
             if self.status is not None and self.plan["rest"] == "kill" and self.deadline is None:
-                self.end(_TERM, self.grace)
+                self.end(self.first, self.grace)
         # When a child exits, its children become ours, and it stays in this list until it is
         # reaped. So in a list read after the last exit, nobody is missing.
         there = children_of(self.me)
@@ -342,19 +342,23 @@ class Keeper:
         """Sleep until a child exits, an order or a signal comes, or the caller exits."""
         events = dict(self.poll.poll(int(seconds * 1000 + 0.999)))
         attempt(posix.read, self.reader, 4096)
+        while self.came:
+            number = self.came.pop(0)
+            if number == _signal.SIGPWR:  # from a caller that has lost its socket
+                self.end(0, 0.0)
+            elif number != _TERM or self.caller:  # else it has been sent
+                self.send(number)
+                self.first = 0 if number == _TERM else self.first
         if self.caller and (self.watch in events or posix.getppid() != self.caller):
             self.caller = 0
-            self.end(_TERM if self.deadline is None else 0, self.grace)
+            self.end(self.first if self.deadline is None else 0, self.grace)
             if self.watch >= 0:
                 self.poll.unregister(self.watch)
-        while self.came:
-            number = self.came.pop(0)  # SIGPWR: a caller that has lost its socket
-            self.end(0, 0.0) if number == _signal.SIGPWR else self.send(number)
         if self.control in events:
             orders = attempt(posix.read, self.control, 65536)
             if not orders:  # the Popen has been freed, which ends nothing; or the caller has exited
                 self.poll.unregister(self.control)
-                self.hears = False
+                self.control = -1
             for order in (orders or b"").splitlines():
                 self.obey(order)
 

@@ -441,6 +441,51 @@ def test_in_a_tree_of_a_tree_a_signal_comes_once_and_starts_no_other_clock(reape
         assert popen.stdout.read() == b"term\n"
 
 
+# It says each SIGTERM.
+TERMS = "trap 'echo term' TERM; echo ready; echo $PPID; while :; do sleep 0.01; done"
+DIES_LATE = """
+import os, signal
+def die(number, frame):
+    os.read(0, 1)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+signal.signal(signal.SIGTERM, die)
+os.write(1, b"set\\n")
+popen.wait()
+"""
+
+
+def test_what_has_had_sigterm_gets_no_other_when_its_program_dies_of_it(reaper, witness):
+    pipes = {"stdin": PIPE, "stdout": PIPE}
+    with Popen(program(TERMS, DIES_LATE, 0.2), tree="wait", **pipes) as popen:
+        assert {popen.stdout.readline() for _ in range(3)} > {b"ready\n", b"set\n"}
+        popen.terminate()
+        assert popen.stdout.readline() == b"term\n"
+        assert popen.communicate() == (b"", None)
+    assert popen.returncode == -signal.SIGTERM
+
+
+def test_a_tree_that_ends_with_its_program_gets_no_sigterm_from_elsewhere(reaper, witness):
+    script = "trap 'exit 3' USR1; " + TERMS
+    with Popen(program(script, grace=30), stdout=PIPE) as popen:
+        assert popen.stdout.readline() == b"ready\n"
+        keeper = int(popen.stdout.readline())
+        popen.kill()
+        assert popen.stdout.readline() == b"term\n"
+        for sig in signal.SIGTERM, signal.SIGUSR1:  # as an outer tree's keeper would send it
+            eventually(lambda: state(keeper) == "S")
+            kill(keeper, sig)
+        assert popen.stdout.read() == b""
+
+
+def test_the_rest_that_has_had_sigterm_gets_no_other_when_the_command_exits(reaper, witness):
+    script = "trap 'read line; exit 3' TERM; (%s)& wait" % TERMS
+    popen = witness.started(script, stdin=PIPE, grace=0.2)
+    kill(int(popen.stdout.readline()), signal.SIGTERM)
+    assert popen.stdout.readline() == b"term\n"
+    assert popen.communicate() == (b"", None) and popen.returncode == 3
+
+
 @pytest.mark.parametrize(
     "then", ["import os; os.fork() and popen.wait(); popen.wait()", "popen.wait()"]
 )
