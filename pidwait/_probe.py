@@ -11,7 +11,7 @@ from ._systems import backend, system
 from ._systems.bindings import NAMES, load
 from ._systems.calls import CALLS, origins
 from ._systems.pollers import POLLER_CHECKS
-from ._trees import check_reaper
+from ._trees import check_keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def probe() -> "dict[str, Any]":
     ``backends``, ``bindings`` and ``calls`` have an entry for each name: ``available``, and
     the ``reason`` if it is not (else None). For a call, ``via`` is the module or binding that
     makes it. The answers come from real calls, each made once. Trees use "job objects" on
-    Windows; elsewhere they use a "keeper of trees", or are process groups.
+    Windows; elsewhere they use a "keeper of trees", whose interpreter is started once to see that
+    it can be, or are process groups.
 
     Environment variables force a choice: PIDWAIT_BACKEND is auto, pidfd, kqueue, win32 or
     polling; PIDWAIT_FFI is auto, ctypes or cffi; PIDWAIT_TREE, which only a start with a tree
@@ -61,7 +62,7 @@ def _checks() -> "tuple[Checks, Checks]":
         return of_backend + POLLER_CHECKS, others
     from ._starting.posix_spawn import SPAWN_CHECKS
 
-    keeper: "Checks" = [("keeper of trees", None, check_reaper)]
+    keeper: "Checks" = [("keeper of trees", None, check_keeper)]
     return of_backend + POLLER_CHECKS, others + keeper + SPAWN_CHECKS
 
 

@@ -21,10 +21,16 @@
 
 import os
 import sys
-from errno import ENOSYS
+from errno import EIO, ENOSYS
+from functools import partial
 
-from .._base.errors import failed, not_by_handler
+from .._base.errors import call, failed, not_by_handler
+from .._starting.spawn import spawn
 from .._systems import system
+from .._systems.posix import own
+
+_DEVNULL = -3
+_HOME = "PYTHONHOME"
 
 
 def check_reaper() -> None:
@@ -45,3 +51,33 @@ def check_reaper() -> None:
         __import__("_ctypes")
     except not_by_handler(Exception) as why:  # a broken library, or a policy
         raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
+
+
+def check_keeper() -> None:
+    """As check_reaper(), and whether a keeper's interpreter starts."""
+    check_reaper()
+    words, env = interpreter()
+    reader, writer = map(own, call(os.pipe))
+    try:
+        with spawn([*words, "-c", ""], env=env, stdin=_DEVNULL, stderr=writer) as child:
+            writer.close()
+            text = b"".join(iter(partial(os.read, reader.fileno(), 4096), b""))
+    except not_by_handler(OSError) as error:
+        raise failed(error.errno or 0, "the keeper's interpreter: %s" % error) from None
+    if child.exitcode:
+        errors = [one for one in text.decode("utf-8", "replace").splitlines() if "rror" in one]
+        why = "the keeper's interpreter has ended: %s %s" % (words[0], "".join(errors[:1]))
+        raise failed(EIO, why)
+
+
+def interpreter() -> "tuple[list[str], dict[str, str] | None]":
+    """The first words that start a keeper's interpreter; and the environment that it needs."""
+    if not needs_home():
+        return [sys.executable, "-I", "-S"], None
+    env = {name: os.environ[name] for name in os.environ if name[:6] != "PYTHON" or name == _HOME}
+    return [sys.executable, "-S"], env
+
+
+def needs_home() -> bool:
+    """Whether this program's interpreter may find its library only by PYTHONHOME."""
+    return _HOME in os.environ and not sys.flags.ignore_environment

@@ -19,15 +19,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    def read(control: int) -> bytes: ...  # of the program that runs this: see reaper.py
-
+    read: "Callable[[int], bytes]"  # of the program that runs this
 
 _PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36  # of prctl(2)
 # System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 _EXITED = 0x01000005  # WEXITED, WNOHANG and WNOWAIT of waitid(2)
 _KILL, _TERM, _STOP, _CONT = _signal.SIGKILL, _signal.SIGTERM, _signal.SIGSTOP, _signal.SIGCONT
-_PASSED_ON = "SIGHUP SIGINT SIGQUIT SIGTERM SIGUSR1 SIGUSR2 SIGALRM SIGCONT SIGPWR".split()
 
 if sys.implementation.name == "pypy":
     import ctypes
@@ -62,11 +60,6 @@ def children_of(pid: int) -> "list[int]":
     path = "/proc/%d/task" % pid
     tasks = attempt(posix.listdir, path) or ()
     return [int(one) for task in tasks for one in contents(path + "/%s/children" % task).split()]
-
-
-def open_pidfd(pid: int) -> int:
-    """A pidfd; -1 if the system refuses."""
-    return in_c("syscall", _PIDFD_OPEN, pid, 0)
 
 
 def is_readable(fd: int, milliseconds: int = 0) -> bool:
@@ -116,7 +109,7 @@ class Keeper:
         self.poll = select.poll()
         self.came: "list[int]" = []  # signals to pass on
         self.owed: "dict[int, int]" = {}  # {pid: the signal to send once it is our child}
-        self.watch = open_pidfd(self.caller)
+        self.watch = in_c("syscall", _PIDFD_OPEN, self.caller, 0)  # -1 if the system refuses
         if posix.getppid() != self.caller:
             posix._exit(0)
         if in_c("prctl", _SUBREAPER, 1, 0, 0, 0):
@@ -128,7 +121,8 @@ class Keeper:
 
     def catch_signals(self) -> None:
         """Have signals passed on; they are blocked until the command has been forked."""
-        self.numbers = {getattr(_signal, name) for name in _PASSED_ON} | {_signal.SIGCHLD}
+        names = "HUP INT QUIT TERM USR1 USR2 ALRM CONT PWR CHLD".split()
+        self.numbers = {getattr(_signal, "SIG" + name) for name in names}
         # Signals to the command stay pending until it runs its program.
         self.mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, self.numbers) - self.plan["blocked"]
         # PyPy's getsignal() does not know. If no file descriptor is left, the next pipe2() fails.
@@ -169,6 +163,7 @@ class Keeper:
         """The steps of CPython's _posixsubprocess, in its order."""
         plan, number, step = self.plan, 0, "-"
         steps: "Any" = (
+            ("-", lambda number: posix.dup2(number, 2), plan["errors"]),
             ("c", posix.chdir, plan["cwd"]),
             ("-", posix.umask, plan["umask"]),
             ("-", lambda number: posix.setsid(), plan["session"] or None),
@@ -232,7 +227,7 @@ class Keeper:
             if passes_on and self.plan["mark"] in contents("/proc/%d/cmdline" % parent):
                 continue
             pids = [pid for pid in children_of(parent) if pid not in known]
-            fds: "Any" = [-1 if is_ours else open_pidfd(pid) for pid in pids]
+            fds: "Any" = [-1 if is_ours else in_c("syscall", _PIDFD_OPEN, pid, 0) for pid in pids]
             is_sure = fd is not None and not (fd >= 0 and is_readable(fd))
             there = pids if is_ours or not pids else children_of(parent)
             for pid, own in zip(pids, fds):
@@ -368,7 +363,8 @@ def keep_tree(control: int) -> None:
     while null < 3:  # else a pipe of ours would get 0, 1 or 2, which the command may lack
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
-    plan = dict(marshal.loads(read(control)), null=null)
+    plan = dict(marshal.loads(read(control)), null=null)  # noqa: F821 - see reaper.py
+    attempt(posix.set_inheritable, plan["errors"], False)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")
     # The first line of our program, which is the last argument but one: that of all keepers.

@@ -11,7 +11,7 @@ from functools import partial
 from types import BuiltinFunctionType
 
 from .._base.arguments import check_grace, check_signal
-from .._base.checks import TREE, TREES, choice, why_not
+from .._base.checks import TREE, TREES, choice, still_works, why_not
 from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
@@ -26,7 +26,7 @@ from .._starting.popen import (
 )
 from .._starting.standard import with_globals
 from .._systems import backend, system
-from . import check_reaper
+from . import check_keeper, check_reaper
 
 if system.tree == "job":
     from .job import JobTree
@@ -150,6 +150,9 @@ class TreePopen(_Base):  # type: ignore[misc]
         try:
             self._tree.start(plan, partial(_start_alone, kind))
         except Failed as why:  # there is no interpreter to start, or it ends at once
+            # Check again: so that probe() says the same from now on.
+            found = None if still_works(check_keeper) else why_not(check_keeper)
+            why = why if found is None or found.is_passing else found
             self._tree = open_tree(self._rest, self._grace or 0.0, why)
             self._tree.start(plan, partial(_start_alone, kind))
         self.pid, self._child_created = self._tree.pid, True

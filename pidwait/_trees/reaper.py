@@ -6,22 +6,24 @@ import marshal
 import os
 import select
 import sys
+from contextlib import suppress
 from errno import EIO
 from importlib.util import find_spec
+from subprocess import DEVNULL
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import PASSING, Failed, failed, log, not_by_handler
+from .._base.errors import PASSING, Failed, call, failed, log, not_by_handler
 from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
 from .._systems.posix import code_of_status, poll
+from . import interpreter, needs_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
-_HOME = "PYTHONHOME"
 # Linux's; PyPy's modules lack the names.
 _F_DUPFD_CLOEXEC = 1030
 _LOOK, _WAIT_ALL, _NO_SIGNAL = 0x42, 0x100, 0x4000  # MSG_PEEK | MSG_DONTWAIT, _WAITALL, _NOSIGNAL
@@ -67,19 +69,17 @@ class ReaperTree:
         values = self._values(plan)
         # The keeper starts in our group, which must not end it before it takes signals.
         blocked = {*range(1, 32)} - _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
-        text = marshal.dumps(dict(values, blocked=blocked))
         control, theirs = _socket.socketpair()
         self._control, self._identity = Shared(control), os.fstat(control.fileno())[:3]
         try:
             for one in control, theirs:  # not as socket.setdefaulttimeout() says
                 one.setblocking(True)
             _signal.pthread_sigmask(_signal.SIG_BLOCK, blocked)
-            self._start_keeper(plan, theirs, start_alone)
+            errors = self._start_keeper(plan, theirs, start_alone)
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
+            texts = _CODE, marshal.dumps(dict(values, blocked=blocked, errors=errors))
             try:
-                control.sendall(
-                    b"".join(b"%-16d" % len(one) + one for one in (_CODE, text)), _NO_SIGNAL
-                )
+                control.sendall(b"".join(b"%-16d" % len(one) + one for one in texts), _NO_SIGNAL)
                 answer = control.recv(16, _WAIT_ALL).split()
             except not_by_handler(ConnectionError):
                 answer = []
@@ -107,7 +107,7 @@ class ReaperTree:
         if max(plan.get("gids") or [0]) >> 32:
             raise ValueError("invalid group id")
         args, executable, env, cwd = (plan[name] for name in "args executable env cwd".split())
-        if env is None and _needs_home():  # else it inherits it, byte for byte, through the keeper
+        if env is None and needs_home():  # else it inherits it, byte for byte, through the keeper
             env = os.environ
         files = (-1, -1, -1), True, ()
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
@@ -127,24 +127,34 @@ class ReaperTree:
         stays = not session and plan["process_group"] in (None, -1, os.getpgrp() or -1)
         return dict(values, session=session, stays=stays)
 
-    def _start_keeper(self, plan: "dict[str, Any]", theirs: "Any", start_alone: "Any") -> None:
-        """The keeper gets ``theirs``, its end of the socket, which is closed here."""
+    def _start_keeper(self, plan: "dict[str, Any]", theirs: "Any", start_alone: "Any") -> int:
+        """The keeper gets ``theirs``, its end of the socket, which is closed here.
+
+        Until the command starts, stderr is /dev/null, or the interpreter might print its errors.
+        Return the number that the keeper has it by; -1 if nothing is done.
+        """
         from fcntl import fcntl
 
-        own = dict.fromkeys(("gid", "gids", "uid", "env", "cwd"))
+        own = dict.fromkeys(("gid", "gids", "uid", "cwd"))
         own.update(umask=-1, process_group=-1, start_new_session=False)
         own.update(restore_signals=False)
-        options, fd = ["-I"], -1
-        if _needs_home():
-            options, names = [], [one for one in os.environ if one[:6] != "PYTHON" or one == _HOME]
-            own["env"] = {name: os.environ[name] for name in names}
+        words, own["env"] = interpreter()
+        fds = []
         try:
-            fd = fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3)
-            passed = (*plan["pass_fds"], fd) if plan["close_fds"] else ()
-            os.set_inheritable(fd, not passed)
-            words = [sys.executable, *options, "-S", "-c", _PROGRAM, str(fd)]
+            fds.append(fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3))
+            errors = 2 if plan["errwrite"] == -1 else plan["errwrite"]
+            with suppress(Failed):  # it is closed
+                # A preexec_fn may replace it. And a file of ours may have got the number 2.
+                if plan["preexec_fn"] is None and (errors != 2 or call(os.get_inheritable, 2)):
+                    fds.append(call(fcntl, errors, _F_DUPFD_CLOEXEC, 3))
+                    own["errwrite"] = DEVNULL
+            passed = (*plan["pass_fds"], *fds) if plan["close_fds"] else ()
+            for fd in fds:
+                os.set_inheritable(fd, not passed)
+            words += ["-c", _PROGRAM, str(fds[0])]
             own.update(args=words, executable=words[0], pass_fds=passed)
             self._keeper = start_alone(dict(plan, **own))
+            return [-1, *fds[1:]][-1]
         except not_by_handler(OSError) as error:
             if error.errno in PASSING:
                 raise OSError(error.errno, "the keeper of a tree: %s" % error.strerror) from error
@@ -153,7 +163,7 @@ class ReaperTree:
             raise failed(error.errno or 0, "the keeper's interpreter: %s" % error) from error
         finally:
             theirs.close()
-            if fd != -1:
+            for fd in fds:
                 os.close(fd)
 
     def poll(self) -> "int | None":
@@ -228,8 +238,3 @@ class ReaperTree:
                     self._keeper.send_signal(_signal.SIGPWR if kills else number)
             except not_by_handler(OSError) as why:
                 log("the keeper %d: %s", self._keeper.pid, why)  # it has exited
-
-
-def _needs_home() -> bool:
-    """Whether this program's interpreter may find its library only by PYTHONHOME."""
-    return _HOME in os.environ and not sys.flags.ignore_environment

@@ -13,6 +13,7 @@ import pytest
 
 from .. import pidwait
 from ..needs import needs
+from ..processes import need_program, run_python
 
 pytestmark = needs("keeper of trees")
 if not os.path.isdir(getattr(pidwait, "__path__", [""])[0]):
@@ -67,24 +68,73 @@ def test_its_text_is_read_once(copied, text):
     assert told(copied, before)[::2] == ["reaper", "3"]
 
 
-@pytest.mark.parametrize("text", [None, "#!/bin/sh\nexit 1\n", "no program"])
+BROKEN = """if True:
+    import logging, os, sys
+    import {0} as pidwait
+    from {0} import subprocess
+    sys.executable = {1!r}
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    command = ["sh", "-c", "echo told >&2; exit 3"]
+    print(pidwait.probe()["calls"]["keeper of trees"]["reason"] if {2} else None)
+    for _ in range(2):
+        with subprocess.Popen(command, tree=True) as tree:
+            assert (tree.mechanism, tree.wait()) == ("group", 3)
+    print(pidwait.probe()["calls"]["keeper of trees"]["reason"])
+    os.environ["PIDWAIT_TREE"] = "reaper"
+    try:
+        subprocess.Popen(["true"], tree=True)
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        (None, "No such file or directory"),
+        ("no program", "Exec format error"),
+        ("#!/bin/sh\necho an error here >&2\nexit 1\n", "an error here"),
+    ],
+)
 def test_without_an_interpreter_that_starts_a_tree_is_a_group_and_says_so(
-    tmp_path, monkeypatch, caplog, text
+    tmp_path, monkeypatch, text, reason, asks
 ):
     path = tmp_path / "python3"
     if text is not None:
         path.write_text(text)
         path.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(path))
     monkeypatch.delenv("PIDWAIT_TREE", raising=False)
+    done = run_python(BROKEN.format(pidwait.__name__, str(path), asks))
+    before, warning, found, refusal = done.stdout.splitlines()
+    assert before == (found if asks else "None") and reason in found and str(path) in found
+    assert warning.endswith(found) and refusal.endswith("is reaper: " + found)
+    assert done.stderr == "told\ntold\n"
+
+
+ELSEWHERE = """if True:
+    import logging, os, sys
+    from {0} import subprocess
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    if {2}:
+        subprocess.check_call(["true"], tree=True)
+    os.chroot({1!r})
+    os.chdir("/")
     for _ in range(2):
-        with Popen(["sh", "-c", "echo told; exit 3"], stdout=-1, tree=True) as tree:
-            assert (tree.mechanism, tree.stdout.read(), tree.wait()) == ("group", b"told\n", 3)
-    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert len(warnings) == 1 and str(path) in warnings[0]
-    monkeypatch.setenv("PIDWAIT_TREE", "reaper")
-    with pytest.raises(OSError, match="PIDWAIT_TREE is reaper: the keeper's interpreter"):
-        Popen(["true"], tree=True)
+        with subprocess.Popen(["/program"], tree=True) as tree:
+            print(tree.mechanism, tree.wait())
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("starts", [False, True])
+def test_where_the_programs_new_root_has_no_python_a_tree_is_a_group(tmp_path, monkeypatch, starts):
+    monkeypatch.delenv("PIDWAIT_TREE", raising=False)
+    command = need_program("cc"), "-static", "-o", "program", "-x", "c", "-"
+    subprocess.run(command, input=b"int main() { return 3; }", cwd=str(tmp_path), check=True)
+    done = run_python(ELSEWHERE.format(pidwait.__name__, str(tmp_path), starts))
+    warning, *lines = done.stdout.splitlines()
+    assert "a tree is a process group" in warning and lines == ["group 3"] * 2, done
 
 
 def test_who_only_looks_like_a_keeper_is_ended_as_all_others(tmp_path):
