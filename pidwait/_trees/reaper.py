@@ -205,6 +205,10 @@ class ReaperTree:
             control.detach()  # or its close() would close another one's file
         return False
 
+    def __del__(self) -> None:
+        if self._control is not None and self._is_ours(self._control.handle):
+            self._control.close()  # a socket would warn, as the Popen does
+
     def sleep(self, timeout: "float | None") -> None:
         with self._control.use() as control:
             if not self._is_ours(control):
