@@ -21,7 +21,7 @@ import pytest
 from .. import pidwait
 from ..asyncio.loops import run_in
 from ..needs import THERE
-from ..processes import become_zombie, eventually, exiting, gone_pid, sleeping, state
+from ..processes import become_zombie, eventually, exiting, gone_pid, need_program, sleeping, state
 from .conftest import run as run_python
 from .recipes import (
     IN_LOOPS,
@@ -183,6 +183,22 @@ def test_commands_with_time_out_in_asyncio(tree):
     done, late = run_in(asyncio.new_event_loop(), outputs)
     assert (done.returncode, done.stdout, late.output) == (3, b"ready\n", b"ready\n")
     assert not tree.lives()
+
+
+@of("A judge: bombs and limits")
+def test_judge(tree):
+    need_program("prlimit")
+    judge = run("A judge: bombs and limits")["judge"]
+    limits = "grep -E 'Max (processes|address)' /proc/self/limits; read line; echo $line; exit 3"
+    code, output = judge(["sh", "-c", limits], b"input\n", processes=1000)
+    words = output.split()
+    assert (code, words[-1]) == (3, b"input") and {b"1000", b"%d" % (512 << 20)} < set(words)
+    for seconds in 0.5, 5, 50:  # a slow machine may not get to the output
+        code, output = judge(tree("sleep 60"), seconds=seconds)
+        assert code is None and not tree.lives()
+        if output:
+            break
+    assert output == b"ready\n"
 
 
 @of("Tool runners and test runners")
