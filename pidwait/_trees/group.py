@@ -17,7 +17,7 @@ from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import RUNNING
 from .._base.steps import atomically
 from .._ending import Ending
-from .._finding import ProcessInfo, add_children
+from .._finding import ProcessInfo
 from .._process import has_exited, wait
 from .._sets import WaitSet
 from .._systems import open_handle
@@ -129,16 +129,15 @@ class _GroupEnding(Ending):
 
     def __init__(self, tree: GroupTree, left: "Any", grace: float, sig: int) -> None:
         super().__init__(left, [], grace, sig, False)
-        self._tree, self._sees = tree, True  # whether processes can be listed
+        self._tree = tree
 
     def add_family(self) -> None:
         try:
             if not self.family and self._tree.is_ours():
                 self.family.append(ProcessInfo(self._tree.pid))
-            add_children(self.family, groups=self.groups())
+            super().add_family()
         except not_by_handler(OSError) as why:
             log("the group alone is ended: %s", why)
-            self._sees = False
             if self._tree.is_ours():
                 self.left.add(self._tree.pid)
 
@@ -154,15 +153,18 @@ class _GroupEnding(Ending):
         if not self.sig:
             self.find()
             return
-        kills = sig == _signal.SIGKILL
-        # Stop all processes before SIGKILL, so that none of them starts another one. Not before
-        # SIGTERM: the kernel sends SIGHUP to stopped processes when their group is orphaned.
-        for number in (_signal.SIGSTOP, sig) if kills else (sig, _signal.SIGCONT):
-            if kills and number != sig:
-                self._send_to_group(number)  # also to a process that is being forked
-                self._stop_children()
+        if sig == _signal.SIGKILL:
+            # Stop all processes before SIGKILL, so that none of them starts another one. Not before
+            # SIGTERM: the kernel sends SIGHUP to stopped processes when their group is orphaned.
+            self._send_to_group(_signal.SIGSTOP)  # also to a process that is being forked
+            self._stop_children()
+            super().send(_signal.SIGSTOP)
+            super().send(sig)
+            self._send_to_group(sig)
+            return
+        for number in sig, _signal.SIGCONT:
             super().send(number)
-            if number == sig and kills or not (kills or self._sees):
+            if not self._has_listed:
                 self._send_to_group(number)
 
     def _stop_children(self) -> None:
@@ -170,23 +172,22 @@ class _GroupEnding(Ending):
 
         A fork bomb leaves this program little CPU time; each process that is stopped leaves more.
         """
-        family: "list[tuple[int, Any]]" = [(self._tree.pid, None)] * self._tree.is_ours()
-        for parent, its_handle in family:  # it grows
+        family = [open_handle(self._tree.pid)] if self._tree.is_ours() else []
+        for parent in family:  # it grows
             try:
                 children = []
-                for pid in _children_of(parent):
+                for pid in _children_of(parent.pid):
                     with suppress(Failed):  # it has just exited
-                        children.append((pid, open_handle(pid)))
+                        children.append(open_handle(pid))
                 # A handle is a child's if its parent still lists the pid, and still runs after it.
-                there = _children_of(parent) if children else ()
-                if its_handle is None or its_handle.look() is RUNNING:
-                    for child in children:
-                        if child[0] in there:
-                            with suppress(Failed):
-                                child[1].send_signal(_signal.SIGSTOP)
-                            family.append(child)
+                there = _children_of(parent.pid) if children else ()
+                is_sure = parent.look() is RUNNING
+                found = [one for one in children if is_sure and one.pid in there]
+                family += found
+                for one in found:
+                    one.send_signal(_signal.SIGSTOP)
             except not_by_handler(Failed, OSError) as why:
-                log("pid %d, its children: %s", parent, why)
+                log("pid %s, its children: %s", parent.pid, why)
 
     def _send_to_group(self, number: int) -> None:
         group = self._tree.group()
@@ -197,9 +198,10 @@ class _GroupEnding(Ending):
             log("killpg %d: %s", group, why)
 
 
-def _children_of(pid: int) -> "list[int]":
-    tasks = os.listdir("/proc/%d/task" % pid)
+def _children_of(pid: "int | None") -> "list[int]":
+    folder = "/proc/%s/task" % pid
+    tasks = os.listdir(folder)
     from .._systems.linux.proc import read_file  # Linux has loaded it
 
-    texts = [read_file("/proc/%d/task/%s/children" % (pid, one), is_long=True) for one in tasks]
+    texts = [read_file("%s/%s/children" % (folder, one), is_long=True) for one in tasks]
     return [int(one) for text in texts for one in text.split()]

@@ -135,10 +135,9 @@ class ReaperTree:
         """
         from fcntl import fcntl
 
-        own = dict.fromkeys(("gid", "gids", "uid", "cwd"))
-        own.update(umask=-1, process_group=-1, start_new_session=False)
-        own.update(restore_signals=False)
-        words, own["env"] = interpreter()
+        words, env = interpreter()
+        own = dict(plan, gid=None, gids=None, uid=None, umask=-1, cwd=None, env=env)
+        own.update(process_group=-1, start_new_session=False, restore_signals=False)
         fds = []
         try:
             fds.append(fcntl(theirs.fileno(), _F_DUPFD_CLOEXEC, 3))
@@ -153,7 +152,7 @@ class ReaperTree:
                 os.set_inheritable(fd, not passed)
             words += ["-c", _PROGRAM, str(fds[0])]
             own.update(args=words, executable=words[0], pass_fds=passed)
-            self._keeper = start_alone(dict(plan, **own))
+            self._keeper = start_alone(own)
             return [-1, *fds[1:]][-1]
         except not_by_handler(OSError) as error:
             if error.errno in PASSING:
