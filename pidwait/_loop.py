@@ -99,8 +99,7 @@ class LoopCore(Core):
             self.loop.remove_reader(fd)
         super().close()
 
-    def __del__(self) -> None:
-        self.close()
+    __del__ = close
 
 
 # By id(loop) and process: a forked child makes its own.
@@ -112,7 +111,6 @@ def find_core(loop: "AbstractEventLoop") -> "LoopCore | None":
 
 
 def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Wait for these targets in the loop."""
     core = find_core(loop)
     if core is None:
         try:
@@ -137,7 +135,6 @@ def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
 
 
 def discard_from_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
-    """Stop waiting for these targets."""
     core = find_core(loop)
     for target in targets:
         if isinstance(target.key, Watch):

@@ -217,8 +217,8 @@ def watch_parent(
 
     ``parent`` is the pid of that process, if it has passed its pid on: in the environment, say.
     If that process is not our parent (with ``ancestors``: not above us), it has exited, and the
-    callback is called at once. Without ``parent``,
-    an exit before this call can't be seen on POSIX systems.
+    callback is called at once. Without ``parent``, an exit before this call can't be seen on
+    POSIX systems.
 
     With ``ancestors``, each process above this one counts, up to ``parent``, or else up to pid 1.
     A launcher (uv, npx, a shell) often lives on when the program that called it has exited. The
@@ -234,25 +234,23 @@ def watch_parent(
     """
     check_callback(callback)
     parent = None if parent is None else check_pid(parent, "parent")
-    me, pid = os.getpid(), os.getppid()
-    result = _ParentWatch(pid, callback)
-    chain: "list[_Ancestor]" = []
-    below = me
-    above: "int | None" = pid
+    result: "Any" = _ParentWatch(os.getppid(), callback)  # type: ignore[arg-type]
+    result.parts = []
+    chain, below, above = [], os.getpid(), result.proc
     while above and above > 1:
         chain.append(_Ancestor(above, below))
         if not ancestors or above == parent:
             break
         below, above = above, system.parent_of(above)
     if parent not in (None, above) and (above or ancestors):
-        chain = [_Ancestor(parent, me)]
+        chain = [_Ancestor(parent, os.getpid())]
     elif not above:
         log("the parent of pid %d can't be seen", below)
     for one in chain:
         result.parts.append(watch(one, result.call_once))
     if result._begun:
         result.cancel()  # the parts that were added after the callback
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 class _Ancestor:
@@ -271,10 +269,7 @@ class _ParentWatch(Watch):
     """One callback for several processes, at the first exit."""
 
     __slots__ = ("parts",)
-
-    def __init__(self, proc: int, callback: "Callable[..., object]") -> None:
-        super().__init__(proc, callback)
-        self.parts: "list[Watch[Any]]" = []
+    parts: "list[Watch[Any]]"
 
     def call_once(self, *exit: object) -> None:
         if not self._begun:

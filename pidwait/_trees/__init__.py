@@ -71,13 +71,11 @@ def check_keeper() -> None:
 
 
 def interpreter() -> "tuple[list[str], dict[str, str] | None]":
-    """The first words that start a keeper's interpreter; and the environment that it needs."""
-    if not needs_home():
+    """The first words that start a keeper's interpreter; and the environment that it needs.
+
+    That is None, unless this program's interpreter may find its library only by PYTHONHOME.
+    """
+    if _HOME not in os.environ or sys.flags.ignore_environment:
         return [sys.executable, "-I", "-S"], None
     env = {name: os.environ[name] for name in os.environ if name[:6] != "PYTHON" or name == _HOME}
     return [sys.executable, "-S"], env
-
-
-def needs_home() -> bool:
-    """Whether this program's interpreter may find its library only by PYTHONHOME."""
-    return _HOME in os.environ and not sys.flags.ignore_environment

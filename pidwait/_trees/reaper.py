@@ -18,7 +18,7 @@ from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
 from .._systems.posix import code_of_status, poll
-from . import interpreter, needs_home
+from . import interpreter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ReaperTree:
         if max(plan.get("gids") or [0]) >> 32:
             raise ValueError("invalid group id")
         args, executable, env, cwd = (plan[name] for name in "args executable env cwd".split())
-        if env is None and needs_home():  # else it inherits it, byte for byte, through the keeper
+        if env is None and interpreter()[1]:  # else it inherits it, byte for byte, by the keeper
             env = os.environ
         files = (-1, -1, -1), True, ()
         request = SpawnRequest(args, executable, env, cwd, files, (-1, False, True))
