@@ -101,6 +101,19 @@ def _report() -> None:
         log("watch: the hook for exceptions raised %r", raised)
 
 
+def load_libgcc() -> None:
+    """Load libgcc_s now: where that fails later (no file descriptor, a chroot), glibc aborts.
+
+    glibc loads it for pthread_exit(3), which ends each thread before Python 3.9, and daemon threads
+    at shutdown before 3.14.
+    """
+    try:
+        __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
+    # The OSError of dlopen has no errno, which call() needs.
+    except not_by_handler(ImportError, AttributeError, OSError) as why:
+        log("libgcc_s: %s", why)
+
+
 class _Watches(Core):
     """The watches of one process, and the thread that waits for them while there are any.
 
@@ -111,14 +124,7 @@ class _Watches(Core):
         super().__init__(True)
         self._waiter = Waiter()
         self._idle = {"token": True}  # the token is there while no thread runs
-        # glibc loads libgcc_s for pthread_exit(3), which ends each thread before Python 3.9, and
-        # daemon threads at shutdown before 3.14. Load it now: if no file descriptor is left then,
-        # glibc aborts the process.
-        try:
-            __import__("_ctypes").dlopen("libgcc_s.so.1", os.RTLD_NOW)
-        # The OSError of dlopen has no errno, which call() needs.
-        except not_by_handler(ImportError, AttributeError, OSError) as why:
-            log("libgcc_s: %s", why)
+        load_libgcc()
 
     def serve(self, target: "Target") -> bool:
         """Watch a target; return False if the thread has ended before it could see the target."""

@@ -18,6 +18,7 @@ from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
 from .._systems.posix import code_of_status, poll
+from .._watching import load_libgcc
 from . import interpreter
 
 TYPE_CHECKING = False
@@ -66,6 +67,7 @@ class ReaperTree:
         """
         import _socket
 
+        load_libgcc()  # for a group's thread, if the program's root changes before its next tree
         values = self._values(plan)
         # The keeper starts in our group, which must not end it before it takes signals.
         blocked = {*range(1, 32)} - _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
