@@ -16,14 +16,7 @@ from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
-from .._starting.popen import (
-    IS_WINDOWS,
-    bound_arguments,
-    close_ends,
-    command_of,
-    own_start,
-    with_group,
-)
+from .._starting.popen import bound_arguments, close_ends, command_of, own_start, with_group
 from .._starting.standard import with_globals
 from .._systems import backend, system
 from . import check_keeper, check_reaper
@@ -96,8 +89,7 @@ class TreePopen(_Base):  # type: ignore[misc]
     _grace: "float | None" = None
     _is_given_up = _is_run = False
     _output: "Any" = None
-    if TYPE_CHECKING:
-        returncode: "int | None"
+    returncode: "int | None"
 
     def __init__(
         self, *args: "Any", tree: "bool | str" = False, grace: "float | None" = None, **more: "Any"
@@ -131,7 +123,7 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _start_tree(self, kind: "Any", values: "Any", named: "Any") -> None:
         """Do what _execute_child() does; ``kind`` is our Popen, whatever this one is."""
-        if IS_WINDOWS:
+        if system.tree == "job":
             own = own_start()
             self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
             return
@@ -216,7 +208,7 @@ class TreePopen(_Base):  # type: ignore[misc]
                 output = late.output, late.stderr = super().communicate(timeout=1)
             except not_by_handler(subprocess.TimeoutExpired):
                 continue
-        for name in () if IS_WINDOWS else ("stdout", "stderr"):
+        for name in () if system.tree == "job" else ("stdout", "stderr"):
             chunks = self._fileobj2output.get(getattr(self, name))
             # As subprocess does: bytes, also of text.
             setattr(late, name, None if chunks is None else b"".join(chunks))
@@ -244,7 +236,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             else:
                 self._tree.send(sig, everybody)
 
-    if IS_WINDOWS:
+    if system.tree == "job":
 
         def terminate(self) -> None:
             if self._tree is None:
