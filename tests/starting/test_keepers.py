@@ -127,6 +127,7 @@ ELSEWHERE = """if True:
 
 
 @pytest.mark.root
+# Before Python 3.9, threads need a library that the new root lacks: see LIMITS.
 @pytest.mark.parametrize("starts", [False] * (sys.version_info >= (3, 9)) + [True])
 def test_where_the_programs_new_root_has_no_python_a_tree_is_a_group(tmp_path, monkeypatch, starts):
     monkeypatch.delenv("PIDWAIT_TREE", raising=False)

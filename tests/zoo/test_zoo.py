@@ -60,7 +60,13 @@ def bomb(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "mechanism, kind",
-    [("reaper", "group"), ("reaper", "double"), ("group", "plain"), ("reaper", "python")],
+    [
+        ("reaper", "group"),
+        ("reaper", "double"),
+        ("reaper", "python"),
+        ("group", "plain"),
+        ("group", "group"),
+    ],
 )
 def test_a_bomb_at_its_limit_of_processes_ends(request, bomb, monkeypatch, mechanism, kind):
     """`python -m tests.zoo` tries other kinds, with higher limits, and measures the time."""
