@@ -61,7 +61,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             seen = guarded(target.confirm)
             if seen is RUNNING:
                 sure = handle  # else it may be on another process, which has reused the pid
-                seen = handle.reap(deadline) if reap else handle.wait(deadline)
+                seen = handle.wait(deadline, reap)
         if seen is not RUNNING:
             seen = _reaped(target, sure, seen, reap, deadline)
     finally:

@@ -78,10 +78,6 @@ class Handle:
                 return outcome
         return RUNNING
 
-    def reap(self, deadline: Deadline) -> "Outcome":
-        """wait(), and reap our child."""
-        return self.wait(deadline, True)
-
 
 def raise_closed(*args: object) -> "Any":
     raise ValueError("the handle is closed")

@@ -7,7 +7,7 @@ from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from .._base.arguments import check_pid
-from .._base.deadline import NOW, Deadline
+from .._base.deadline import Deadline
 from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
@@ -216,14 +216,10 @@ class Child(Process):
         with self._shared.use() as handle:
             if not (self.reaped or (self._is_closed and self._exited)):
                 self._check_open()
-                # With a pidfd one call reports the code and reaps, as Popen's does. Elsewhere get
-                # the code first: a signal handler may raise before the code has been noted.
-                is_one_call = timeout is None and handle.backend == "pidfd"
-                if not is_one_call and not self._look(handle, deadline, False):
+                # Get the code before reaping: a signal handler may raise before it has been noted.
+                if not self._look(handle, deadline, False):
                     raise TimeoutExpired(self.pid, timeout)
-                settled(lambda: self._reap(handle, NOW), self._reap(handle, deadline), deadline)
-                if is_one_call and not self.reaped:  # a tracer, say, prevents it
-                    self._look(handle, NOW, False)
+                settled(lambda: self._reap(handle), self._reap(handle), deadline)
         if self.reaped:
             self._release()
         return self._exitcode
@@ -231,13 +227,13 @@ class Child(Process):
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         return self.reaped or super()._look(handle, deadline, False)
 
-    def _reap(self, handle: "Handle", deadline: Deadline) -> "Outcome":
+    def _reap(self, handle: "Handle") -> "Outcome":
         # Without a lock, as a look may write to the log. Of several threads one gets the code; for
         # the others the exit is PENDING until the code has been noted.
         me = get_ident()
         self._reaping[me] = None
         try:
-            outcome = handle.reap(deadline)
+            outcome = handle.look(True)
             if outcome is None and len(self._reaping) > 1 and not self.reaped:
                 return PENDING
             if outcome is not RUNNING and outcome is not PENDING:
@@ -265,7 +261,7 @@ class Child(Process):
         otherwise later."""
         with self._shared.use() as handle:
             if not (self.reaped or self._is_closed or self._shared.is_copy()):
-                self._reap(handle, NOW)
+                self._reap(handle)
                 if not self.reaped:
                     _leave(self.pid)
         super().close()

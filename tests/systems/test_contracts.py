@@ -41,8 +41,8 @@ EVENTS = [variant for variant in VARIANTS if not variant.startswith("polling")]
 
 
 def outcome_of(handle, timeout=None, reap=False):
-    wait, end = handle.reap if reap else handle.wait, Deadline(timeout)
-    return handle_.settled(partial(handle.look, reap), wait(end), end)
+    end = Deadline(timeout)
+    return handle_.settled(partial(handle.look, reap), handle.wait(end, reap), end)
 
 
 def is_readable(fd, seconds=0):
@@ -178,9 +178,9 @@ def test_it_is_closed_and_harmless(make, start_told):
         with pytest.raises(ValueError, match="the handle is closed"):
             ask()
     for timeout in 0, 60, None:
-        for wait in handle.wait, handle.reap:
+        for reap in False, True:
             with pytest.raises(ValueError, match="the handle is closed"):
-                wait(Deadline(timeout))
+                handle.wait(Deadline(timeout), reap)
     assert opened() == before and child.wait() == 7
 
 

@@ -26,8 +26,8 @@ from ..._base.deadline import NOW, Backoff, Deadline
 from ..._base.errors import DENIED, Failed, call, failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import ask, native
-from ..posix import CLD_EXITED, close, code_of_status, may_block, opened, own, poll, reap_child
-from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, WALL, WEXITED, get_info
+from ..posix import CLD_EXITED, close, code_of_status, opened, own, poll, reap_child
+from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
 from .proc import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
 TYPE_CHECKING = False
@@ -190,15 +190,6 @@ class PidfdHandle(Handle):
             super().close()
         self.fd = -1  # the number may be reused soon; calls with -1 fail, see _fall_back()
         close(self._file)
-
-    def reap(self, deadline: Deadline) -> "Outcome":
-        # One call of waitid(2) sleeps until our child exits, reports the code, and reaps.
-        if deadline.timeout is None and may_block():
-            try:
-                return _code_of(call(native("waitid"), P_PIDFD, self.fd, WEXITED | WALL))
-            except Failed as why:  # look() finds out what that means
-                log("waitid: %s", why)
-        return self.wait(deadline, True)
 
 
 def _code_of(info: "Any") -> int:
