@@ -34,10 +34,9 @@ TARGETS = """
     powerpc-openbsd-eabihf
     x86_64-macos aarch64-macos
     x86_64-linux-gnu x86-linux-gnu aarch64-linux-gnu arm-linux-gnueabihf riscv64-linux-gnu
-    powerpc64le-linux-gnu s390x-linux-gnu mips-linux-gnueabihf
-    mips64el-linux-gnuabi64 loongarch64-linux-gnu
+    powerpc64le-linux-gnu s390x-linux-gnu loongarch64-linux-gnu
     x86_64-linux-musl x86-linux-musl aarch64-linux-musl arm-linux-musleabihf riscv64-linux-musl
-    mips-linux-musleabihf powerpc64le-linux-musl s390x-linux-musl
+    powerpc64le-linux-musl s390x-linux-musl
 """.split()
 
 INCLUDES = """
@@ -153,10 +152,8 @@ class Target:
 
     def linux(self):
         linux = self.load("_systems.linux.calls")
-        # Other tools call x86 that.
-        offset = linux.offset("", self.name.replace("x86-", "i386-"), self.word)
         for name, number in linux.SYSCALLS.items():
-            yield "SYS_" + name, number + offset
+            yield "SYS_" + name, number
         for name in "P_PID P_PIDFD WNOHANG WEXITED WNOWAIT".split():
             yield name, getattr(linux, name)
         yield "CLD_EXITED", CLD_EXITED

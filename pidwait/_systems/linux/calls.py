@@ -24,20 +24,9 @@ PROTOTYPES = {
     "timerfd_settime": ("int", "int", "int", "void *", "void *"),
 }
 
-# name: number in the common table
+# From 424 on, a system call has the same number on every architecture but these.
 SYSCALLS = {"pidfd_open": 434, "pidfd_send_signal": 424}  # Linux 5.3, 5.1
-
-# The offset that an architecture adds to the common numbers, by the first part of a triplet or
-# uname(2)'s machine. From 424 on most have the same numbers. For others we never guess.
-_COMMON = (
-    "aarch64 aarch64_be arc arceb arm armv5l armv5tel armv6l armv7l armv8l csky hexagon i386 i486 "
-    "i586 i686 loongarch32 loongarch64 m68k microblaze microblazeel nios2 or1k parisc parisc64 "
-    "hppa powerpc powerpcle powerpc64 powerpc64le ppc ppcle ppc64 ppc64le riscv32 riscv64 s390 "
-    "s390x sh sh4 sparc sparc64 x86_64 xtensa"
-).split()
-_OFFSETS = dict(dict.fromkeys(_COMMON, 0), alpha=110)
-_OFFSETS.update(dict.fromkeys(("mips", "mipsel", "mipsisa32r6", "mipsisa32r6el"), 4000))
-_MIPS64 = ("mips64", "mips64el", "mipsisa64r6", "mipsisa64r6el")
+_OTHERS = ("alpha", "ia64", "mips")
 
 # idtype_t and options of waitid(2)
 P_PID = 1
@@ -64,9 +53,9 @@ _MACHINE = os.uname().machine if os.name == "posix" else ""
 RLIMIT_NOFILE = {"mips": 5, "alpha": 6, "sparc": 6}.get(_MACHINE.rstrip("64"), 7)
 
 WORD = 8 if sys.maxsize > 2**32 else 4
-# The offsets of si_code, si_pid and si_status in siginfo_t. On MIPS si_code comes before si_errno;
-# the others, with si_uid between them, are in a union that is aligned to a word.
-SIGINFO = (4 if _MACHINE.startswith("mips") else 8, 8 + WORD, 16 + WORD)
+# The offsets of si_code, si_pid and si_status in siginfo_t. The last two, with si_uid between them,
+# are in a union that is aligned to a word. MIPS has another layout, and os.waitid().
+SIGINFO = (8, 8 + WORD, 16 + WORD)
 
 
 def get_info(ioctl: "Function", fd: int) -> "tuple[int, int, int, int, int]":
@@ -78,21 +67,11 @@ def get_info(ioctl: "Function", fd: int) -> "tuple[int, int, int, int, int]":
     return PIDFD_INFO.unpack(info)
 
 
-def offset(machine: str, abi: str, word: int) -> int:
-    """The architecture's offset from the common numbers; LookupError if it is not known.
-
-    ``machine`` is uname's, ``abi`` the interpreter's triplet or "", ``word`` the size of a
-    pointer: a 32-bit interpreter can run on a 64-bit kernel.
-    """
-    if abi.endswith("gnux32"):
-        return 0x40000000
-    architecture = abi.partition("-")[0] or machine
-    found = _OFFSETS.get(architecture)
-    if architecture in _MIPS64:
-        found = 5000 if word == 8 else 6000 if "abin32" in abi else None
-    if found is None:
-        raise LookupError("the system call numbers of %s are not known" % architecture)
-    return found
+def number_of(name: str, machine: str, abi: str) -> int:
+    """The number of a system call on uname's ``machine``; ``abi``: the interpreter's triplet."""
+    if machine.startswith(_OTHERS) or abi.endswith("x32"):
+        raise LookupError("the system call numbers of %s are not known" % machine)
+    return SYSCALLS[name]
 
 
 class _Bound:
@@ -108,7 +87,7 @@ class _Syscall(_Bound):
     def __init__(self, binding: "Adapter", name: str) -> None:
         super().__init__(binding, "syscall")
         abi = getattr(sys.implementation, "_multiarch", "")
-        self.number = (SYSCALLS[name] + offset(_MACHINE, abi, WORD),)
+        self.number = (number_of(name, _MACHINE, abi),)
         # The function in C, with two arguments; it returns -1. See opened().
         self.raw = binding.function("syscall", ("long",) * 4, None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
