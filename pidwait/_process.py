@@ -16,7 +16,7 @@ from ._waiting.owners import PsutilTarget, Target, guarded, target_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._finding import ProcessInfo
-    from ._types import Any, Handle, Identity, NoReturn, Outcome, Proc, Self
+    from ._types import Any, Handle, Identity, Outcome, Proc, Self
 
 TERMINATE: int = _signal.SIGTERM
 KILL: int = getattr(_signal, "SIGKILL", TERMINATE)
@@ -307,9 +307,6 @@ class Process:
 
     def __hash__(self) -> int:
         return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
-
-    def __reduce__(self) -> "NoReturn":
-        raise TypeError("a handle on a process can't be pickled or copied")
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "exited" if self._exited else "open"

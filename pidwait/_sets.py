@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Callable, Generic, Iterable, Iterator, NoReturn, P, Proc, Self, Target
+    from ._types import Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -106,9 +106,9 @@ def as_completed(
     return _exits(_core_with(given), given_again(given), deadline, True)
 
 
-def _core_with(procs: "Iterable[Proc]") -> Core:
+def _core_with(procs: "Iterable[Proc]", shared: bool = False) -> Core:
     targets = [target_of(proc, key_of(proc)) for proc in procs]
-    core = Core(False)
+    core = Core(shared)
     for target in targets:
         core.add(target)
     return core
@@ -202,11 +202,7 @@ class WaitSet(Generic[P]):
             return cls
 
     def __init__(self, procs: "Iterable[Proc]" = ()) -> None:
-        targets = [target_of(proc, key_of(proc)) for proc in procs]
-        core = Core(True)
-        for target in targets:
-            core.add(target)
-        self._core = core  # from here on, __del__ warns
+        self._core = _core_with(procs, True)  # from here on, __del__ warns
 
     def _opened(self) -> Core:
         """The core, in a forked child a new one; ValueError if the set is closed."""
@@ -298,9 +294,6 @@ class WaitSet(Generic[P]):
         core = self._core
         if core is not None and core.pid == getpid():
             warn_unclosed(self)
-
-    def __reduce__(self) -> "NoReturn":
-        raise TypeError("a set of handles on processes can't be pickled or copied")
 
     def __repr__(self) -> str:
         state = "closed" if self._core is None else "open"

@@ -148,8 +148,11 @@ def look_at_child(pid: int) -> "Outcome":
     Failed (ECHILD) if it is not our child. It does not reap.
     """
     info = call(native("waitid"), WAITID["P_PID"], pid, WAITID["LOOK"])
-    if info is None:
-        return RUNNING
+    return RUNNING if info is None else code_of_child(info)
+
+
+def code_of_child(info: "Any") -> "int | None":
+    """The exit code that waitid(2) reports; None if it does not report it."""
     if info.si_code == CLD_EXITED:
         # si_status has all 32 bits of the argument of _exit(2); wait(2) reports the last 8.
         status: int = info.si_status & 0xFF

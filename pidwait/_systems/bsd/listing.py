@@ -27,18 +27,10 @@ _LIST_TIME_LIMIT = 10.0  # seconds; ps takes milliseconds for each hundred proce
 # in the next column, and so shows where the name has ended.
 _NAME_WIDTH, _PID_WIDTH = 100, 10
 _HEADLINES = "N" * _NAME_WIDTH, "P" * _PID_WIDTH
-_STATUS_LETTERS = {
-    "R": "running",
-    "O": "running",  # NetBSD: on a processor
-    "S": "sleeping",
-    "I": "sleeping",  # for more than about 20 seconds
-    "D": "disk-sleep",
-    "B": "disk-sleep",  # DragonFly: kernel threads
-    "T": "stopped",
-    "Z": "zombie",
-    "L": "locked",
-    "W": "waiting",
-}
+_STATUS_LETTERS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped"}
+_STATUS_LETTERS.update(Z="zombie", L="locked", W="waiting")
+# On a processor (NetBSD); for more than about 20 seconds; a kernel thread (DragonFly).
+_STATUS_LETTERS.update(O="running", I="sleeping", B="disk-sleep")
 
 # The columns between the pid and the command, and patterns for their values.
 _COLUMNS = dict.fromkeys(("ppid", "pgid", "uid", "ruid", "svuid"), r"-?\d+")

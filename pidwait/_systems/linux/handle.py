@@ -26,7 +26,7 @@ from ..._base.deadline import NOW, Backoff, Deadline
 from ..._base.errors import DENIED, Failed, call, failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import ask, native
-from ..posix import CLD_EXITED, close, code_of_status, opened, own, poll, reap_child
+from ..posix import close, code_of_child, code_of_status, opened, own, poll, reap_child
 from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
 from .proc import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat
 
@@ -64,7 +64,7 @@ class PidfdHandle(Handle):
             info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
             self._is_ours = True
             if info is not None:
-                return _code_of(info)
+                return code_of_child(info)
         except Failed as why:
             self._is_ours = why.errno != ECHILD
             if self._is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
@@ -190,11 +190,6 @@ class PidfdHandle(Handle):
             super().close()
         self.fd = -1  # the number may be reused soon; calls with -1 fail, see _fall_back()
         close(self._file)
-
-
-def _code_of(info: "Any") -> int:
-    status: int = info.si_status
-    return status if info.si_code == CLD_EXITED else -status
 
 
 def received_pidfd(fd: int) -> PidfdHandle:
