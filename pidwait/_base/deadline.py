@@ -4,11 +4,7 @@
 import time
 
 from .arguments import seconds
-from .errors import Failed, call, is_python, not_by_handler
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._types import Callable
+from .errors import is_python, not_by_handler
 
 _ENDLESS = float("inf")
 _ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
@@ -75,6 +71,9 @@ class Deadline:
         return int(milliseconds + _ALMOST_ONE), True
 
 
+# The processor time that this thread has used; before Python 3.7, this process.
+cpu_clock = getattr(time, "thread_time", time.process_time)
+
 NOW, NEVER = Deadline(0), Deadline(None)
 
 
@@ -104,18 +103,3 @@ class Backoff:
             time.sleep(deadline.at_most(seconds))
         self.seconds = -1 if deadline.expired() else min(max(seconds * 2, SHORTEST), LONGEST)
         return True
-
-
-def cpu_clock() -> "Callable[[], float]":
-    """A clock of the processor time, in seconds, that this thread has used."""
-    if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
-        return getattr(time, "thread_time", time.process_time)
-
-    def clock() -> float:
-        try:
-            seconds: float = call(time.clock_gettime, time.CLOCK_THREAD_CPUTIME_ID)
-            return seconds
-        except Failed:  # a policy; the clock of the whole process has other sources, too
-            return time.process_time()
-
-    return clock

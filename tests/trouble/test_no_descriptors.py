@@ -316,7 +316,6 @@ def set_with_limits(soft, hard, number):
         assert resource.getrlimit(NOFILE) == (soft, hard)
         if soft < hard:  # beside the pidfds it may have one low descriptor, for fileno()
             assert len(opened) > number and opened[-number] >= soft
-            limits_set_by_others_stay(waiting, soft, hard)
             no_exception_leaves_the_limit_raised(waiting, soft, hard)
         else:
             os.close(os.dup(0))  # the program still gets some
@@ -324,18 +323,6 @@ def set_with_limits(soft, hard, number):
             child.end(code)
             assert waiting.wait(LONG) == [(child.pid, code)]
             child.reap()
-
-
-def limits_set_by_others_stay(waiting, soft, hard):
-    """Another thread sets the limit at any line of add()."""
-    # PyPy lacks prlimit(2), with which one call sets the limits and tells the old ones.
-    for line in each_line(lambda: resource.setrlimit(NOFILE, (soft - 1, hard))):
-        with line:
-            waiting.add(os.getpid())
-        waiting.discard(os.getpid())
-        found = resource.getrlimit(NOFILE)
-        assert found == (soft - line.reached, hard) or not hasattr(resource, "prlimit"), line.where
-        resource.setrlimit(NOFILE, (soft, hard))
 
 
 def no_exception_leaves_the_limit_raised(waiting, soft, hard):
@@ -358,7 +345,7 @@ def test_a_set_polls_those_for_whom_the_hard_limit_leaves_no_descriptor(pidfds):
     forked(set_with_limits, 40, 40, 20)
 
 
-@pytest.mark.parametrize("name", ["getrlimit", "prlimit", "setrlimit"])
+@pytest.mark.parametrize("name", ["getrlimit", "setrlimit"])
 def test_a_set_works_where_limits_may_not_be_touched(pidfds, monkeypatch, herd, name):
     monkeypatch.setattr(resource, name, table.refusing(errno.EPERM), raising=False)
     with pidwait.WaitSet([herd.fork(3, after=0)]) as waiting:

@@ -133,6 +133,5 @@ LINUX_ROWS: "Rows" = {
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),
     "setrlimit": ("resource", None),
-    "prlimit": ("resource", None),
     "epoll": ("select", None),
 }

@@ -237,7 +237,7 @@ def check_pidfd() -> None:
     if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
         raise failed(ENOSYS, "Android before 12 kills a process that calls pidfd_open")
     # Load these now: later there may be no file descriptor left to load them with.
-    for name in "waitid pidfd_send_signal ioctl fcntl getrlimit setrlimit prlimit".split():
+    for name in "waitid pidfd_send_signal ioctl fcntl getrlimit setrlimit".split():
         try:
             native(name)
         except Failed as why:

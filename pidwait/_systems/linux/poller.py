@@ -189,32 +189,17 @@ def _duplicate(file: "File") -> "File":
     raised: "list[bool]" = []
     moved: "list[File]" = []
     if soft != hard and soft <= _HIGH:
-        restore = _limiting(soft, hard)
+        restore, raise_ = [(native("setrlimit"), RLIMIT_NOFILE, (to, hard)) for to in (soft, hard)]
         duplicate = map(own, map(native("fcntl"), (file,), (_DUPFD_CLOEXEC,), (soft,)))
         try:
-            replaced = call(  # no handler's exception leaves the limit raised
-                atomically,
-                _limiting(hard, hard),
-                (raised.append, True),
-                (moved.extend, duplicate),
-                restore,
-            )
+            # No handler's exception leaves the limit raised.
+            call(atomically, raise_, (raised.append, True), (moved.extend, duplicate), restore)
         except not_by_handler(Failed, ValueError) as why:
             log("RLIMIT_NOFILE: %s", why)
-            replaced = atomically(restore) if raised else []
-            if raised and getattr(why, "errno", EINVAL) != EINVAL:
-                raise
-        for found in replaced:
-            if found not in (None, (soft, hard), (hard, hard)):
-                atomically(_limiting(*found))  # another thread has set it meanwhile
+            if raised:
+                atomically(restore)
+                if getattr(why, "errno", EINVAL) != EINVAL:
+                    raise
     if not raised:
         return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
     return moved[0] if moved else file
-
-
-def _limiting(soft: int, hard: int) -> "Call":
-    """The call that sets the limits; where it can, it returns the limits that it replaces."""
-    try:
-        return native("prlimit"), 0, RLIMIT_NOFILE, (soft, hard)
-    except Failed:  # PyPy lacks prlimit
-        return native("setrlimit"), RLIMIT_NOFILE, (soft, hard)

@@ -11,7 +11,7 @@ LINUX = System(
     check_pidfd,
     PidfdHandle,
     ProcfsHandle,
-    cpu_clock(),
+    cpu_clock,
     parent_of,
     "reaper",
     (PIDFD_CHECKS, PROC_CHECKS),

@@ -17,7 +17,7 @@ WINDOWS = System(
     check_win32,
     Win32Handle,
     polled_handle,
-    cpu_clock(),
+    cpu_clock,
     parent_by_age,
     "job",
     (HANDLE_CHECKS, JOB_CHECKS),
