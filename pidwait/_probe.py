@@ -10,7 +10,6 @@ from ._starting.libc_spawn import SPAWN_CALLS
 from ._systems import backend, system
 from ._systems.bindings import NAMES, load
 from ._systems.calls import CALLS, origins
-from ._systems.pollers import POLLER_CHECKS
 from ._trees import check_keeper
 
 TYPE_CHECKING = False
@@ -58,12 +57,11 @@ def probe() -> "dict[str, Any]":
 def _checks() -> "tuple[Checks, Checks]":
     """The rows of the report: the checks of this system's backend, and the other checks."""
     of_backend, others = system.checks_of
-    if system.tree == "job":
-        return of_backend + POLLER_CHECKS, others
-    from ._starting.posix_spawn import SPAWN_CHECKS
+    if system.tree != "job":
+        from ._starting.posix_spawn import SPAWN_CHECKS
 
-    keeper: "Checks" = [("keeper of trees", None, check_keeper)]
-    return of_backend + POLLER_CHECKS, others + keeper + SPAWN_CHECKS
+        others = [*others, ("keeper of trees", None, check_keeper), *SPAWN_CHECKS]
+    return of_backend, others
 
 
 def _system_name() -> str:

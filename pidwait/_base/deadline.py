@@ -7,12 +7,10 @@ from .arguments import seconds
 from .errors import is_python, not_by_handler
 
 _ENDLESS = float("inf")
-_ALMOST_ONE = 0.999999  # added to a number to round it up; math.ceil costs more
 
 # The longest sleep of one system call, in seconds. poll(2) takes up to 2**31 ms, a timer of some
 # BSDs less; one wake-up a day costs nothing.
 LONGEST_SLEEP = 86400.0
-_LONGEST_MS = 86400000
 
 # Seconds between two looks when polling.
 SHORTEST = 0.0001
@@ -59,16 +57,9 @@ class Deadline:
         """``seconds``, or the seconds left if fewer."""
         return max(0.0, min(seconds, self._at - self.now()))
 
-    def milliseconds(self) -> "tuple[int | None, bool]":
-        """The time-out for one poll(2), rounded up; and whether its end is the deadline."""
-        if self._at == _ENDLESS:
-            return None, False
-        milliseconds = (self._at - self.now()) * 1000
-        if milliseconds <= 0:
-            return 0, True
-        if milliseconds > _LONGEST_MS:
-            return _LONGEST_MS, False
-        return int(milliseconds + _ALMOST_ONE), True
+    def milliseconds(self, longest: float = LONGEST_SLEEP) -> int:
+        """The time-out of one system call, rounded up: a long wait takes several calls."""
+        return -int(-self.at_most(longest) * 1000 // 1)
 
 
 # The processor time that this thread has used; before Python 3.7, this process.

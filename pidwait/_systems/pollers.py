@@ -20,25 +20,24 @@ from .bindings import PLATFORM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Call, Callable, Checks, Handle, Iterator, Member, Poller, Target
+    from .._types import Call, Callable, Handle, Iterator, Member, Poller, Target
 
 
-def _find_poller() -> "tuple[Callable[[bool, bool], Poller], Checks]":
-    """This system's poller, and its checks for probe()."""
+def _find_poller() -> "Callable[[bool, bool], Poller]":
     if PLATFORM == "win":
-        from .windows.poller import PORT_CHECKS, PortPoller
+        from .windows.poller import PortPoller
 
-        return PortPoller, PORT_CHECKS
+        return PortPoller
     if PLATFORM in ("linux", "android"):
         from .linux.poller import EpollPoller
 
-        return EpollPoller, []
+        return EpollPoller
     from .bsd.poller import KqueuePoller
 
-    return KqueuePoller, []
+    return KqueuePoller
 
 
-_make_poller, POLLER_CHECKS = _find_poller()
+_make_poller = _find_poller()
 
 
 def open_poller(shared: bool) -> "Poller":

@@ -219,7 +219,7 @@ class Job:
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         while True:
-            if poll.poll(self._deadline.milliseconds()[0]):
+            if poll.poll(self._deadline.milliseconds()):
                 os.read(self._reader, 65536)
                 return True
             if self._deadline.expired():

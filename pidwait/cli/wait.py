@@ -269,7 +269,7 @@ def _next_exits(
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     poll.register(pipe, 0)  # POLLERR and POLLHUP are always reported
-    events = dict(poll.poll(Deadline(seconds).milliseconds()[0]))
+    events = dict(poll.poll(Deadline(seconds).milliseconds()))
     exits = waiting.wait(0)
     if not exits and pipe in events:
         raise CommandError("nobody reads stdout", READER_GONE)

@@ -210,16 +210,6 @@ def test_a_look_takes_few_calls(use_variant, seam, crowd, suspended):
         assert calls.count("WaitForMultipleObjects") == 6
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_the_probe_waits_for_a_packet_that_is_still_to_come(use_variant, seam, ends):
-    use_variant("win32-own")
-    real = seam.get("WaitForMultipleObjects")
-    if not ends:  # a packet that is there already would
-        seam.put("WaitForMultipleObjects", lambda handles, *args: real(handles, False, 0))
-    answer = pidwait.probe()["calls"]["completion port"]
-    assert answer["available"] == ends and ("end a wait" in str(answer["reason"])) != ends
-
-
 def test_an_exception_of_a_handler_leaves_no_handle(use_variant, suspended):
     """It may come right after the call that opens one, or while one is closed; it is not lost."""
     use_variant("win32-own")

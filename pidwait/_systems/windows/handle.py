@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Seconds of one call at most. The interpreter's WaitForMultipleObjects misses a Ctrl-C that came
 # right before it: it resets the event without checking for pending signals. And while the machine
 # sleeps, a call's time stands still; the clock of a deadline goes on.
-_LONGEST_CALL = 4.0
+LONGEST_CALL = 4.0
 
 _SYNCHRONIZE = 0x00100000
 _PROCESS_TERMINATE = 0x0001
@@ -113,11 +113,6 @@ def wait_for_handle(milliseconds: int, *handles: int) -> bool:
     return bool(answer < len(handles))  # else it is WAIT_TIMEOUT
 
 
-def call_milliseconds(deadline: Deadline) -> int:
-    """Milliseconds for one call, rounded up. A long wait takes several calls."""
-    return -int(-deadline.at_most(_LONGEST_CALL) * 1000 // 1)
-
-
 class Win32Handle(Handle):
     """A HANDLE, which no child inherits."""
 
@@ -156,7 +151,7 @@ class Win32Handle(Handle):
     def sleep(self, deadline: Deadline, backoff: Backoff) -> bool:
         try:
             while self.backend != "polling":
-                milliseconds = call_milliseconds(deadline)
+                milliseconds = deadline.milliseconds(LONGEST_CALL)
                 if wait_for_handle(milliseconds, self.owned.number):
                     return True
                 if milliseconds == 0:

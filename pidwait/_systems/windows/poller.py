@@ -16,18 +16,17 @@ from functools import partial
 from io import UnsupportedOperation
 from itertools import chain, repeat, takewhile
 from operator import itemgetter
-from os import getpid
 
 from ..._base.deadline import Deadline
 from ..._base.errors import Failed, call, failed
 from ..._base.steps import atomically
-from ..calls import ask, native
+from ..calls import native
 from .calls import INVALID_HANDLE
-from .handle import Owned, Win32Handle, call_milliseconds, wait_for_handle
+from .handle import LONGEST_CALL, Owned, Win32Handle, wait_for_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Call, Checks, Handle, Iterable, Member, Target
+    from ..._types import Call, Handle, Iterable, Member, Target
 
 _WAKEUP = 1  # the number of wake()'s packets; 0 would be an error, and no HANDLE is odd
 _INFINITE = 0xFFFFFFFF
@@ -41,9 +40,9 @@ def _open_port() -> Owned:
     return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
-def _registering(owned: Owned, port: Owned, milliseconds: int = _INFINITE) -> "Call":
-    """The call that has a packet posted when the process has exited, or the time is up."""
-    numbers = (owned.number,), (port.number,), (owned.number,), (milliseconds,)
+def _registering(owned: Owned, port: Owned) -> "Call":
+    """The call that has a packet posted when the process has exited."""
+    numbers = (owned.number,), (port.number,), (owned.number,), (_INFINITE,)
     wait = map(native("RegisterWaitWithQueue"), *numbers)
     # INVALID_HANDLE: return after the callback has. Closing the HANDLE during a wait is undefined
     # behaviour.
@@ -90,7 +89,7 @@ class PortPoller:
 
     def poll(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most, or less."""
-        milliseconds, port = call_milliseconds(Deadline(seconds)), self._port.number
+        milliseconds, port = Deadline(seconds).milliseconds(LONGEST_CALL), self._port.number
         # Ctrl-C does not end GetQueuedCompletionStatus. A port is signalled while it has packets,
         # though the documentation of the wait functions does not list ports.
         if milliseconds and get_ident() == self._main:
@@ -134,16 +133,3 @@ def _may_be_signalled(*handles: int) -> bool:
         return wait_for_handle(0, *handles)
     except Failed:  # somebody else has closed one: a look shows which
         return True
-
-
-def check_port() -> None:
-    """Have the pool end a wait after 20 ms: by the time-out, as the process runs."""
-    with _open_port() as port, Win32Handle(getpid()).owned as owned:
-        call(atomically, _registering(owned, port, 20))
-        is_woken = wait_for_handle(10000, port.number)
-        packet = ask("GetQueuedCompletionStatus", port.number, 0)
-        if not (is_woken and packet and packet[1]):
-            raise failed(ENOSYS, "a time-out in the pool does not end a wait for the port")
-
-
-PORT_CHECKS: "Checks" = [("completion port", "RegisterWaitWithQueue", check_port)]
