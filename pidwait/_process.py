@@ -4,13 +4,13 @@
 # signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
 import sys
-from errno import ESRCH
+from errno import ENOSYS, ESRCH
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Backoff, Deadline
 from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
-from ._systems import open_handle, received_handle
+from ._systems import open_handle, system
 from ._waiting.owners import PsutilTarget, Target, guarded, target_of
 
 TYPE_CHECKING = False
@@ -159,7 +159,9 @@ class Process:
         """
         process = cls.__new__(cls)
         try:
-            process._start(received_handle(fd))
+            if system.received is None:
+                raise failed(ENOSYS, "this system has no pidfds")
+            process._start(system.received(fd))
         except Failed as why:
             raise why.as_error("pidfd", None) from None
         return process

@@ -260,7 +260,7 @@ class WaitSet(Generic[P]):
         core, waiter = self._opened(), Waiter(Deadline(timeout))
         try:
             core.wait(waiter)
-            return waiter.exits()
+            return [(member.target.proc, waiter.codes[member]) for member in waiter.members]
         except BaseException:  # a signal handler's, perhaps
             try:
                 core.requeue(waiter)

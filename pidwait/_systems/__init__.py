@@ -79,7 +79,7 @@ def backend() -> str:
 
 def open_handle(pid: int) -> "Handle":
     """A handle by the best means that works; Failed (ESRCH) if no process has the pid."""
-    if (_backend[0] if _backend else backend()) != "polling":
+    if backend() != "polling":
         try:
             return system.handle(pid)
         except Failed as why:
@@ -87,13 +87,6 @@ def open_handle(pid: int) -> "Handle":
                 raise
             log("pid %d is polled: %s", pid, why)
     return system.polled(pid)
-
-
-def received_handle(fd: int) -> "Handle":
-    """The handle for a pidfd that we did not open; the handle owns the file descriptor."""
-    if system.received is None:
-        raise failed(ENOSYS, "this system has no pidfds")
-    return system.received(fd)
 
 
 def is_relative(pid: int, ancestor: int) -> bool:

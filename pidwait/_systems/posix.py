@@ -179,7 +179,7 @@ def is_our_child(pid: int) -> "bool | None":
     return True
 
 
-def check_bsd_waitid() -> None:
+def check_waitid() -> None:
     """Look for a child that can't exist: our own process."""
     try:
         look_at_child(os.getpid())

@@ -35,7 +35,7 @@ from .._systems import open_handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Handle, Iterator, Target
+    from .._types import Callable, Handle, Iterator, Target
 
 _SHARE = 30  # looks take 1/30 of the time: with the code around them, 5 % of a core at most
 _BATCH = 0.002  # seconds of looks in a row
@@ -73,9 +73,6 @@ class Waiter:
         self.deadline = deadline or Deadline(None)
         self.members: "list[Member]" = []
         self.codes: "dict[Member, int | None]" = {}
-
-    def exits(self) -> "list[tuple[Any, int | None]]":
-        return [(member.target.proc, self.codes[member]) for member in self.members]
 
 
 class PollSchedule:

@@ -36,7 +36,7 @@ from ..._base.steps import atomically_if
 from ..calls import ask
 from ..posix import (
     EventSource,
-    check_bsd_waitid,
+    check_waitid,
     close,
     code_of_status,
     may_block,
@@ -339,12 +339,12 @@ def told_code(event: "Kevent | None") -> "int | None":
     if event is None or (flag and not event.fflags & flag):
         return None
     # Where there is no waitid(2), before NetBSD 8 and OpenBSD 6.9, 0 may mean nothing.
-    return code_of_status(event.data) if event.data or flag or works(check_bsd_waitid) else None
+    return code_of_status(event.data) if event.data or flag or works(check_waitid) else None
 
 
 def check_kqueue() -> None:
     """Watch our own process."""
-    works(check_bsd_waitid)  # load it now: later there may be no file descriptor left
+    works(check_waitid)  # load it now: later there may be no file descriptor left
     queue = Kqueue()
     queue.register(os.getpid())
     is_early = poll(queue.opened().fileno(), select.POLLIN, NOW)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """macOS and the BSDs: the handle is a registration in a kqueue; without kqueue, ps(1) is asked."""
 
-from ..posix import check_bsd_waitid
+from ..posix import check_waitid
 from ..system import System
 from .handle import KqueueHandle, check_kqueue
 from .ps import PsHandle, check_ps, parent_as_ps_tells, ps_clock
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..._types import Checks
 
 _KQUEUE_CHECKS: "Checks" = [("kqueue", "kqueue", check_kqueue)]
-_PS_CHECKS: "Checks" = [("waitid", "waitid", check_bsd_waitid), ("ps", None, check_ps)]
+_PS_CHECKS: "Checks" = [("waitid", "waitid", check_waitid), ("ps", None, check_ps)]
 BSD = System(
     "kqueue",
     check_kqueue,

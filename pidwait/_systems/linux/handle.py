@@ -157,11 +157,9 @@ class PidfdHandle(Handle):
         return True
 
     def fileno(self) -> int:
-        return self.fd if self.fd >= 0 else raise_closed()
+        return self.fd
 
     def send_signal(self, sig: int) -> None:
-        if self.fd < 0:
-            raise_closed()
         try:
             ask("pidfd_send_signal", self.fd, sig)
         except Failed as why:
@@ -173,8 +171,6 @@ class PidfdHandle(Handle):
             super().send_signal(sig)
 
     def identify(self) -> "Identity | None":
-        if self.fd < 0:
-            raise_closed()
         if works(check_pidfs):
             try:
                 return "pidfd", call(os.fstat, self.fd).st_ino
@@ -186,8 +182,7 @@ class PidfdHandle(Handle):
         return "start", self.pid, stat.started
 
     def close(self) -> None:
-        if self.backend == "polling":  # its methods are another handle's
-            super().close()
+        super().close()
         self.fd = -1  # the number may be reused soon; calls with -1 fail, see _fall_back()
         close(self._file)
 
@@ -267,20 +262,9 @@ def check_pidfs() -> None:
             raise failed(EINVAL, "pidfds have no inodes of their own")
 
 
-def check_waitid() -> None:
-    """Look for a child that can't exist: our own process."""
-    with _own_pidfd() as file:
-        try:
-            ask("waitid", P_PIDFD, file.fileno(), LOOK)
-        except Failed as why:
-            if why.errno != ECHILD:
-                raise
-
-
 PIDFD_CHECKS: "Checks" = [
     ("pidfd_open", "pidfd_open", check_pidfd),
     ("pidfd_send_signal", "pidfd_send_signal", check_send_signal),
-    ("waitid", "waitid", check_waitid),
     ("PIDFD_GET_INFO", "ioctl", check_get_info),
     ("pidfd inodes", None, check_pidfs),
 ]

@@ -2,6 +2,7 @@
 """Linux: the handle is a pidfd; without pidfds, /proc is read."""
 
 from ..._base.deadline import cpu_clock
+from ..posix import check_waitid
 from ..system import System
 from .handle import PIDFD_CHECKS, PidfdHandle, check_pidfd, received_pidfd
 from .proc import PROC_CHECKS, ProcfsHandle, parent_of
@@ -14,6 +15,6 @@ LINUX = System(
     cpu_clock,
     parent_of,
     "reaper",
-    (PIDFD_CHECKS, PROC_CHECKS),
+    (PIDFD_CHECKS, [("waitid", "waitid", check_waitid), *PROC_CHECKS]),
     received_pidfd,
 )
