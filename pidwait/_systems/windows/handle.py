@@ -276,21 +276,19 @@ def entries() -> "list[Entry]":
 
 def parent_by_age(pid: int) -> "int | None":
     """The parent; -1 if it has exited, even if its pid has been reused; None if unknown."""
+    entry = None
     try:
         with open_process(RIGHTS_TO_LOOK, pid) as child:
             entry = find_entry(pid)
             if entry is None:
                 return None
-            try:
-                with open_process(RIGHTS_TO_LOOK, entry.parent) as parent:
-                    times = [ask("GetProcessTimes", one.number)[0] for one in (parent, child)]
-                    is_old = times[0] <= times[1] and not is_signalled(parent.number)
-                    return entry.parent if is_old else -1
-            except Failed as why:
-                if why.errno != ESRCH:
-                    raise
-                return -1
+            with open_process(RIGHTS_TO_LOOK, entry.parent) as parent:
+                times = [ask("GetProcessTimes", one.number)[0] for one in (parent, child)]
+                is_old = times[0] <= times[1] and not is_signalled(parent.number)
+                return entry.parent if is_old else -1
     except Failed as why:
+        if entry is not None and why.errno == ESRCH:  # no process has the parent's pid
+            return -1
         log("the parent of pid %d: %s", pid, why)
         return None
 
