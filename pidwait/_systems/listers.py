@@ -13,6 +13,7 @@ does not report the attribute. A file or table is read for the first attribute i
 until close(): facts are for one moment.
 """
 
+from collections import namedtuple
 from errno import ENOSYS
 
 from .._base.errors import REFUSED, Failed, failed
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from .._types import Any, Iterable
 
     Uids = NamedTuple("Uids", [("real", int), ("effective", int), ("saved", int)])
-
+if not TYPE_CHECKING:
+    Uids = namedtuple("Uids", "real effective saved")
 
 ATTRIBUTES = "pid name ppid cmdline status create_time username uids".split()
-_uids_type: "list[Any]" = []
 
 
 def _find_lister() -> "Any":
@@ -78,15 +79,4 @@ def fact(facts: "Any", name: str) -> "Any":
     if not hasattr(facts, name):
         raise failed(ENOSYS, "the system does not show the " + name)
     value = getattr(facts, name)()
-    return named_uids(value) if name == "uids" else value
-
-
-def named_uids(value: "Iterable[int]") -> "Any":
-    """The tuple as a named tuple. pickle calls this, too, as the type is in no module."""
-    if not _uids_type:
-        from collections import namedtuple  # it takes long to load
-
-        Uids = namedtuple("Uids", "real effective saved")
-        Uids.__reduce__ = lambda self: (named_uids, (tuple(self),))  # type: ignore
-        _uids_type.append(Uids)
-    return _uids_type[0]._make(value)
+    return Uids(*value) if name == "uids" else value
