@@ -5,7 +5,7 @@ from _thread import get_ident
 from errno import ESRCH
 
 from ._base.arguments import check_pid
-from ._base.errors import DENIED, Failed, failed
+from ._base.errors import DENIED, Failed
 from ._process import KILL, TERMINATE, Process, pid_exists, wait
 from ._systems.listers import checked, fact, gather, lister
 
@@ -41,7 +41,7 @@ class ProcessInfo:
         # reused the pid.
         self._listed: "int | None" = None
         if not pid_exists(self.pid):
-            raise failed(ESRCH).as_error("open", self.pid)
+            raise Failed(ESRCH).as_error("open", self.pid)
         with Oneshot(self):
             return
 
@@ -52,7 +52,7 @@ class ProcessInfo:
             if self._started is None and (self._listed is None or started <= self._listed):
                 self._started = started
             if started != self._started:
-                raise failed(ESRCH)
+                raise Failed(ESRCH)
         except Failed as why:
             if why.errno not in DENIED:  # else we may not read the start time
                 facts.close()
@@ -127,7 +127,7 @@ class ProcessInfo:
         descendant exits, the system gives the descendant another parent, and it may be missed.
         """
         if not self.is_running():
-            raise failed(ESRCH).as_error("open", self.pid)
+            raise Failed(ESRCH).as_error("open", self.pid)
         family = [self]
         for _ in range(100 if recursive else 1):  # some never stop starting processes
             before = len(family)

@@ -8,7 +8,7 @@ from errno import ENOSYS, ESRCH
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Backoff, Deadline
-from ._base.errors import Failed, TimeoutExpired, failed, not_by_handler, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, not_by_handler, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, system
 from ._waiting.owners import PsutilTarget, Target, guarded, target_of
@@ -160,7 +160,7 @@ class Process:
         process = cls.__new__(cls)
         try:
             if system.received is None:
-                raise failed(ENOSYS, "this system has no pidfds")
+                raise Failed(ENOSYS, "this system has no pidfds")
             process._start(system.received(fd))
         except Failed as why:
             raise why.as_error("pidfd", None) from None
@@ -248,7 +248,7 @@ class Process:
                     sys.audit("os.kill", self.pid, sig)  # novm
                 # A zombie takes every signal without an error.
                 if self._look(handle, NOW, False):
-                    raise failed(ESRCH)
+                    raise Failed(ESRCH)
                 handle.send_signal(sig)
             except Failed as why:
                 raise why.as_error(why.call or "kill", self.pid) from None
@@ -327,7 +327,7 @@ def _opened(proc: "Any") -> "Handle":
     # The handle is open: if the process still has the pid, the handle is on that process.
     if is_info and guarded(info.confirm) is not RUNNING:  # type: ignore[union-attr]
         handle.close()
-        raise failed(ESRCH).as_error("open", number)
+        raise Failed(ESRCH).as_error("open", number)
     return handle
 
 

@@ -34,13 +34,15 @@ IS_WHOLE = __name__ != PACKAGE
 
 
 class Failed(Exception):
-    """The system refused a call; ``error`` is its OSError."""
+    """The system refused a call; ``error`` is its OSError, or the errno for one of ours."""
 
     # Whether the next call may work.
     may_pass = False
     call: "str | None" = None  # which call, if that is not known where it becomes an OSError
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: "OSError | int", text: "str | None" = None) -> None:
+        if isinstance(error, int):
+            error = OSError(error, text or os.strerror(error))
         super().__init__(error)
         self.error = error.with_traceback(None)
         self.errno: int = error.errno or 0
@@ -121,10 +123,6 @@ def has(thing: object, name: str) -> bool:
     except not_by_handler(AttributeError):
         return False
     return True
-
-
-def failed(code: int, text: "str | None" = None) -> Failed:
-    return Failed(OSError(code, text or os.strerror(code)))
 
 
 class TimeoutExpired(TimeoutError):

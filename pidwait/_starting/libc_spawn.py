@@ -3,7 +3,7 @@
 
 from itertools import count
 
-from .._base.errors import failed
+from .._base.errors import Failed
 from .._systems.bindings import PLATFORM
 from .._systems.calls import Calls
 
@@ -106,7 +106,7 @@ class Structure:
     def call(self, name: str, *arguments: "Any") -> None:
         error = spawn_native(self._kind + "_" + name)(self.pointer, *arguments)
         if error:
-            raise failed(error)
+            raise Failed(error)
 
     def __del__(self) -> None:
         # No hasattr(): at the end of a subinterpreter, Python 3.8 has cleared the builtins.

@@ -14,7 +14,7 @@ from _thread import _count
 from types import BuiltinFunctionType, SimpleNamespace
 
 from .._base.checks import works
-from .._base.errors import Failed, call, failed, log
+from .._base.errors import Failed, call, log
 from .._systems.bindings import PLATFORM
 from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
 from .standard import with_globals
@@ -86,7 +86,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         for module, name in _OWN_STARTS:  # debuggers replace these, to see each child
             kind = type(getattr(sys.modules.get(module), name, None))
             if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
-                raise failed(errno.ENOTSUP, "%s has been replaced" % name)
+                raise Failed(errno.ENOTSUP, "%s has been replaced" % name)
         posix_spawn, strings = spawn_native("posix_spawn"), spawn_native("spawn_strings")
         argv, items = strings(request.argv), request.environment
         actions, attributes = _structures(request.actions, request.attributes)
@@ -109,7 +109,7 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
             # setpgid(2) failed: the group is in another session, or the child leads one.
             # subprocess' error has the name of the step before: the cwd, or nothing.
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.given[1])
-        raise failed(error, "posix_spawn: " + os.strerror(error))
+        raise Failed(error, "posix_spawn: " + os.strerror(error))
     except Failed as why:
         log("subprocess starts %r, not posix_spawn: %s", request.given[0], why.error.strerror)
         return None
@@ -175,7 +175,7 @@ def _closing_limit() -> "int | None":
     # The limit may have been lowered since an fd was opened; a new fd can't be above it.
     highest = max(map(int, call(os.listdir, "/proc/self/fd")))
     if highest >= limit:
-        raise failed(errno.ENOTSUP, "file descriptor %d is above the limit, %d" % (highest, limit))
+        raise Failed(errno.ENOTSUP, "file descriptor %d is above the limit, %d" % (highest, limit))
     return limit
 
 
@@ -191,7 +191,7 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
     def spare() -> int:
         # An fd that is free in the child: all fds not in use will be closed.
         if not close_fds:
-            raise failed(errno.ENOTSUP, "no free file descriptor is known")
+            raise Failed(errno.ENOTSUP, "no free file descriptor is known")
         spares.append(next(numbers))
         return spares[-1]
 
@@ -227,7 +227,7 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
                 add("adddup2", free, fd)
         end = limit or max(passed + [2])
         if end > _LONGEST_LIST or (end > 3 and not _CLOSES_ANYTHING):
-            raise failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
+            raise Failed(errno.ENOTSUP, "%d file descriptors can't be closed one by one" % end)
         for fd in range(3, end):
             if fd not in passed:
                 add("addclose", fd)
@@ -238,7 +238,7 @@ def _file_actions(limit: "int | None", actions: "Actions") -> Structure:
 
 def _flag(name: str) -> int:
     if not SPAWN_FLAGS[name]:
-        raise failed(errno.ENOSYS, "this system has no POSIX_SPAWN_" + name)
+        raise Failed(errno.ENOSYS, "this system has no POSIX_SPAWN_" + name)
     return SPAWN_FLAGS[name]
 
 

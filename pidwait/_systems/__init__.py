@@ -31,7 +31,7 @@ import os
 from errno import ENOSYS, ESRCH
 
 from .._base.checks import BACKEND, BACKENDS, choice, why_not
-from .._base.errors import Failed, failed, log
+from .._base.errors import Failed, log
 from .bindings import PLATFORM
 from .posix import is_found
 
@@ -68,7 +68,7 @@ def backend() -> str:
         return _backend[0]
     asked, there = choice(BACKEND, *BACKENDS), system.backends
     name = there[0] if asked == "auto" else asked
-    why = why_not(system.checks[name]) if name in there else failed(ENOSYS, "not on this system")
+    why = why_not(system.checks[name]) if name in there else Failed(ENOSYS, "not on this system")
     if why is not None and why.is_passing:
         return name
     if why is not None and asked != "auto":

@@ -13,7 +13,7 @@ from functools import partial
 from types import SimpleNamespace
 
 from .._base.checks import FFI, choice
-from .._base.errors import PASSING, Failed, call, failed, not_by_handler
+from .._base.errors import PASSING, Failed, call, not_by_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def binding() -> "Adapter":
         if not isinstance(found, str):
             return found
         reasons.append("%s: %s" % (candidate, found))
-    raise failed(ENOSYS, "; ".join(reasons))
+    raise Failed(ENOSYS, "; ".join(reasons))
 
 
 def load(name: str) -> "Adapter | str":
@@ -160,7 +160,7 @@ class CtypesAdapter(Adapter):
     def refusal(self) -> Failed:
         if _WINDOWS:
             return Failed(self._ctypes.WinError(self._ctypes.get_last_error()))
-        return failed(self._ctypes.get_errno())
+        return Failed(self._ctypes.get_errno())
 
     def pointer(self, buffer: bytearray) -> "Pointer":
         return (self._ctypes.c_char * len(buffer)).from_buffer(buffer)
@@ -199,7 +199,7 @@ class CffiAdapter(Adapter):
         if _WINDOWS:
             code, text = self._ffi.getwinerror()
             return Failed(OSError(0, text, None, code))
-        return failed(self._ffi.errno)
+        return Failed(self._ffi.errno)
 
     def strings(self, items: "list[bytes]") -> "Pointer":
         strings = [self._ffi.new("char[]", item) for item in items]

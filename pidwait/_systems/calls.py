@@ -9,7 +9,7 @@ import sys
 from errno import ENOSYS
 
 from .._base.checks import FFI, choice
-from .._base.errors import call, failed, not_by_handler
+from .._base.errors import Failed, call, not_by_handler
 from .bindings import NAMES, PLATFORM, binding, check_files
 
 TYPE_CHECKING = False
@@ -41,10 +41,10 @@ class Calls(dict):  # type: ignore[type-arg]
         try:
             function, origins[name] = _resolve(name, *row)
         except not_by_handler(LookupError) as error:
-            raise failed(ENOSYS, error.args[0]) from None
+            raise Failed(ENOSYS, error.args[0]) from None
         except not_by_handler(ImportError, OSError) as error:
             check_files()  # a lack of file descriptors is transient
-            raise failed(ENOSYS, str(error)) from None
+            raise Failed(ENOSYS, str(error)) from None
         self[name] = function
         return function
 

@@ -16,7 +16,7 @@ until close(): facts are for one moment.
 from collections import namedtuple
 from errno import ENOSYS
 
-from .._base.errors import REFUSED, Failed, failed
+from .._base.errors import REFUSED, Failed
 from .bindings import PLATFORM
 
 TYPE_CHECKING = False
@@ -77,6 +77,6 @@ def fact(facts: "Any", name: str) -> "Any":
     if name == "pid":
         return facts.pid
     if not hasattr(facts, name):
-        raise failed(ENOSYS, "the system does not show the " + name)
+        raise Failed(ENOSYS, "the system does not show the " + name)
     value = getattr(facts, name)()
     return Uids(*value) if name == "uids" else value

@@ -14,7 +14,7 @@ from errno import ENOSYS
 from io import UnsupportedOperation
 
 from .._base.deadline import LONGEST
-from .._base.errors import Failed, failed, log
+from .._base.errors import Failed, log
 from . import backend, open_handle
 from .bindings import PLATFORM
 
@@ -59,7 +59,7 @@ class PollingPoller:
 
     def open(self, target: "Target") -> "Handle":
         if target.pid is None:
-            raise failed(ENOSYS, "there is no pid")
+            raise Failed(ENOSYS, "there is no pid")
         return open_handle(target.pid)
 
     def arm(self, member: "Member", *calls: "Call") -> None:

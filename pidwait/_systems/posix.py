@@ -11,7 +11,7 @@ from itertools import chain, starmap
 from types import BuiltinFunctionType
 
 from .._base.deadline import LONGEST_SLEEP, Deadline
-from .._base.errors import Failed, call, failed, log, not_by_handler, refusal
+from .._base.errors import Failed, call, log, not_by_handler, refusal
 from .._base.handle import RUNNING
 from .calls import WAITID, native, removed_type
 
@@ -111,17 +111,17 @@ def poll(fd: int, mask: int, deadline: Deadline) -> int:
     """The event on the file descriptor, as poll(2) returns it; 0 at the deadline."""
     make_poller = getattr(select, "poll", None)
     if make_poller is None:  # eventlet, say, has removed it
-        raise failed(ENOSYS, "the select module has no poll")
+        raise Failed(ENOSYS, "the select module has no poll")
     poller = make_poller()
     if fd < 0:  # a signal handler has closed it
-        raise failed(EBADF)
+        raise Failed(EBADF)
     poller.register(fd, mask)
     while True:
         milliseconds = deadline.milliseconds()
         events: "list[tuple[int, int]]" = call(poller.poll, milliseconds)
         for _, event in events:
             if event != mask and event & select.POLLNVAL:
-                raise failed(EBADF, "poll, fd %d" % fd)  # the fd is not open: not an exit
+                raise Failed(EBADF, "poll, fd %d" % fd)  # the fd is not open: not an exit
             return event
         if milliseconds < LONGEST_SLEEP * 1000:  # a test may have stopped the clock: do not ask it
             return 0

@@ -24,7 +24,7 @@ import sys
 from errno import EIO, ENOSYS
 from functools import partial
 
-from .._base.errors import call, failed, not_by_handler
+from .._base.errors import Failed, call, not_by_handler
 from .._starting.spawn import spawn
 from .._systems import system
 from .._systems.posix import own
@@ -36,21 +36,21 @@ _HOME = "PYTHONHOME"
 def check_reaper() -> None:
     """Whether a keeper of a tree could work."""
     if system.tree != "reaper":
-        raise failed(ENOSYS, "only on Linux: a tree is a process group here")
+        raise Failed(ENOSYS, "only on Linux: a tree is a process group here")
     path = sys.executable or ""
     names = [os.path.basename(one) for one in (path, os.path.realpath(path))]
     is_program = hasattr(sys, "frozen") or "__compiled__" in globals()
     if is_program or not any(one.startswith(("python", "pypy")) for one in names):
-        raise failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % path)
+        raise Failed(ENOSYS, "there is no interpreter to start, sys.executable is %r" % path)
     from .._systems.linux.proc import check_procfs  # Linux has loaded it
 
     check_procfs()
     if not os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK):
-        raise failed(ENOSYS, "/proc does not show children")
+        raise Failed(ENOSYS, "/proc does not show children")
     try:
         __import__("_ctypes")
     except not_by_handler(Exception) as why:  # a broken library, or a policy
-        raise failed(ENOSYS, "importing _ctypes: %s" % why) from None
+        raise Failed(ENOSYS, "importing _ctypes: %s" % why) from None
 
 
 def check_keeper() -> None:
@@ -63,11 +63,11 @@ def check_keeper() -> None:
             writer.close()
             text = b"".join(iter(partial(os.read, reader.fileno(), 4096), b""))
     except not_by_handler(OSError) as error:
-        raise failed(error.errno or 0, "the keeper's interpreter: %s" % error) from None
+        raise Failed(error.errno or 0, "the keeper's interpreter: %s" % error) from None
     if child.exitcode:
         errors = [one for one in text.decode("utf-8", "replace").splitlines() if "rror" in one]
         why = "the keeper's interpreter has ended: %s %s" % (words[0], "".join(errors[:1]))
-        raise failed(EIO, why)
+        raise Failed(EIO, why)
 
 
 def interpreter() -> "tuple[list[str], dict[str, str] | None]":

@@ -13,7 +13,7 @@ from subprocess import DEVNULL
 from time import sleep
 
 from .._base.deadline import Deadline
-from .._base.errors import PASSING, Failed, call, failed, log, not_by_handler
+from .._base.errors import PASSING, Failed, call, log, not_by_handler
 from .._base.handle import Shared
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
@@ -86,7 +86,7 @@ class ReaperTree:
             except not_by_handler(ConnectionError):
                 answer = []
             if not answer:
-                raise failed(EIO, "the keeper's interpreter has ended: %r" % self._keeper.args[0])
+                raise Failed(EIO, "the keeper's interpreter has ended: %r" % self._keeper.args[0])
             if answer[0][:1] == b"E":
                 what = {b"c": plan["cwd"], b"x": plan["executable"]}.get(answer[1])
                 raise error_of_start(int(answer[0][1:]), what)
@@ -161,7 +161,7 @@ class ReaperTree:
                 raise OSError(error.errno, "the keeper of a tree: %s" % error.strerror) from error
             if error.filename is None:
                 raise
-            raise failed(error.errno or 0, "the keeper's interpreter: %s" % error) from error
+            raise Failed(error.errno or 0, "the keeper's interpreter: %s" % error) from error
         finally:
             theirs.close()
             for fd in fds:

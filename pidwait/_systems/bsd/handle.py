@@ -30,7 +30,7 @@ from weakref import WeakValueDictionary
 
 from ..._base.checks import works
 from ..._base.deadline import NOW, SHORTEST, Backoff, Deadline
-from ..._base.errors import Failed, failed, is_python, log
+from ..._base.errors import Failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
 from ..._base.steps import atomically_if
 from ..calls import ask
@@ -110,7 +110,7 @@ class Kqueue(EventSource):
 
     def opened(self) -> "KQueue":
         if not self.is_open():
-            raise failed(EBADF, "the kqueue is closed, or the parent's")
+            raise Failed(EBADF, "the kqueue is closed, or the parent's")
         return self._kqueue  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Kqueue(EventSource):
                 break
             time.sleep(SHORTEST)  # another thread is adding it, or forgetting the last one
         else:
-            raise failed(EAGAIN, "another thread is busy with the pid")
+            raise Failed(EAGAIN, "another thread is busy with the pid")
         self.by_number[new.number] = new
         try:
             self._add(new)
@@ -157,7 +157,7 @@ class Kqueue(EventSource):
                 return
             except Failed as why:
                 if why.errno == ESRCH:  # also for a zombie: macOS, NetBSD, OpenBSD
-                    raise failed(EAGAIN, "gone, exiting, or a zombie") from None
+                    raise Failed(EAGAIN, "gone, exiting, or a zombie") from None
                 # NOTE_EXITSTATUS is not allowed for every process.
                 if why.errno != EACCES or fflags == NOTE_EXIT:
                     raise
@@ -350,5 +350,5 @@ def check_kqueue() -> None:
     is_early = poll(queue.opened().fileno(), select.POLLIN, NOW)
     queue.wake()
     if is_early or not poll(queue.opened().fileno(), select.POLLIN, Deadline(1)):
-        raise failed(ENOSYS, "poll does not report a kqueue's events")
+        raise Failed(ENOSYS, "poll does not report a kqueue's events")
     queue.close()

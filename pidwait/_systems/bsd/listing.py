@@ -10,7 +10,7 @@ import re
 import time
 from errno import EACCES, ENOSYS, ESRCH
 
-from ..._base.errors import Failed, failed, log
+from ..._base.errors import Failed, log
 from ..bindings import PLATFORM
 from ..posix import user_name, whole_name
 from .ps import PS, START, is_there, run_ps, seconds_of_date
@@ -53,7 +53,7 @@ class BsdFacts:
     def started(self) -> int:
         started = seconds_of_date(self._text("lstart").split())
         if started is None:  # NetBSD and OpenBSD print "-" for a zombie
-            raise failed(EACCES, "its start time is not shown")
+            raise Failed(EACCES, "its start time is not shown")
         return started
 
     def comm(self) -> str:
@@ -145,10 +145,10 @@ def _list(*which: str) -> "list[BsdFacts]":
         # printed a part of the processes.
         if code < 0 or not headline.startswith(" ".join(_HEADLINES).encode()):
             text = errors.decode("utf-8", "replace").partition("\n")[0]
-            raise failed(ENOSYS, text or "%s exited with %d" % (PS, code))
+            raise Failed(ENOSYS, text or "%s exited with %d" % (PS, code))
         found = list(_parse(rows))
         if rows and not found:
-            raise failed(ENOSYS, "%s prints an unknown format" % PS)
+            raise Failed(ENOSYS, "%s prints an unknown format" % PS)
     except Failed as why:
         text = "processes can't be listed: %s" % why.error.strerror
         raise OSError(why.errno or ENOSYS, text) from why.error
@@ -193,8 +193,8 @@ class BsdLister:
             for facts in _list("-p", str(pid)):
                 return facts
             if not is_there(pid):
-                raise failed(ESRCH)
-        raise failed(EACCES, "the process is hidden")
+                raise Failed(ESRCH)
+        raise Failed(EACCES, "the process is hidden")
 
     @staticmethod
     def read_all() -> "Iterator[BsdFacts]":

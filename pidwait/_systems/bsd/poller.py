@@ -4,7 +4,7 @@
 from errno import ENOSYS
 from itertools import repeat
 
-from ..._base.errors import failed
+from ..._base.errors import Failed
 from ..._base.steps import atomically
 from ..posix import opened_wakeup
 from .calls import EV_DELETE, change
@@ -28,7 +28,7 @@ class KqueuePoller:
 
     def open(self, target: "Target") -> "Handle":
         if not self._opens or target.pid is None:
-            raise failed(ENOSYS, "kqueue is not used, or there is no pid")
+            raise Failed(ENOSYS, "kqueue is not used, or there is no pid")
         return KqueueHandle(target.pid, self._queue)
 
     def _registration_of(self, member: "Member") -> "Registration | None":

@@ -11,7 +11,7 @@ from _thread import get_ident
 from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
 
 from ..._base.deadline import Deadline
-from ..._base.errors import Failed, failed, log, not_by_handler
+from ..._base.errors import Failed, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle
 from ..bindings import PLATFORM
 from ..posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
@@ -91,7 +91,7 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
     if thread in _asking:
         # subprocess has been patched, and now waits for that ps by polling: the wait would run
         # another ps, and so on.
-        raise failed(EDEADLK, "%s is being run by this thread" % PS)
+        raise Failed(EDEADLK, "%s is being run by this thread" % PS)
     # In the C locale macOS's ps shows non-ASCII bytes as "M-C", which can't be undone
     # (VIS_NOSLASH). Other categories than the named one are C.
     name, locale = ("LC_CTYPE", "UTF-8") if PLATFORM == "darwin" else ("LC_ALL", "C")
@@ -106,7 +106,7 @@ def run_ps(arguments: "Iterable[str]", limit: float) -> "tuple[int, int, bytes, 
                 printed, errors = process.communicate(timeout=limit)
             except not_by_handler(TimeoutExpired):
                 text = "%s took longer than %g seconds" % (PS, limit)
-                raise failed(ETIMEDOUT, text) from None
+                raise Failed(ETIMEDOUT, text) from None
             finally:
                 process.kill()  # if it has not ended
         return process.pid, process.returncode, printed, errors
@@ -146,7 +146,7 @@ class PsHandle(Handle):
     def __init__(self, pid: int) -> None:
         self.pid = pid
         if not is_there(pid):
-            raise failed(ESRCH)
+            raise Failed(ESRCH)
 
     def look(self, reap: bool = False) -> "Outcome":
         try:
@@ -210,4 +210,4 @@ def check_ps() -> None:
     """Ask ps about our own process."""
     stat = read_ps(os.getpid())
     if stat is None or stat.exited or stat.started is None:
-        raise failed(ENOSYS, "%s does not show state and start time" % PS)
+        raise Failed(ENOSYS, "%s does not show state and start time" % PS)

@@ -6,7 +6,7 @@ import sys
 from errno import EBADF
 from struct import Struct, pack
 
-from ..._base.errors import call, failed
+from ..._base.errors import Failed, call
 from ..bindings import WaitId
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ SIGINFO = (8, 8 + WORD, 16 + WORD)
 def get_info(ioctl: "Function", fd: int) -> "tuple[int, int, int, int, int]":
     """The result of ioctl(fd, PIDFD_GET_INFO): mask, pid, tgid, ppid, wait status."""
     if fd < 0:  # a signal handler has closed it
-        raise failed(EBADF)
+        raise Failed(EBADF)
     info = bytearray(PIDFD_INFO.pack(PIDFD_INFO_EXIT, 0, 0, 0, 0))
     call(ioctl, fd, PIDFD_GET_INFO, info, True)
     return PIDFD_INFO.unpack(info)

@@ -23,7 +23,7 @@ from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
 from ..._base.checks import still_works, works
 from ..._base.deadline import NOW, Backoff, Deadline
-from ..._base.errors import DENIED, Failed, call, failed, log, not_by_handler
+from ..._base.errors import DENIED, Failed, call, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import ask, native
 from ..posix import close, code_of_child, code_of_status, opened, own, poll, reap_child
@@ -49,10 +49,10 @@ class PidfdHandle(Handle):
             self._file = file or open_(native("pidfd_open"), pid, 0)
         except Failed as why:
             if why.errno == ENOENT:
-                raise failed(ESRCH, "a thread's ID, not a process's") from None
+                raise Failed(ESRCH, "a thread's ID, not a process's") from None
             # EINVAL can mean a thread's ID on older kernels, or a process that is just exiting
             # (psutil#2715): polling finds out which.
-            raise failed(why.errno, "pidfd_open: %s" % (why.error.strerror or why)) from None
+            raise Failed(why.errno, "pidfd_open: %s" % (why.error.strerror or why)) from None
         self.fd: int = self._file.fileno()
 
     def look(self, reap: bool = False) -> "Outcome":
@@ -230,7 +230,7 @@ def check_pidfd() -> None:
     """Open and poll a pidfd of our own process."""
     # Before Android 12 an unlisted system call gets a signal that kills.
     if getattr(sys, "getandroidapilevel", lambda: 31)() < 31:
-        raise failed(ENOSYS, "Android before 12 kills a process that calls pidfd_open")
+        raise Failed(ENOSYS, "Android before 12 kills a process that calls pidfd_open")
     # Load these now: later there may be no file descriptor left to load them with.
     for name in "waitid pidfd_send_signal ioctl fcntl getrlimit setrlimit".split():
         try:
@@ -239,7 +239,7 @@ def check_pidfd() -> None:
             log("%s: %s", name, why)
     with _own_pidfd() as file:
         if poll(file.fileno(), select.POLLIN, NOW):
-            raise failed(ENOSYS, "poll reports a running process as exited")
+            raise Failed(ENOSYS, "poll reports a running process as exited")
 
 
 def check_send_signal() -> None:
@@ -259,7 +259,7 @@ def check_pidfs() -> None:
     # Before Linux 6.9 all pidfds, like epolls today, share one anonymous inode.
     with _own_pidfd() as file, ask("epoll") as other:
         if call(os.fstat, file.fileno()).st_dev == call(os.fstat, other.fileno()).st_dev:
-            raise failed(EINVAL, "pidfds have no inodes of their own")
+            raise Failed(EINVAL, "pidfds have no inodes of their own")
 
 
 PIDFD_CHECKS: "Checks" = [

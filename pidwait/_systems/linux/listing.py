@@ -7,7 +7,7 @@ from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
 from ..._base.checks import why_not
-from ..._base.errors import DENIED, GONE, Failed, failed
+from ..._base.errors import DENIED, GONE, Failed
 from ..posix import close, is_found, opened, user_name, whole_name
 from .proc import check_procfs, read_file, whole_stat
 
@@ -46,14 +46,14 @@ class LinuxFacts:
                 raise
             # hidepid=2 hides the process. Or the pid has been reused since.
             if is_found(self.pid) and not os.path.exists("/proc/%d" % self.pid):
-                raise failed(EACCES, "the process is hidden") from None
-            raise failed(ESRCH) from None
+                raise Failed(EACCES, "the process is hidden") from None
+            raise Failed(ESRCH) from None
 
     def _stat(self) -> "list[bytes]":
         if self._fields is None:
             self._name, fields = whole_stat(_STARTED + 1, self._read, "stat")
             if len(fields) <= _STARTED:
-                raise failed(ESRCH)
+                raise Failed(ESRCH)
             self._fields = fields
         return self._fields
 

@@ -18,7 +18,7 @@ import select
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
 
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
-from ..._base.errors import Failed, call, failed, log, not_by_handler
+from ..._base.errors import Failed, call, log, not_by_handler
 from ..._base.steps import atomically
 from ..calls import ask, native
 from ..posix import EventSource, may_block, opened, opened_wakeup, own, poll
@@ -62,7 +62,7 @@ class EpollPoller(EventSource):
 
     def open(self, target: "Target") -> "Handle":
         if not self._opens:
-            raise failed(ENOSYS, "pidfds are not used")
+            raise Failed(ENOSYS, "pidfds are not used")
         if target.pid is None:
             return PidfdHandle(None, opened_high(os.dup, target.proc.fileno()))
         return PidfdHandle(target.pid, None, opened_high)

@@ -12,7 +12,7 @@ from functools import partial
 
 from ..._base.checks import why_not, works
 from ..._base.deadline import Backoff, Deadline
-from ..._base.errors import GONE, Failed, call, failed, log
+from ..._base.errors import GONE, Failed, call, log
 from ..._base.handle import PENDING, RUNNING, Handle
 from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 
@@ -143,7 +143,7 @@ def check_procfs() -> None:
         # namespace from /proc's down to ours.
         pids = _pairs(read_file("/proc/self/status")).get("NSpid", "").split()
         if len(pids) > 1 or call(os.readlink, "/proc/self") != str(os.getpid()):
-            raise failed(ENOENT, "/proc shows another PID namespace")
+            raise Failed(ENOENT, "/proc shows another PID namespace")
     except Failed as why:
         why.may_pass = not why.is_passing  # it may be mounted later, or a chroot be left
         raise
@@ -186,7 +186,7 @@ def check_status() -> None:
     # arg_start comes before it and needs the same permission. For our own process it is never 0
     # on Linux, and always 0 on gVisor.
     if split_stat(read_file("/proc/self/stat"))[1][45:46] == [b"0"]:
-        raise failed(ENOSYS, "/proc does not show the exit status")
+        raise Failed(ENOSYS, "/proc does not show the exit status")
 
 
 # The polled handle
@@ -204,10 +204,10 @@ class ProcfsHandle(Handle):
         stat = read_stat(pid)
         self._is_same(stat)
         if stat is None and not is_found(pid):
-            raise failed(ESRCH)
+            raise Failed(ESRCH)
         group = _pairs(_read_entry(pid, "status") or b"").get("Tgid")
         if group not in (None, "0", str(pid)):  # 0: of a thread that has just been removed
-            raise failed(ESRCH, "a thread's ID, not a process's")
+            raise Failed(ESRCH, "a thread's ID, not a process's")
 
     def look(self, reap: bool = False) -> "Outcome":
         stat = read_stat(self.pid)

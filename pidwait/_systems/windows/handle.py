@@ -18,7 +18,7 @@ from os import getpid
 from struct import Struct
 
 from ..._base.deadline import Backoff, Deadline
-from ..._base.errors import Failed, call, failed, log
+from ..._base.errors import Failed, call, log
 from ..._base.handle import RUNNING, Handle
 from ..calls import ask, native
 
@@ -86,12 +86,12 @@ def open_process(rights: int, pid: int) -> Owned:
     """A HANDLE with these rights; Failed (ESRCH) if no process has the pid."""
     # Pids are multiples of 4, and OpenProcess ignores the last two bits: 4713 opens 4712.
     if pid % 4:
-        raise failed(ESRCH)
+        raise Failed(ESRCH)
     try:
         return Owned(native("OpenProcess"), rights, False, pid)
     except Failed as why:
         if why.winerror == _ERROR_INVALID_PARAMETER:
-            raise failed(ESRCH) from None
+            raise Failed(ESRCH) from None
         raise
 
 
@@ -185,7 +185,7 @@ class Win32Handle(Handle):
         except Failed as why:
             # Access is also denied once the process has exited: see TerminateProcess.
             if self.look() is not RUNNING:
-                raise failed(ESRCH) from None
+                raise Failed(ESRCH) from None
             why.call = name
             raise
 
@@ -224,7 +224,7 @@ class SnapshotHandle(Handle):
         self.pid = pid
         entry = find_entry(pid)
         if entry is None:
-            raise failed(ESRCH)
+            raise Failed(ESRCH)
         self._identity = entry.identify()
 
     def look(self, reap: bool = False) -> "Outcome":
@@ -300,7 +300,7 @@ def check_win32() -> None:
     """Open our own process, and check that a wait reports it as running."""
     with Win32Handle(getpid()).owned as owned:
         if wait_for_handle(0, owned.number) or is_signalled(owned.number):
-            raise failed(ENOSYS, "a wait reports a running process as exited")
+            raise Failed(ENOSYS, "a wait reports a running process as exited")
 
 
 def check_times() -> None:

@@ -9,7 +9,7 @@ import time
 from errno import EACCES, ENOSYS, ESRCH
 from struct import Struct
 
-from ..._base.errors import Failed, failed, log
+from ..._base.errors import Failed, log
 from ..calls import ask
 from .calls import POINTER_SIZE
 from .handle import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
@@ -66,7 +66,7 @@ class WindowsFacts:
             return ask(name, *arguments)
         except Failed as why:
             if self._has_exited():
-                raise failed(ESRCH) from None
+                raise Failed(ESRCH) from None
             why.call = name
             raise
 
@@ -77,7 +77,7 @@ class WindowsFacts:
         if self._entry is None:
             self._entry = find_entry(self.pid)
             if self._entry is None:
-                raise failed(ESRCH)
+                raise Failed(ESRCH)
         return self._entry
 
     def _clock(self) -> "list[int]":
@@ -136,7 +136,7 @@ class WindowsFacts:
             of_process = owned.number, _BASIC_INFORMATION, _BASIC.size
             peb = _BASIC.unpack(self._ask("NtQueryInformationProcess", *of_process))[1]
             if not peb:  # a 64-bit process, and we have 32 bits
-                raise failed(ENOSYS, "Windows does not show the command line")
+                raise Failed(ENOSYS, "Windows does not show the command line")
             parameters = int.from_bytes(read(peb + _PARAMETERS, POINTER_SIZE), "little")
             string = read(parameters + _COMMAND_LINE, _UNICODE_STRING.size)
             length, _, address = _UNICODE_STRING.unpack(string)

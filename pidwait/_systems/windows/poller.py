@@ -18,7 +18,7 @@ from itertools import chain, repeat, takewhile
 from operator import itemgetter
 
 from ..._base.deadline import Deadline
-from ..._base.errors import Failed, call, failed
+from ..._base.errors import Failed, call
 from ..._base.steps import atomically
 from ..calls import native
 from .calls import INVALID_HANDLE
@@ -67,7 +67,7 @@ class PortPoller:
     def open(self, target: "Target") -> "Handle":
         """A handle by ``target.pid``; Failed if that can't be."""
         if target.pid is None or not self._opens:
-            raise failed(ENOSYS, "HANDLEs are not used")
+            raise Failed(ENOSYS, "HANDLEs are not used")
         return Win32Handle(target.pid)
 
     def arm(self, member: "Member", *calls: "Call") -> None:
