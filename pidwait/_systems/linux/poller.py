@@ -98,10 +98,9 @@ class EpollPoller(EventSource):
         if self._batches:
             self.flush()
             seconds = 0 if self.ready else seconds
-        if seconds is None or seconds > self._longest:
-            seconds = -1 if seconds is None and self._longest == LONGEST_SLEEP else self._longest
+        seconds = self._longest if seconds is None else min(seconds, self._longest)
         if seconds and not may_block():
-            poll(self._epoll.fileno(), select.POLLIN, Deadline(None if seconds < 0 else seconds))
+            poll(self._epoll.fileno(), select.POLLIN, Deadline(seconds))
             seconds = 0
         self.receive_from(self._epoll.poll, seconds, _EVENTS)
 
