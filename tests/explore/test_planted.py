@@ -87,10 +87,9 @@ FAULTS = {
         "spawn_spawn_left",
     ),
     "a handler's AttributeError is taken for an answer": (
-        "_waiting/owners.py: find",
-        '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n'
-        "    except not_by_handler(AttributeError):\n",
-        '        pid: "Any" = proc.pid  # type: ignore[union-attr]\n    except AttributeError:\n',
+        "_waiting/owners.py: target_of",
+        "proc.pid  # type: ignore[union-attr]\n    except not_by_handler(AttributeError):\n",
+        "proc.pid  # type: ignore[union-attr]\n    except AttributeError:\n",
         "child_set_wait",
     ),
     "reaped is set before the code is noted": (
