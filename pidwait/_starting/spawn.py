@@ -2,12 +2,11 @@
 """spawn(), which starts processes by posix_spawn, and Child: our own child, reaped once."""
 
 import os
-from _thread import get_ident
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from .._base.arguments import check_pid
-from .._base.deadline import Deadline
+from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
@@ -201,7 +200,6 @@ class Child(Process):
         def pid(self) -> int: ...  # never None: it was known from the start
 
     def _start(self, handle: "Handle") -> None:
-        self._reaping: "dict[int, None]" = {}  # the threads that are reaping
         self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)
 
@@ -216,7 +214,7 @@ class Child(Process):
         with self._shared.use() as handle:
             if not (self.reaped or (self._is_closed and self._exited)):
                 self._check_open()
-                # Get the code before reaping: a signal handler may raise before it has been noted.
+                # Note the code before reaping: for other threads, and if a signal handler raises.
                 if not self._look(handle, deadline, False):
                     raise TimeoutExpired(self.pid, timeout)
                 settled(lambda: self._reap(handle), self._reap(handle), deadline)
@@ -228,20 +226,11 @@ class Child(Process):
         return self.reaped or super()._look(handle, deadline, False)
 
     def _reap(self, handle: "Handle") -> "Outcome":
-        # Without a lock, as a look may write to the log. Of several threads one gets the code; for
-        # the others the exit is PENDING until the code has been noted.
-        me = get_ident()
-        self._reaping[me] = None
-        try:
-            outcome = handle.look(True)
-            if outcome is None and len(self._reaping) > 1 and not self.reaped:
-                return PENDING
-            if outcome is not RUNNING and outcome is not PENDING:
-                self._note(outcome)
-                self.reaped = True
-            return outcome
-        finally:
-            self._reaping.pop(me, None)
+        outcome = handle.look(True)
+        if outcome is not RUNNING and outcome is not PENDING:
+            self._note(outcome)
+            self.reaped = True
+        return outcome
 
     def fileno(self) -> int:
         with self._shared.use() as handle:
@@ -261,7 +250,8 @@ class Child(Process):
         otherwise later."""
         with self._shared.use() as handle:
             if not (self.reaped or self._is_closed or self._shared.is_copy()):
-                self._reap(handle)
+                if self._look(handle, NOW, False):
+                    self._reap(handle)
                 if not self.reaped:
                     _leave(self.pid)
         super().close()

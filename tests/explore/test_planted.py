@@ -92,12 +92,6 @@ FAULTS = {
         "proc.pid  # type: ignore[union-attr]\n    except AttributeError:\n",
         "child_set_wait",
     ),
-    "reaped is set before the code is noted": (
-        "_starting/spawn.py: Child._reap",
-        "                self._note(outcome)\n                self.reaped = True\n",
-        "                self.reaped = True\n                self._note(outcome)\n",
-        "child_wait_wait",
-    ),
 }
 
 
