@@ -8,7 +8,7 @@ from errno import ENOSYS, ESRCH
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Backoff, Deadline
-from ._base.errors import Failed, TimeoutExpired, not_by_handler, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, not_by_handler, refuse_copy, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, system
 from ._waiting.owners import PsutilTarget, Target, guarded, target_of
@@ -309,6 +309,8 @@ class Process:
 
     def __hash__(self) -> int:
         return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
+
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "exited" if self._exited else "open"

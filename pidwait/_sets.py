@@ -5,7 +5,7 @@ from os import getpid
 
 from ._base.arguments import check_callback
 from ._base.deadline import PATIENCE, Deadline
-from ._base.errors import TimeoutExpired, warn_unclosed
+from ._base.errors import TimeoutExpired, refuse_copy, warn_unclosed
 from ._waiting.core import Core
 from ._waiting.members import Waiter
 from ._waiting.owners import key_of, target_of
@@ -294,6 +294,8 @@ class WaitSet(Generic[P]):
         core = self._core
         if core is not None and core.pid == getpid():
             warn_unclosed(self)
+
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         state = "closed" if self._core is None else "open"

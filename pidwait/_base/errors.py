@@ -18,7 +18,7 @@ from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, E
+    from .._types import Any, E, NoReturn
 
 # Classes of errors. PASSING: the next call may work, so this is no reason to give up for good.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
@@ -167,6 +167,11 @@ def log(message: str, *args: object, level: str = "info") -> None:
             getattr(get_logger(PACKAGE), level)(message, *args)
         except not_by_handler(Exception):  # a filter's; logging does the same for a log handler's
             sys.excepthook(*sys.exc_info())
+
+
+def refuse_copy(resource: object) -> "NoReturn":
+    """A ``__reduce__``: a copy would close what the other one uses."""
+    raise TypeError("a %s can't be pickled or copied" % type(resource).__name__)
 
 
 def warn_unclosed(resource: object) -> None:

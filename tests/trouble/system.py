@@ -67,12 +67,12 @@ def pidfd_info(fd):
 # machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
 _NAMES = (
     "waitid ioctl seccomp epoll_create1 epoll_ctl epoll_wait epoll_pwait"
-    " timerfd_create timerfd_settime prlimit64 kill"
+    " timerfd_create timerfd_settime prlimit64 kill clock_gettime"
 ).split()
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, "247 16 317 291 233 232 281 283 286 302 62"),
+    "x86_64": (0xC000003E, "247 16 317 291 233 232 281 283 286 302 62 228"),
     # It has no epoll_wait(2): the C library calls epoll_pwait(2).
-    "aarch64": (0xC00000B7, "95 29 277 20 21 22 22 85 86 261 129"),
+    "aarch64": (0xC00000B7, "95 29 277 20 21 22 22 85 86 261 129 113"),
 }
 _ARCHITECTURES = {
     machine: (arch, dict(zip(_NAMES, map(int, numbers.split()))))

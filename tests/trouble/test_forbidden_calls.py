@@ -85,7 +85,7 @@ def test_every_wait_works_without_these_calls(calls, errors):
             forked(everything, calls, error, asked)
 
 
-POLLING = ["waitid", "waitid epoll_create1 timerfd_create"]
+POLLING = ["waitid", "waitid epoll_create1 timerfd_create", "clock_gettime"]
 
 
 @pytest.mark.parametrize("calls", POLLING)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Process: its answers, its use by several threads, and its close."""
 
+import copy
 import errno
 import gc
 import io
 import os
+import pickle
 import select
 import signal
 import sys
@@ -280,6 +282,14 @@ def test_handles_are_equal_where_all_pidfds_have_one_inode(by_pidfd, start, monk
     assert a == b and hash(a) == hash(b) and a != c
     for process in a, b, c:
         process.close()
+
+
+@everywhere
+def test_a_handle_is_not_copied(variant, sleeper):
+    with pidwait.Process(sleeper.pid) as process:
+        for make in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="a Process can't be pickled or copied"):
+                make(process)
 
 
 @pytest.fixture

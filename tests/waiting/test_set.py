@@ -2,6 +2,7 @@
 """WaitSet: a long-lived set that reports each exit once."""
 
 import contextlib
+import copy
 import errno
 import gc
 import io
@@ -151,6 +152,8 @@ def test_a_bad_process_changes_nothing(variant, sleeper):
 def test_a_closed_set(variant, sleeper):
     waiting = pidwait.WaitSet([sleeper])
     assert "WaitSet of 1 process" in repr(waiting)
+    with pytest.raises(TypeError, match="a WaitSet can't be pickled or copied"):
+        copy.copy(waiting)
     waiting.close()
     waiting.close()
     uses = [waiting.wait, lambda: waiting.wait(0), waiting.fileno]
