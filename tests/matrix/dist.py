@@ -100,7 +100,7 @@ def check_install():
             [os.path.join(site, "bin", "py-pidwait"), "--version"], env=env, universal_newlines=True
         )
     wanted = "%s 0\n" % os.path.join(site, "pidwait", "__init__.py")
-    wanted += "%s %s\n" % (os.path.join(site, "bin", "py-pidwait"), pidwait.__version__)
+    wanted += "%s %s\n" % ("py-pidwait", pidwait.__version__)
     if shown != wanted:
         print("installed and used: %r, not %r" % (shown, wanted))
     return shown != wanted
