@@ -321,8 +321,9 @@ def test_fds_are_closed_whatever_the_limit_is(library, starts, limit, inheritabl
             assert streams(**options)[0] == str(path)
     finally:
         os.close(4999)
+    found = starts[:]  # the probe may start a keeper's interpreter
     has_closefrom = pidwait.probe()["calls"]["addclosefrom_np"]["available"]
-    assert starts == [0, 0] * (has_closefrom or library == "as on macOS")
+    assert found == [0, 0] * (has_closefrom or library == "as on macOS")
 
 
 @pytest.mark.skipif("before closefrom" not in LIBRARIES, reason="it is about Linux's C library")
