@@ -68,9 +68,11 @@ _thread_time = getattr(time, "thread_time", time.process_time)  # the first from
 def cpu_clock() -> float:
     """Seconds of processor time that this thread has used; before Python 3.7, this process."""
     try:
-        return call(_thread_time)  # type: ignore[no-any-return]
-    except Failed:  # a policy; the clock of the whole process has other sources, too
-        return time.process_time()
+        seconds = call(_thread_time)
+    except Failed:
+        seconds = None  # as from PyPy's: a policy refuses it
+    # The clock of the whole process has other sources, too.
+    return time.process_time() if seconds is None else seconds
 
 
 NOW, NEVER = Deadline(0), Deadline(None)

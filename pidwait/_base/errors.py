@@ -169,9 +169,9 @@ def log(message: str, *args: object, level: str = "info") -> None:
             sys.excepthook(*sys.exc_info())
 
 
-def refuse_copy(resource: object) -> "NoReturn":
+def refuse_copy(self: object) -> "NoReturn":
     """A ``__reduce__``: a copy would close what the other one uses."""
-    raise TypeError("a %s can't be pickled or copied" % type(resource).__name__)
+    raise TypeError("a %s can't be pickled or copied" % type(self).__name__)
 
 
 def warn_unclosed(resource: object) -> None:

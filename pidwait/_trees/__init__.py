@@ -21,6 +21,7 @@
 
 import os
 import sys
+from contextlib import closing
 from errno import EIO, ENOSYS
 from functools import partial
 
@@ -59,7 +60,8 @@ def check_keeper() -> None:
     words, env = interpreter()
     reader, writer = map(own, call(os.pipe))
     try:
-        with spawn([*words, "-c", ""], env=env, stdin=_DEVNULL, stderr=writer) as child:
+        child = spawn([*words, "-c", ""], env=env, stdin=_DEVNULL, stderr=writer)
+        with closing(reader), closing(writer), child:
             writer.close()
             text = b"".join(iter(partial(os.read, reader.fileno(), 4096), b""))
     except not_by_handler(OSError) as error:

@@ -46,6 +46,8 @@ ALL = "setsid sleep 60 & (sleep 60 &) ; echo ready; sleep 60"
 SLOW = "trap 'sleep 0.2; echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
 # On a busy machine a shell may not be ready when the first one is over.
 TIMEOUTS = 0.3, 3, 30
+HAS_PIDFDS = pidwait.probe()["backends"].get("pidfd", {"available": False})["available"]
+needs_pidfds = pytest.mark.skipif(not HAS_PIDFDS, reason="a keeper signals its children alone")
 MECHANISMS = [pytest.param("reaper", marks=needs_keeper), "group"]
 if KQUEUES:  # with ps alone each test takes a quarter of a minute
     MECHANISMS = [one for one in CHOSEN if not one.startswith("polling")]
@@ -455,6 +457,7 @@ popen.wait()
 """
 
 
+@needs_pidfds
 def test_what_has_had_sigterm_gets_no_other_when_its_program_dies_of_it(reaper, witness):
     pipes = {"stdin": PIPE, "stdout": PIPE}
     with Popen(program(TERMS, DIES_LATE, 0.2), tree="wait", **pipes) as popen:
@@ -478,6 +481,7 @@ def test_a_tree_that_ends_with_its_program_gets_no_sigterm_from_elsewhere(reaper
         assert popen.stdout.read() == b""
 
 
+@needs_pidfds
 def test_the_rest_that_has_had_sigterm_gets_no_other_when_the_command_exits(reaper, witness):
     script = "trap 'read line; exit 3' TERM; (%s)& wait" % TERMS
     popen = witness.started(script, stdin=PIPE, grace=0.2)

@@ -173,9 +173,10 @@ def test_children_are_reaped_on_request(variant, start, zombie, tree):
 @posix
 def test_who_is_in_a_group_that_a_given_process_leads_belongs_to_its_tree(variant, start):
     """A forked worker in a group of its own, and an orphan in that group."""
-    worker = "(sleep 60 & echo $!); exec sleep 60"
+    worker = "(sleep 60 & echo $!); echo; exec sleep 60"
     worker = start("sh", "-c", worker, stdout=-1, preexec_fn=os.setpgrp)
     orphan = int(worker.stdout.readline())
+    worker.stdout.readline()  # the orphan's parent has ended
     exited, alive = pidwait.end_procs([worker.pid], 5, tree=True)
     assert {getattr(proc, "pid", proc) for proc, _ in exited} == {worker.pid, orphan}
     assert alive == [] and state(orphan) in (None, "Z")
