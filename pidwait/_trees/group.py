@@ -188,6 +188,8 @@ class _GroupEnding(Ending):
                     one.send_signal(_signal.SIGSTOP)
             except not_by_handler(Failed, OSError) as why:
                 log("pid %s, its children: %s", parent.pid, why)
+        for one in family:
+            one.close()
 
     def _send_to_group(self, number: int) -> None:
         group = self._tree.group()
@@ -199,9 +201,8 @@ class _GroupEnding(Ending):
 
 
 def _children_of(pid: "int | None") -> "list[int]":
-    folder = "/proc/%s/task" % pid
-    tasks = os.listdir(folder)
-    from .._systems.linux.proc import read_file  # Linux has loaded it
-
-    texts = [read_file("%s/%s/children" % (folder, one), is_long=True) for one in tasks]
-    return [int(one) for text in texts for one in text.split()]
+    found: "list[int]" = []
+    for task in os.listdir("/proc/%s/task" % pid):
+        with open("/proc/%s/task/%s/children" % (pid, task)) as file:
+            found += map(int, file.read().split())
+    return found
