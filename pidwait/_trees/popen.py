@@ -74,6 +74,21 @@ def _start_alone(kind: "Any", plan: "dict[str, Any]") -> "Any":
     return popen
 
 
+_asking = _local()
+
+
+def _reason(why: Failed) -> Failed:
+    """Why no keeper starts: check again, so that probe() says the same from now on."""
+    if vars(_asking):  # the check's own start is a tree, as a program has made all of them
+        return why
+    _asking.now = True
+    try:
+        found = None if still_works(check_keeper) else why_not(check_keeper)
+    finally:
+        vars(_asking).clear()
+    return why if found is None or found.is_passing else found
+
+
 class TreePopen(_Base):  # type: ignore[misc]
     """As the standard Popen; with ``tree`` it stands for a command and all that it starts.
 
@@ -142,10 +157,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         try:
             self._tree.start(plan, partial(_start_alone, kind))
         except Failed as why:  # there is no interpreter to start, or it ends at once
-            # Check again: so that probe() says the same from now on.
-            found = None if still_works(check_keeper) else why_not(check_keeper)
-            why = why if found is None or found.is_passing else found
-            self._tree = open_tree(self._rest, self._grace or 0.0, why)
+            self._tree = open_tree(self._rest, self._grace or 0.0, _reason(why))
             self._tree.start(plan, partial(_start_alone, kind))
         self.pid, self._child_created = self._tree.pid, True
         close_ends(self, plan)
