@@ -114,10 +114,10 @@ class Command:
 
 def called_by(is_program: bool) -> str:
     """What messages call this command: if it is the program, by the name of its file."""
-    name = os.path.basename(sys.argv[0])
+    name, python = os.path.basename(sys.argv[0]), "python" if os.name == "nt" else "python3"
     if is_program and name not in ("", "-c", "__main__.py"):
-        return name
-    return "%s -m %s" % ("python" if os.name == "nt" else "python3", PACKAGE)
+        return python + " -" if name == "-" else name
+    return "%s -m %s" % (python, PACKAGE)
 
 
 def digits(text: str) -> "int | None":

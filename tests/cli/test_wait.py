@@ -458,7 +458,13 @@ def test_a_program_that_calls_main_keeps_its_signal_handlers(variant, start, sle
 @pytest.mark.windows
 @pytest.mark.parametrize(
     "path, name",
-    [("dir/app.pyz", "app.pyz"), ("-", "-"), ("", PROG), ("-c", PROG), ("dir/__main__.py", PROG)],
+    [
+        ("dir/app.pyz", "app.pyz"),
+        ("-", PROG.split()[0] + " -"),
+        ("", PROG),
+        ("-c", PROG),
+        ("dir/__main__.py", PROG),
+    ],
 )
 def test_without_arguments_main_is_the_program_and_exits(monkeypatch, capsys, sleeper, path, name):
     """As a zipapp calls it, which drops what it returns. It goes by the name of its file."""
