@@ -139,7 +139,8 @@ def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
     with path.open("rb") as file:
         status, _, err = run("-", "-t", "0.01", child.pid, stdin=file)
     assert status == 124
-    assert err.startswith("-: timed out; still running: %d" % child.pid)
+    name = "python -" if WINDOWS else "python3 -"
+    assert err.startswith("%s: timed out; still running: %d" % (name, child.pid))
     child.stdin.close()
     status, out, err = run(path, "--exit-code", "-v", child.pid)
     assert (status, err) == (7, "") and "exited with 7" in out

@@ -528,7 +528,7 @@ def test_a_popen_that_is_dropped_and_a_thread_that_ends_end_nothing(mechanism, w
 def test_at_exit_there_is_one_warning_of_a_tree_that_still_runs(mechanism):
     code = "from {} import subprocess; tree = subprocess.Popen(['sleep', '1'], tree=True)"
     done = run_python(code.format(pidwait.__name__), options=("-W", "always"))
-    assert done.stderr.count("ResourceWarning") == done.stderr.count("subprocess ") <= 1, done
+    assert done.stderr.count("ResourceWarning:") == done.stderr.count("subprocess ") <= 1, done
 
 
 def test_a_tree_that_starts_within_the_start_of_a_run_is_nobodys_but_its_own(mechanism, witness):
