@@ -170,7 +170,7 @@ def log(message: str, *args: object, level: str = "info") -> None:
 
 
 def refuse_copy(self: object) -> "NoReturn":
-    """A ``__reduce__``: a copy would close what the other one uses."""
+    """For a ``__reduce__``: a copy would close what the other one uses."""
     raise TypeError("a %s can't be pickled or copied" % type(self).__name__)
 
 
