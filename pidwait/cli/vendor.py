@@ -136,6 +136,10 @@ def _copy(options: "dict[str, str]", name: str) -> int:
     _check_place(name, folder)
     files, (version, old) = own_files(), _read_record(name, force)
     new = _hashes(files)
+    inner = {Path(name, one) for path in (*old, *new) for one in list(Path(path).parents)[:-1]}
+    for one in sorted(inner):
+        if one.is_symlink():  # what is behind it is not ours to write or to remove
+            raise CommandError("%s: %s is a symbolic link, not a folder" % (name, one))
     found, by_hand = _compare(name, old, new)
     is_copy = version or found.get("LICENSE") == new["LICENSE"]
     if not is_copy and {*Path(name).glob("*")} - {part}:

@@ -395,3 +395,24 @@ def test_an_update_keeps_the_modes_of_files(copy):
     path.chmod(0o600)
     assert vendor("--force", copy)[0] == 0
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no symbolic links for everybody")
+@pytest.mark.parametrize("link", ["old", "old/deep", "cli"])
+def test_what_is_behind_a_link_in_a_copy_stays(copy, tmp_path, link):
+    """Also if the record of the copy has it."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    victim.joinpath("data.txt").write_bytes(b"precious\n")
+    place = copy / link
+    if place.exists():
+        shutil.rmtree(str(place))
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(victim)
+    digest = hashlib.sha256(b"precious\n").hexdigest()
+    with copy.joinpath("VENDORED").open("a") as file:
+        file.write("%s  %s/data.txt\n" % (digest, link))
+    for force in [], ["--force"]:
+        status, out, err = vendor(*force, copy)
+        assert (status, out) == (1, "") and "%s is a symbolic link" % place in err
+    assert os.listdir(str(victim)) == ["data.txt"]
