@@ -7,7 +7,7 @@ from functools import partial
 from .. import ProcessInfo, wait_procs
 from .._base.errors import not_by_handler
 from .._finding import list_all
-from .shared import Usage, digits, label, process_id, say
+from .shared import UsageError, digits, label, process_id, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 
 def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
-    """Whether the options choose processes; Usage if they can't be combined."""
+    """Whether the options choose processes; UsageError if they can't be combined."""
     if "newest" in options and "oldest" in options:
-        raise Usage("--newest can't be combined with --oldest")
+        raise UsageError("--newest can't be combined with --oldest")
     for one in ("full", "exact", "ignore-case"):
         if one in options and "name" not in options:
-            raise Usage("--%s needs --name" % one)
+            raise UsageError("--%s needs --name" % one)
     chosen = [one for one in _CHOOSING if one in options]
     if chosen and has_pids:
-        raise Usage("give PIDs or --%s, not both" % chosen[0])
+        raise UsageError("give PIDs or --%s, not both" % chosen[0])
     return bool(chosen)
 
 
@@ -112,7 +112,7 @@ def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
     for option, name in ("group", "getpgid"), ("session", "getsid"):
         if option in options:
             if os.name == "nt":
-                raise Usage("--%s is not for Windows" % option)
+                raise UsageError("--%s is not for Windows" % option)
             numbers = {one or getattr(os, name)(0) for one in _numbers_in(option, options[option])}
             yield "pid", partial(_shares, getattr(os, name), numbers)
 
@@ -122,15 +122,17 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
 
     text = options["name"]
     if not text:
-        raise Usage("--name '' would match every process")
+        raise UsageError("--name '' would match every process")
     if re.search(r"\[:\w+:\]", text):
-        raise Usage("--name %r: Python has no classes such as [:alpha:]" % text)
+        raise UsageError("--name %r: Python has no classes such as [:alpha:]" % text)
     # As in POSIX expressions, a dot also matches a newline, which a name can contain.
     flags = re.DOTALL | (re.IGNORECASE if "ignore-case" in options else 0)
     try:
         pattern = re.compile(text, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        raise Usage("--name %r is not a Python regular expression: %s" % (text, error)) from None
+        raise UsageError(
+            "--name %r is not a Python regular expression: %s" % (text, error)
+        ) from None
     match = pattern.fullmatch if "exact" in options else pattern.search
     return lambda name: name is not None and match(name) is not None
 
@@ -164,7 +166,7 @@ def _uid(word: str) -> int:
     except KeyError:
         number = digits(word)
         if number is None:
-            raise Usage("--user: no such user: %r" % word) from None
+            raise UsageError("--user: no such user: %r" % word) from None
         return number
 
 

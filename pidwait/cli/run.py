@@ -11,7 +11,16 @@ from errno import ENOENT, ENOEXEC, ENOSYS
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
 from .._systems.calls import WAITID, ask
-from .shared import TIMED_OUT, Command, CommandError, Usage, as_status, digits, duration, ignores
+from .shared import (
+    TIMED_OUT,
+    Command,
+    CommandError,
+    UsageError,
+    as_status,
+    digits,
+    duration,
+    ignores,
+)
 
 if os.name != "nt":
     import resource
@@ -85,7 +94,7 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
         why = error.strerror if error.errno == ENOSYS else why
         text = "can't start %r: %s" % (name, why)
         if error.errno == ENOENT:
-            with contextlib.suppress(Usage):
+            with contextlib.suppress(UsageError):
                 duration({"timeout": name}, "timeout")
                 text += " (to set a time-out, use -t %s)" % name
             raise CommandError(text, 127) from None
@@ -115,7 +124,7 @@ def _number_of(text: str) -> int:
     if number not in known.values():
         number = known.get(name[3:] if name.startswith("SIG") else name)
     if number is None:
-        raise Usage("--signal: %r is not a signal" % text)
+        raise UsageError("--signal: %r is not a signal" % text)
     return number
 
 
@@ -137,12 +146,12 @@ class Job:
         self._options = options
         self._foreground = "foreground" in options
         if not command:
-            raise Usage("give a COMMAND")
+            raise UsageError("give a COMMAND")
         self._rest = options.get("rest", "wait")
         if "rest" in options and "tree" not in options:
-            raise Usage("--rest needs --tree")
+            raise UsageError("--rest needs --tree")
         if self._rest not in ("kill", "wait", "leave"):
-            raise Usage("--rest: %r is not kill, wait or leave" % self._rest)
+            raise UsageError("--rest: %r is not kill, wait or leave" % self._rest)
         self._command = command
         self._timed_out = False
         # Signals to pass on; each is there once, however often it came.

@@ -29,7 +29,7 @@ _LISTS = "user parent group session parts systems".split()
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
 
-class Usage(Exception):
+class UsageError(Exception):
     """The arguments are wrong."""
 
 
@@ -71,7 +71,7 @@ class Command:
             except (OSError, ValueError) as error:
                 raise CommandError(getattr(error, "strerror", 0) or error, self.wrong) from None
             return work(chosen, operands)
-        except Usage as error:
+        except UsageError as error:
             self.complain("%s (see %s -h)" % (error, self.name))
             return self.wrong
         except CommandError as error:
@@ -103,7 +103,7 @@ class Command:
         try:
             found, operands = read(list(argv), short, long_)
         except getopt.GetoptError as error:
-            raise Usage(str(error)) from None
+            raise UsageError(str(error)) from None
         chosen: "dict[str, str]" = {}
         for name, value in found:
             name = names.get(name, name)[2:]
@@ -128,11 +128,11 @@ def digits(text: str) -> "int | None":
 def process_id(text: str, name: str) -> int:
     number = digits(text)
     if number is None:
-        raise Usage("%s: %r is not a number" % (name, text))
+        raise UsageError("%s: %r is not a number" % (name, text))
     try:
         return check_pid(number, name)
     except ValueError as error:
-        raise Usage(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def duration(options: "dict[str, str]", name: str) -> float:
@@ -145,7 +145,9 @@ def duration(options: "dict[str, str]", name: str) -> float:
         return float(text)
     parts = re.fullmatch("".join("(?:%s%s)?" % (number, unit) for unit in _UNITS), text, re.ASCII)
     if not parts or not text:
-        raise Usage("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, options[name]))
+        raise UsageError(
+            "--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, options[name])
+        )
     return sum(float(found) * unit for found, unit in zip(parts.groups("0"), _UNITS.values()))
 
 

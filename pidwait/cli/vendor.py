@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from .. import __version__
-from .shared import Command, CommandError, Usage, say
+from .shared import Command, CommandError, UsageError, say
 from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
 
 TYPE_CHECKING = False
@@ -58,12 +58,14 @@ VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT)
 def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
     actions = [one for one in ("check", "force", "single-file") if one in options]
     if "check" in actions and len(actions) > 1:
-        raise Usage("--check can't be combined with --%s" % actions[1])
+        raise UsageError("--check can't be combined with --%s" % actions[1])
     work = {"check": _check, "single-file": _make_file}.get("".join(actions[-1:]), _copy)
     if len(operands) > 1 or "" in operands or not (operands or work == _make_file):
-        raise Usage("give one " + ("FILE, or none to print it" if work == _make_file else "DEST"))
+        raise UsageError(
+            "give one " + ("FILE, or none to print it" if work == _make_file else "DEST")
+        )
     if work != _make_file and ("parts" in options or "systems" in options):
-        raise Usage("--parts and --systems are for --single-file")
+        raise UsageError("--parts and --systems are for --single-file")
     return work(options, *operands)
 
 
@@ -101,7 +103,7 @@ def _single(dest: str) -> "tuple[str, str, list[str], list[str], bool]":
 def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "list[str]":
     words = [word for word in options.get(name, "").split(",") if word]
     for word in set(words).difference(known):
-        raise Usage("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
+        raise UsageError("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
     return words
 
 
@@ -132,7 +134,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
     part = record.with_name(_RECORD + _PART)
     module = os.path.basename(folder)
     if not module.isidentifier() or keyword.iskeyword(module):
-        raise Usage("Python can't import a module with the name %r" % module)
+        raise UsageError("Python can't import a module with the name %r" % module)
     _check_place(name, folder)
     files, (version, old) = own_files(), _read_record(name, force)
     new = _hashes(files)

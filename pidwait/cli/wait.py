@@ -19,7 +19,7 @@ from .shared import (
     TIMED_OUT,
     Command,
     CommandError,
-    Usage,
+    UsageError,
     as_status,
     digits,
     duration,
@@ -83,28 +83,30 @@ WAIT = Command(
 def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     if "probe" in options:
         if operands:
-            raise Usage("--probe takes no PID")
+            raise UsageError("--probe takes no PID")
         return _show_probe(probe(), "json" in options)
     if "any" in options and "count" in options:
-        raise Usage("--any can't be combined with --count")
+        raise UsageError("--any can't be combined with --count")
     chooses = IS_WHOLE and check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
     if words and words[0] in _COMMANDS:
-        raise Usage("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
+        raise UsageError("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
     nobody = NOT_KNOWN if "exit-code" in options else NOT_THERE
     if "pidfile" in options:
         words.append(_read_pid(options["pidfile"], nobody))
     pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
     if not pids and not chooses and "exited" not in options:
-        raise Usage("give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else ""))
+        raise UsageError(
+            "give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else "")
+        )
     count = int("any" in options)
     if "count" in options:
         count = digits(options["count"]) or 0
         if not count:
-            raise Usage("--count: %r is not a number greater than 0" % options["count"])
+            raise UsageError("--count: %r is not a number greater than 0" % options["count"])
         if count > len(pids) and pids and not chooses:  # without pids, there is -e
-            raise Usage("--count %d is more than the number of PIDs: %d" % (count, len(pids)))
+            raise UsageError("--count %d is more than the number of PIDs: %d" % (count, len(pids)))
     deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
     chooses = chooses or (bool(pids) and "list" in options)
     targets: "Any" = choose(options, pids) if chooses else pids
@@ -114,7 +116,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         show_list(targets, "json" in options)
         return 0
     if os.getpid() in pids:
-        raise Usage("%d is this process, which can't wait for itself" % os.getpid())
+        raise UsageError("%d is this process, which can't wait for itself" % os.getpid())
     return _CommandWait(options, deadline).run(targets, count or len(targets))
 
 
