@@ -7,8 +7,7 @@ import os
 import sys
 
 from .._base.errors import IS_WHOLE
-
-STATUS_CONTROL_C_EXIT = 0xC000013A - 2**32  # as signed as sys.exit() takes it
+from .shared import Command, as_status, called_by
 
 
 def main(argv: "list[str] | None" = None) -> int:
@@ -17,22 +16,19 @@ def main(argv: "list[str] | None" = None) -> int:
     Without ``argv``, it is the program: it takes the arguments of the command line, and exits
     with the status, because zipapp's -m drops a return value.
     """
-    from .shared import Command, called_by
-
     Command.prog = called_by(argv is None)
     if argv is not None:
         return _run_command(argv)
-    arguments = sys.argv[1:]
     # From here on Ctrl-C ends the process at once, even during an import. On Windows SIG_DFL would
     # leave Ctrl-C to the system, whose exit status is 0 under Wine.
     if os.name != "nt" and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     try:
-        sys.exit(_run_command(arguments))
+        sys.exit(_run_command(sys.argv[1:]))
     except KeyboardInterrupt:
         if os.name != "nt":
             raise
-        sys.exit(STATUS_CONTROL_C_EXIT)
+        sys.exit(as_status(0xC000013A))  # STATUS_CONTROL_C_EXIT
 
 
 def _run_command(arguments: "list[str]") -> int:
