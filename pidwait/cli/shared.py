@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 TIMED_OUT = 124  # as in GNU timeout
 READER_GONE = 128 + 13  # SIGPIPE, which Windows lacks
 
-# Options that take a list, and so may be repeated.
-_LISTS = "user parent group session parts systems".split()
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 
 
@@ -52,10 +50,6 @@ class Command:
     def __init__(self, name: str, usage: str, text: str) -> None:
         self._name, self._help = name, "usage: %s\n\n%s" % (usage, text)
 
-    @property
-    def name(self) -> str:
-        return self.prog + self._name
-
     def run(self, work: "Callable[[dict[str, str], list[str]], int]", argv: "Sequence[str]") -> int:
         try:
             chosen, operands = self._parse(argv)
@@ -72,7 +66,7 @@ class Command:
                 raise CommandError(getattr(error, "strerror", 0) or error, self.wrong) from None
             return work(chosen, operands)
         except UsageError as error:
-            self.complain("%s (see %s -h)" % (error, self.name))
+            self.complain("%s (see %s%s -h)" % (error, self.prog, self._name))
             return self.wrong
         except CommandError as error:
             if error.status != READER_GONE:
@@ -85,7 +79,7 @@ class Command:
 
     def complain(self, about: object) -> None:
         """Write a line to stderr, if possible: a lost message does not change the exit status."""
-        write(sys.stderr, "%s: %s\n" % (self.name, about))
+        write(sys.stderr, "%s%s: %s\n" % (self.prog, self._name, about))
 
     def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands. The help lists the options."""
@@ -94,11 +88,12 @@ class Command:
         import getopt
         import re
 
-        # The letter; the name; the first letter of a value's name.
-        options = re.findall(r"^  (?:-(\w),|   ) --([\w-]+)( \w)?", self._help, re.M)
+        # The letter; the name; the value's name. USER,... is a list, and so may be repeated.
+        options = re.findall(r"^  (?:-(\w),|   ) --([\w-]+)( \w\S*)?", self._help, re.M)
         read = getopt.gnu_getopt if self.intermixed else getopt.getopt
         short = "".join(one + ":" * bool(value) for one, _, value in options if one)
         long_ = [name + "=" * bool(value) for _, name, value in options]
+        lists = [name for _, name, value in options if value.endswith(",...")]
         names = {"-" + one: "--" + name for one, name, _ in options}
         try:
             found, operands = read(list(argv), short, long_)
@@ -107,7 +102,7 @@ class Command:
         chosen: "dict[str, str]" = {}
         for name, value in found:
             name = names.get(name, name)[2:]
-            several = name in chosen and name in _LISTS
+            several = name in chosen and name in lists
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
 
