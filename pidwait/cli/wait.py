@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 NOT_THERE = NOT_WRITTEN = 1
 NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as in a shell's wait, and in GNU timeout
 
-_COMMANDS = ["run", "vendor"] if IS_WHOLE else []
 _WAIT_TEXT = """\
 Wait until processes have exited. They need not be children of the caller.
 
@@ -90,7 +89,7 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
     chooses = IS_WHOLE and check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
-    if words and words[0] in _COMMANDS:
+    if IS_WHOLE and words and words[0] in ("run", "vendor"):
         raise UsageError("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
     nobody = NOT_KNOWN if "exit-code" in options else NOT_THERE
     if "pidfile" in options:
@@ -154,7 +153,6 @@ class _CommandWait:
 
     def __init__(self, options: "dict[str, str]", deadline: Deadline) -> None:
         self._options = options
-        self._exits_as_they_do = "exit-code" in options
         self._deadline = deadline
         self._start = time.monotonic()
         self._status = 0
@@ -167,14 +165,27 @@ class _CommandWait:
             self._form = dumps
 
     def run(self, targets: "Sequence[int | ProcessInfo]", count: int) -> int:
+        # A PID without a process counts as exited.
+        left = max(0, len(targets) - count)
         try:
             for target in targets:
                 self._open(target)
-            # A PID without a process counts as exited.
-            return self._wait(max(0, len(targets) - count)) or self._status
+            self._wait(left)
         finally:
             for process in self._running:
                 process.close()
+        rows = self._running.values()
+        timed_out = len(rows) > left
+        if timed_out:
+            names = [label(row["pid"], row["name"]) for row in rows]
+            more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
+            text = "; still running: " + ", ".join(names[:3]) + more
+            # With -v, stdout lists all of them.
+            WAIT.complain("timed out" + ("" if self._form is _as_text else text))
+        if timed_out or "json" in self._options:
+            for row in rows:
+                self._report(row)
+        return TIMED_OUT if timed_out else self._status
 
     def _open(self, target: "Any") -> None:
         row: "dict[str, Any]" = dict.fromkeys("pid name found exited exitcode seconds".split())
@@ -190,7 +201,7 @@ class _CommandWait:
                 return
             if "exited" not in self._options:
                 WAIT.complain("no such process: %d (use -e to ignore)" % target)
-                self._status = NOT_KNOWN if self._exits_as_they_do else NOT_THERE
+                self._status = NOT_KNOWN if "exit-code" in self._options else NOT_THERE
             if "json" in self._options or "exited" in self._options:
                 self._report(row)
             return
@@ -200,33 +211,28 @@ class _CommandWait:
     def _tell_exit(self, row: "dict[str, Any]", code: "int | None") -> None:
         row.update(exited=True, exitcode=code, seconds=time.monotonic() - self._start)
         self._report(row)
-        if self._exits_as_they_do:
+        if "exit-code" in self._options:
             if code is None:
-                who = label(row["pid"], row["name"])
-                WAIT.complain("the exit code is not known: " + who)
+                WAIT.complain("the exit code is not known: " + label(row["pid"], row["name"]))
             # The first status other than 0 stays.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
-    def _wait(self, left: int) -> int:
-        status, pipe = 0, _pipe_of_stdout()
+    def _wait(self, left: int) -> None:
         with WaitSet(self._running) as waiting:
+            poll = _poll_of(waiting)
             while len(self._running) > left:
-                exits = _next_exits(waiting, self._deadline.remaining(), pipe)
+                if poll is None or self._deadline.expired():
+                    exits = waiting.wait(self._deadline.remaining())
+                else:
+                    events = dict(poll.poll(self._deadline.milliseconds()))
+                    exits = waiting.wait(0)
+                    if not exits and sys.stdout.fileno() in events:
+                        raise CommandError("nobody reads stdout", READER_GONE)
                 for process, code in exits:
                     self._tell_exit(self._running.pop(process), code)
                     process.close()
                 if not exits and self._deadline.expired():
-                    names = [label(row["pid"], row["name"]) for row in self._running.values()]
-                    more = ", and %d more" % (len(names) - 3) if len(names) > 3 else ""
-                    text = "; still running: " + ", ".join(names[:3]) + more
-                    # With -v, stdout lists all of them.
-                    WAIT.complain("timed out" + ("" if self._form is _as_text else text))
-                    status = TIMED_OUT
                     break
-        if "json" in self._options or status:
-            for row in self._running.values():
-                self._report(row)
-        return status
 
     def _report(self, row: "dict[str, Any]") -> None:
         if self._form is None:
@@ -239,43 +245,25 @@ class _CommandWait:
             # The wait goes on, and the exit status shows the failure.
             WAIT.complain(error)
             self._form = None
-            self._status = NOT_TOLD if self._exits_as_they_do else NOT_WRITTEN
+            self._status = NOT_TOLD if "exit-code" in self._options else NOT_WRITTEN
 
 
-def _pipe_of_stdout() -> "int | None":
-    """stdout, if it is a pipe or socket: when its reader goes, the wait ends, as GNU tail -f does.
+def _poll_of(waiting: "WaitSet[Process]") -> "Any":
+    """A poll object that also sees the reader of stdout go: this ends the wait, as GNU tail -f.
 
-    None under nohup. When a connection breaks, sshd closes its ends of our pipes, and sends a
-    signal only if there is a terminal: without this check the wait would go on there.
+    None without a pipe or socket, or under nohup. When a connection breaks, sshd closes its ends
+    of our pipes, and sends a signal only if there is a terminal: else the wait would go on there.
     """
     if not hasattr(select, "poll") or ignores(_signal.SIGHUP):
         return None
-    try:
-        fd = sys.stdout.fileno()
-        mode = os.fstat(fd).st_mode
-    except (AttributeError, OSError):  # it is closed, or a program that calls main() replaced it
-        return None
-    return fd if S_ISFIFO(mode) or S_ISSOCK(mode) else None
-
-
-def _next_exits(
-    waiting: "WaitSet[Process]", seconds: "float | None", pipe: "int | None"
-) -> "Sequence[tuple[Process, int | None]]":
-    """``waiting.wait(seconds)``; CommandError if the reader has closed the pipe."""
-    if pipe is None or seconds == 0:
-        return waiting.wait(seconds)
-    try:
-        fd = waiting.fileno()
-    except OSError:  # no file descriptor is left
-        return waiting.wait(seconds)
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    poll.register(pipe, 0)  # POLLERR and POLLHUP are always reported
-    events = dict(poll.poll(Deadline(seconds).milliseconds()))
-    exits = waiting.wait(0)
-    if not exits and pipe in events:
-        raise CommandError("nobody reads stdout", READER_GONE)
-    return exits
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+        poll.register(sys.stdout, 0)  # POLLERR and POLLHUP are always reported
+        poll.register(waiting, select.POLLIN)
+    except (AttributeError, OSError):  # stdout is closed or replaced; no file descriptor is left
+        return None
+    return poll if S_ISFIFO(mode) or S_ISSOCK(mode) else None
 
 
 def _name_of(pid: int) -> "str | None":
