@@ -8,12 +8,12 @@ would raise ImportError.
 """
 
 import hashlib
-import os
 import pkgutil
 import re
 import sys
 
-_PACKAGE_NAME = __name__.rsplit(".", 2)[0]
+from .._base.errors import PACKAGE
+
 # In two parts: a copy of the package under another name must not contain this name.
 NAME = "pid" + "wait"
 # The modules of each part, with their public names.
@@ -108,20 +108,15 @@ def _add(module: str, files: "dict[str, bytes]", modules: "dict[str, str]") -> N
     modules[module] = _IMPORT.sub(follow, _FOR_TYPES.sub("", text))
 
 
-def own_folder() -> str:
-    """The package's folder, maybe in a zip."""
-    (path,) = sys.modules[_PACKAGE_NAME].__path__
-    return path
-
-
 def own_files() -> "dict[str, bytes]":
     """The contents of each file of a copy, by its path relative to the package's folder."""
-    top, loader = own_folder(), sys.modules[_PACKAGE_NAME].__loader__
     paths = ["LICENSE", "py.typed", "__init__.py"]
-    for module in pkgutil.walk_packages([top], _PACKAGE_NAME + "."):
-        path = module.name[len(_PACKAGE_NAME) + 1 :].replace(".", "/")
+    for module in pkgutil.walk_packages(sys.modules[PACKAGE].__path__, PACKAGE + "."):
+        path = module.name[len(PACKAGE) + 1 :].replace(".", "/")
         paths.append(path + ("/__init__.py" if module.ispkg else ".py"))
-    read = loader.get_data  # type: ignore[union-attr]
-    found = {path: read(os.path.join(top, *path.split("/"))) for path in sorted(paths)}
-    # Git on Windows may have converted line ends to CRLF.
-    return {path: data.replace(b"\r\n", b"\n") for path, data in found.items()}
+    files = {}
+    for path in paths:
+        data = pkgutil.get_data(PACKAGE, path)
+        # Git on Windows may have converted line ends to CRLF.
+        files[path] = data.replace(b"\r\n", b"\n")  # type: ignore[union-attr]
+    return files

@@ -11,11 +11,13 @@ import hashlib
 import keyword
 import os
 import re
+import sys
 from pathlib import Path
 
 from .. import __version__
+from .._base.errors import PACKAGE
 from .shared import Command, CommandError, UsageError, say
-from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files, own_folder
+from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,17 +58,17 @@ VENDOR = Command(" vendor", _VENDOR_USAGE, _VENDOR_TEXT)
 
 
 def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
-    actions = [one for one in ("check", "force", "single-file") if one in options]
-    if "check" in actions and len(actions) > 1:
-        raise UsageError("--check can't be combined with --%s" % actions[1])
-    work = {"check": _check, "single-file": _make_file}.get("".join(actions[-1:]), _copy)
-    if len(operands) > 1 or "" in operands or not (operands or work == _make_file):
-        raise UsageError(
-            "give one " + ("FILE, or none to print it" if work == _make_file else "DEST")
-        )
-    if work != _make_file and ("parts" in options or "systems" in options):
+    is_file = "single-file" in options
+    for one in "force", "single-file":
+        if one in options and "check" in options:
+            raise UsageError("--check can't be combined with --%s" % one)
+    if len(operands) > 1 or "" in operands or not (operands or is_file):
+        raise UsageError("give one " + ("FILE, or none to print it" if is_file else "DEST"))
+    if not is_file and ("parts" in options or "systems" in options):
         raise UsageError("--parts and --systems are for --single-file")
-    return work(options, *operands)
+    if "check" in options:
+        return _check(*operands)
+    return (_make_file if is_file else _copy)(options, *operands)
 
 
 def _make_file(options: "dict[str, str]", dest: str = "") -> int:
@@ -107,7 +109,7 @@ def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "lis
     return words
 
 
-def _check(options: "dict[str, str]", dest: str) -> int:
+def _check(dest: str) -> int:
     if os.path.isfile(dest):
         text, version, parts, systems, is_changed = _single(dest)
         by_hand = "\n" if is_changed else ""
@@ -151,13 +153,13 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         raise CommandError("%s: changed by hand (--force overwrites it): %s" % (name, text))
     written = [path for path in files if found.get(path) != new[path]]
     gone = [path for path in old if path in found and path not in files]
-    if written or gone or (version, old) != (__version__, new):
-        for path in written:
-            whole = Path(name, path)
-            whole.parent.mkdir(parents=True, exist_ok=True)
-            _put(whole, files[path], part)
-        for path in gone:
-            os.unlink(os.path.join(name, path))
+    for path in written:
+        whole = Path(name, path)
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        _put(whole, files[path], part)
+    for path in gone:
+        Path(name, path).unlink()
+    if (version, old) != (__version__, new):
         # As sha256sum(1) writes and reads them.
         lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
         text = "# %s %s\n%s" % (NAME, __version__, "".join(lines))
@@ -169,7 +171,8 @@ def _copy(options: "dict[str, str]", name: str) -> int:
 
 def _check_place(name: str, folder: str) -> None:
     """Refuse this package, and folders in it."""
-    own, real = (os.path.join(os.path.realpath(one), "") for one in (own_folder(), folder))
+    (package,) = sys.modules[PACKAGE].__path__
+    own, real = (os.path.join(os.path.realpath(one), "") for one in (package, folder))
     if real.startswith(own):
         raise CommandError("%s: a copy can't update itself, or contain another copy" % name)
 
@@ -177,13 +180,13 @@ def _check_place(name: str, folder: str) -> None:
 def _put(whole: Path, data: bytes, part: Path) -> None:
     """Write the file ``part``, then rename it; os.open() makes a script executable."""
     try:
-        if os.path.lexists(str(part)):
+        if os.path.lexists(part):
             part.unlink()  # it may be a link
-        with open(str(part), "xb", opener=os.open if data[:2] == b"#!" else None) as file:
+        with open(part, "xb", opener=os.open if data[:2] == b"#!" else None) as file:
             file.write(data)
         if whole.is_file():
-            os.chmod(str(part), whole.stat().st_mode & 0o7777)
-        os.replace(str(part), str(whole))
+            part.chmod(whole.stat().st_mode & 0o7777)
+        os.replace(part, whole)
     except OSError as error:
         error.filename, error.filename2 = str(whole), None  # not the part
         raise
@@ -200,12 +203,12 @@ def _hashes(files: "dict[str, bytes]") -> "Hashes":
 def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
     """The version of a copy, and the hashes of its files; both empty if there is no record."""
     record = Path(dest, _RECORD)
-    text = record.read_text("utf-8", "replace") if os.path.isfile(str(record)) else ""
+    text = record.read_text("utf-8", "replace") if os.path.isfile(record) else ""
     head = re.match(r"# %s (\S+)\n" % NAME, text)
     hashes = {path: one for one, path in re.findall(r"^(\w{64})  (.+)$", text, re.M)}
     if head and all(not Path(path).anchor and ".." not in Path(path).parts for path in hashes):
         return head.group(1), hashes
-    if os.path.lexists(str(record)) and not force:
+    if os.path.lexists(record) and not force:
         raise CommandError("%s: its file %s is damaged" % (dest, _RECORD))
     return "", {}
 
