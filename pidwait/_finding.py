@@ -247,15 +247,9 @@ def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
 
 def _families() -> "Iterator[tuple[int, int, int, int | None]]":
     """(pid, start time, parent's pid, group) of each process that we may see."""
-    for facts in lister.read_all():
-        try:
-            group = facts.group() if hasattr(facts, "group") else None
-            yield facts.pid, facts.started(), facts.ppid(), group
-        except Failed as why:
-            if why.errno not in (ESRCH, *DENIED):
-                raise why.as_error(lister.where, facts.pid) from None
-        finally:
-            facts.close()
+    for info in list_all(["ppid", "group"], None):
+        if info._started is not None:
+            yield info.pid, info._started, info.info["ppid"], info.info["group"]
 
 
 def add_children(
@@ -274,10 +268,10 @@ def add_children(
 
     began = lister.now()
     started: "dict[int, int]" = {}
-    children: "dict[int, list[int]]" = {}
+    children: "dict[int, list[tuple[int, int]]]" = {}
     for pid, born, parent_pid, its_group in getattr(lister, "families", _families)():
         started[pid] = born
-        children.setdefault(parent_pid, []).append(pid)
+        children.setdefault(parent_pid, []).append((pid, born))
         if its_group in groups:
             add(pid, born)
     # A child may have a lower pid than its parent, so go from parents to children.
@@ -285,9 +279,8 @@ def add_children(
         since = started.get(parent.pid)
         if since is None or since != parent._started:
             continue  # it is gone, and another process may have its pid
-        for pid in children.get(parent.pid, ()):
+        for pid, born in children.get(parent.pid, ()):
             # The parent's pid may have been another process's before, or may have been reused
             # since we read the parent; then the child is younger than this listing.
-            born = started[pid]
             if since <= born and (born < began or parent.is_running()):
                 add(pid, born)
