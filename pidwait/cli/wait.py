@@ -11,7 +11,7 @@ from stat import S_ISFIFO, S_ISSOCK
 from .._base.deadline import Deadline
 from .._base.errors import IS_WHOLE, not_by_handler
 from .._probe import probe
-from .._process import Process
+from .._process import pid_exists
 from .._sets import WaitSet
 from .._systems.bindings import PLATFORM
 from .shared import (
@@ -157,7 +157,7 @@ class _CommandWait:
         self._start = time.monotonic()
         self._status = 0
         # The objects of --json, by the running processes.
-        self._running: "dict[Process, dict[str, Any]]" = {}
+        self._running: "dict[int | ProcessInfo, dict[str, Any]]" = {}
         self._form: "Any" = _as_text if "verbose" in options else None
         if "json" in options:
             from json import dumps
@@ -167,13 +167,10 @@ class _CommandWait:
     def run(self, targets: "Sequence[int | ProcessInfo]", count: int) -> int:
         # A PID without a process counts as exited.
         left = max(0, len(targets) - count)
-        try:
+        with WaitSet() as waiting:
             for target in targets:
-                self._open(target)
-            self._wait(left)
-        finally:
-            for process in self._running:
-                process.close()
+                self._add(waiting, target)
+            self._wait(waiting, left)
         rows = self._running.values()
         timed_out = len(rows) > left
         if timed_out:
@@ -187,26 +184,22 @@ class _CommandWait:
                 self._report(row)
         return TIMED_OUT if timed_out else self._status
 
-    def _open(self, target: "Any") -> None:
+    def _add(self, waiting: "WaitSet[Any]", target: "Any") -> None:
         row: "dict[str, Any]" = dict.fromkeys("pid name found exited exitcode seconds".split())
-        if isinstance(target, int):
-            row.update(pid=target, found=False)
-        else:
-            row.update(pid=target.pid, name=target.info["name"], found=True)
-        try:
-            process = Process(target)
-        except not_by_handler(ProcessLookupError):
-            if row["found"]:  # it was there when it was chosen
-                self._tell_exit(row, None)
-                return
-            if "exited" not in self._options:
-                WAIT.complain("no such process: %d (use -e to ignore)" % target)
-                self._status = NOT_KNOWN if "exit-code" in self._options else NOT_THERE
-            if "json" in self._options or "exited" in self._options:
-                self._report(row)
+        row["pid"] = pid = getattr(target, "pid", target)
+        # What was chosen was there. The set reports its exit if it has gone since.
+        row["found"] = pid is not target or pid_exists(pid)
+        if row["found"]:
+            waiting.add(target)
+            name = _name_of(pid) if pid is target else target.info["name"]
+            row.update(name=name, exited=False)
+            self._running[target] = row
             return
-        self._running[process] = row
-        row.update(name=row["name"] or _name_of(row["pid"]), found=True, exited=False)
+        if "exited" not in self._options:
+            WAIT.complain("no such process: %d (use -e to ignore)" % pid)
+            self._status = NOT_KNOWN if "exit-code" in self._options else NOT_THERE
+        if "json" in self._options or "exited" in self._options:
+            self._report(row)
 
     def _tell_exit(self, row: "dict[str, Any]", code: "int | None") -> None:
         row.update(exited=True, exitcode=code, seconds=time.monotonic() - self._start)
@@ -217,22 +210,20 @@ class _CommandWait:
             # The first status other than 0 stays.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
 
-    def _wait(self, left: int) -> None:
-        with WaitSet(self._running) as waiting:
-            poll = _poll_of(waiting)
-            while len(self._running) > left:
-                if poll is None or self._deadline.expired():
-                    exits = waiting.wait(self._deadline.remaining())
-                else:
-                    events = dict(poll.poll(self._deadline.milliseconds()))
-                    exits = waiting.wait(0)
-                    if not exits and sys.stdout.fileno() in events:
-                        raise CommandError("nobody reads stdout", READER_GONE)
-                for process, code in exits:
-                    self._tell_exit(self._running.pop(process), code)
-                    process.close()
-                if not exits and self._deadline.expired():
-                    break
+    def _wait(self, waiting: "WaitSet[Any]", left: int) -> None:
+        poll = _poll_of(waiting)
+        while len(waiting) > left:
+            if poll is None or self._deadline.expired():
+                exits = waiting.wait(self._deadline.remaining())
+            else:
+                events = dict(poll.poll(self._deadline.milliseconds()))
+                exits = waiting.wait(0)
+                if not exits and sys.stdout.fileno() in events:
+                    raise CommandError("nobody reads stdout", READER_GONE)
+            for target, code in exits:
+                self._tell_exit(self._running.pop(target), code)
+            if not exits and self._deadline.expired():
+                break
 
     def _report(self, row: "dict[str, Any]") -> None:
         if self._form is None:
@@ -248,7 +239,7 @@ class _CommandWait:
             self._status = NOT_TOLD if "exit-code" in self._options else NOT_WRITTEN
 
 
-def _poll_of(waiting: "WaitSet[Process]") -> "Any":
+def _poll_of(waiting: "WaitSet[Any]") -> "Any":
     """A poll object that also sees the reader of stdout go: this ends the wait, as GNU tail -f.
 
     None without a pipe or socket, or under nohup. When a connection breaks, sshd closes its ends
