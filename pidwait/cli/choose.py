@@ -4,7 +4,7 @@
 import os
 from functools import partial
 
-from .. import ProcessInfo, wait_procs
+from .. import ProcessInfo, has_exited
 from .._base.errors import not_by_handler
 from .._finding import list_all
 from .shared import UsageError, digits, label, process_id, say
@@ -12,8 +12,6 @@ from .shared import UsageError, digits, label, process_id, say
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Callable, Iterator
-
-    Criterion = tuple[str, Callable[[ProcessInfo], bool]]
 
 # More of a wait's usage and help.
 CHOICE = (
@@ -87,7 +85,7 @@ def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
         say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
 
 
-def _criteria(options: "dict[str, str]") -> "Iterator[Criterion]":
+def _criteria(options: "dict[str, str]") -> "Iterator[tuple[str, Callable[[ProcessInfo], bool]]]":
     """For each option: the attribute to read, and a test of the process."""
     if "name" in options:
         match = _matcher(options)
@@ -172,7 +170,7 @@ def _uid(word: str) -> int:
 
 def _runs(info: ProcessInfo) -> bool:
     # A process whose main thread has ended looks like a zombie while its other threads run.
-    return info.info["status"] not in ("zombie", "dead") or bool(wait_procs([info], 0)[1])
+    return info.info["status"] not in ("zombie", "dead") or not has_exited(info)
 
 
 def _ancestors(listed: "dict[int, ProcessInfo]") -> "set[int]":

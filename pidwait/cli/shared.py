@@ -134,15 +134,14 @@ def duration(options: "dict[str, str]", name: str) -> float:
     """The seconds in a number, as 0.5, or in numbers with units, as 1h30m or 100ms; inf, too."""
     import re
 
-    text = options.get(name, "0").strip(" \t\n")
+    given = options.get(name, "0")
+    text = given.strip(" \t\n")
     number = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     if re.fullmatch(r"\+?%s|inf" % number, text, re.ASCII):
         return float(text)
     parts = re.fullmatch("".join("(?:%s%s)?" % (number, unit) for unit in _UNITS), text, re.ASCII)
     if not parts or not text:
-        raise UsageError(
-            "--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, options[name])
-        )
+        raise UsageError("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, given))
     return sum(float(found) * unit for found, unit in zip(parts.groups("0"), _UNITS.values()))
 
 

@@ -96,9 +96,8 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         words.append(_read_pid(options["pidfile"], nobody))
     pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
     if not pids and not chooses and "exited" not in options:
-        raise UsageError(
-            "give at least one PID, or %s--probe" % ("--name, or " if IS_WHOLE else "")
-        )
+        others = "--name, or --probe" if IS_WHOLE else "--probe"
+        raise UsageError("give at least one PID, or " + others)
     count = int("any" in options)
     if "count" in options:
         count = digits(options["count"]) or 0
