@@ -11,7 +11,7 @@ from .shared import UsageError, digits, label, process_id, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Iterator
+    from .._types import Any, Callable, Iterator
 
 # More of a wait's usage and help.
 CHOICE = (
@@ -64,7 +64,7 @@ def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
     listed = {info.pid: info for info in list_all(attributes, None)}
     among = set(pids) or set(listed) - _ancestors(listed)
     found = [info for info in listed.values() if info.pid in among and (pids or _runs(info))]
-    found = [info for info in found if all(fits(info) for _, fits in criteria)]
+    found = [info for info in found if all(fits(info.info) for _, fits in criteria)]
     if "newest" not in options and "oldest" not in options:
         return found
     # The system may not show when another user's process was started.
@@ -85,28 +85,28 @@ def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
         say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
 
 
-def _criteria(options: "dict[str, str]") -> "Iterator[tuple[str, Callable[[ProcessInfo], bool]]]":
-    """For each option: the attribute to read, and a test of the process."""
+def _criteria(options: "dict[str, str]") -> "Iterator[tuple[str, Callable[[Any], bool]]]":
+    """For each option: the attribute to read, and a test of the process's attributes."""
     if "name" in options:
         match = _matcher(options)
         if "full" in options:
             # A kernel thread has no command line.
-            yield "cmdline", lambda info: match(_line(info) or info.info["name"])
+            yield "cmdline", lambda its: match(_line(its["cmdline"]) or its["name"])
         else:
             # pgrep searches the name as the kernel keeps it, cut.
-            yield "comm", lambda info: match(info.info["name"]) or match(info.info["comm"])
+            yield "comm", lambda its: match(its["name"]) or match(its["comm"])
     if "user" in options:
         words = options["user"].split(",")
         if os.name == "nt":
-            # A user may be named with a domain or without.
-            ends = tuple("\\" + word.lower() for word in words)
-            yield "username", lambda info: _qualified(info.info["username"]).endswith(ends)
+            # A user may be named with a domain or without. An unknown one has no name.
+            ends = tuple("\\" + word.lower() for word in words if word)
+            yield "username", lambda its: ("\\" + (its["username"] or "")).lower().endswith(ends)
         else:
             uids = set(map(_uid, words))
-            yield "uids", lambda info: getattr(info.info["uids"], "effective", None) in uids
+            yield "uids", lambda its: getattr(its["uids"], "effective", None) in uids
     if "parent" in options:
         parents = _numbers_in("parent", options["parent"])
-        yield "ppid", lambda info: info.info["ppid"] in parents
+        yield "ppid", lambda its: its["ppid"] in parents
     for option, name in ("group", "getpgid"), ("session", "getsid"):
         if option in options:
             if os.name == "nt":
@@ -135,14 +135,14 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     return lambda name: name is not None and match(name) is not None
 
 
-def _line(info: ProcessInfo) -> str:
+def _line(words: "list[str] | None") -> str:
     # As pgrep: without empty arguments at the end, which setting a title may have left there.
-    return "\0".join(info.info["cmdline"] or ()).rstrip("\0").replace("\0", " ")
+    return "\0".join(words or ()).rstrip("\0").replace("\0", " ")
 
 
-def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo) -> bool:
+def _shares(ask: "Callable[[int], int]", numbers: "set[int]", facts: "dict[str, Any]") -> bool:
     try:
-        return ask(info.pid) in numbers
+        return ask(facts["pid"]) in numbers
     except not_by_handler(OSError):  # it is gone, or OpenBSD refuses to answer
         return False
 
@@ -150,10 +150,6 @@ def _shares(ask: "Callable[[int], int]", numbers: "set[int]", info: ProcessInfo)
 def _numbers_in(option: str, text: str) -> "set[int]":
     words = text.split(",")
     return {0 if digits(word) == 0 else process_id(word, "--" + option) for word in words}
-
-
-def _qualified(username: "str | None") -> str:
-    return "" if username is None else "\\" + username.lower()
 
 
 def _uid(word: str) -> int:
