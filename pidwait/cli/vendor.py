@@ -19,12 +19,6 @@ from .._base.errors import PACKAGE
 from .shared import Command, CommandError, UsageError, say
 from .single_file import FORM, NAME, PARTS, SYSTEMS, join, own_files
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .._types import Iterable
-
-    Hashes = dict[str, str]
-
 _RECORD = "VENDORED"
 _PART = ".part"  # ends the name under which a file is written, and which an interrupted run leaves
 
@@ -72,11 +66,11 @@ def vendor(options: "dict[str, str]", operands: "list[str]") -> int:
 
 
 def _make_file(options: "dict[str, str]", dest: str = "") -> int:
-    parts, systems = _words(options, "parts", PARTS), _words(options, "systems", SYSTEMS)
-    path, is_there = Path(os.path.realpath(dest)), os.path.lexists(dest)
-    if is_there and not path.is_file():  # root would replace /dev/null
+    parts, systems = _words(options, "parts", [*PARTS]), _words(options, "systems", [*SYSTEMS])
+    path = Path(os.path.realpath(dest))
+    if os.path.lexists(dest) and not path.is_file():  # root would replace /dev/null
         raise CommandError("%s is not a regular file" % dest)
-    if is_there and path.stat().st_size:
+    if path.is_file() and path.stat().st_size:
         _, _, old_parts, old_systems, is_changed = _single(dest)
         if is_changed and "force" not in options:
             raise CommandError("%s: changed by hand (--force overwrites the changes)" % dest)
@@ -102,7 +96,7 @@ def _single(dest: str) -> "tuple[str, str, list[str], list[str], bool]":
     return text, version, parts.split(","), systems.split(","), is_changed
 
 
-def _words(options: "dict[str, str]", name: str, known: "Iterable[str]") -> "list[str]":
+def _words(options: "dict[str, str]", name: str, known: "list[str]") -> "list[str]":
     words = [word for word in options.get(name, "").split(",") if word]
     for word in set(words).difference(known):
         raise UsageError("--%s: %r is not one of %s" % (name, word, ", ".join(known)))
@@ -132,8 +126,7 @@ def _check(dest: str) -> int:
 
 
 def _copy(options: "dict[str, str]", name: str) -> int:
-    force, folder, record = "force" in options, os.path.abspath(name), Path(name, _RECORD)
-    part = record.with_name(_RECORD + _PART)
+    force, folder, part = "force" in options, os.path.abspath(name), Path(name, _RECORD + _PART)
     module = os.path.basename(folder)
     if not module.isidentifier() or keyword.iskeyword(module):
         raise UsageError("Python can't import a module with the name %r" % module)
@@ -163,7 +156,7 @@ def _copy(options: "dict[str, str]", name: str) -> int:
         # As sha256sum(1) writes and reads them.
         lines = ["%s  %s\n" % (new[path], path) for path in sorted(new)]
         text = "# %s %s\n%s" % (NAME, __version__, "".join(lines))
-        _put(record, text.encode(), part)
+        _put(Path(name, _RECORD), text.encode(), part)
     versions = __version__ if version in ("", __version__) else version + " to " + __version__
     say("%s: %s: %d written, %d removed\n" % (name, versions, len(written), len(gone)))
     return 0
@@ -188,19 +181,18 @@ def _put(whole: Path, data: bytes, part: Path) -> None:
             part.chmod(whole.stat().st_mode & 0o7777)
         os.replace(part, whole)
     except OSError as error:
-        error.filename, error.filename2 = str(whole), None  # not the part
-        raise
+        raise CommandError("%s: %s" % (whole, error.strerror)) from None  # not the part
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
 
 
-def _hashes(files: "dict[str, bytes]") -> "Hashes":
+def _hashes(files: "dict[str, bytes]") -> "dict[str, str]":
     texts = {path: data.replace(b"\r\n", b"\n") for path, data in files.items()}
     return {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
 
 
-def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
+def _read_record(dest: str, force: bool = False) -> "tuple[str, dict[str, str]]":
     """The version of a copy, and the hashes of its files; both empty if there is no record."""
     record = Path(dest, _RECORD)
     text = record.read_text("utf-8", "replace") if os.path.isfile(record) else ""
@@ -213,7 +205,9 @@ def _read_record(dest: str, force: bool = False) -> "tuple[str, Hashes]":
     return "", {}
 
 
-def _compare(dest: str, old: "Hashes", new: "Hashes") -> "tuple[Hashes, list[tuple[str, str]]]":
+def _compare(
+    dest: str, old: "dict[str, str]", new: "dict[str, str]"
+) -> "tuple[dict[str, str], list[tuple[str, str]]]":
     """The hashes of the files found; and the changes by hand: files neither old nor new."""
     paths = {path: Path(dest, path) for path in {*old, *new}}
     found = _hashes({path: one.read_bytes() for path, one in paths.items() if one.is_file()})
