@@ -18,10 +18,7 @@ from .._base.errors import PACKAGE
 NAME = "pid" + "wait"
 # The modules of each part, with their public names.
 PARTS = {
-    "wait": {
-        "_base/errors": "TimeoutExpired",
-        "_process": "Process has_exited pid_exists wait",
-    },
+    "wait": {"_base/errors": "TimeoutExpired", "_process": "Process has_exited pid_exists wait"},
     "many": {"_sets": "WaitSet as_completed wait_procs", "_watching": "Watch watch"},
     "spawn": {"_starting/spawn": "Child spawn"},
     "probe": {"_probe": "probe"},
