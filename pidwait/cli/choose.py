@@ -128,9 +128,8 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     try:
         pattern = re.compile(text, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(
-            "--name %r is not a Python regular expression: %s" % (text, error)
-        ) from None
+        why = "--name %r is not a Python regular expression: %s" % (text, error)
+        raise UsageError(why) from None
     match = pattern.fullmatch if "exact" in options else pattern.search
     return lambda name: name is not None and match(name) is not None
 

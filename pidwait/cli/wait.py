@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 NOT_THERE = NOT_WRITTEN = 1
 NOT_KNOWN, NOT_TOLD = 127, 125  # with --exit-code: as in a shell's wait, and in GNU timeout
 
+_WAIT_USAGE = "{prog} [OPTION...] PID...\n       {prog} --probe [--json]"
 _WAIT_TEXT = """\
 Wait until processes have exited. They need not be children of the caller.
 
@@ -72,11 +73,7 @@ with 0, or 128 plus the number of the signal that killed it; 125 if the exit
 code is not known, or the output could not be written; 127 if a PID is gone, or
 FILE has none.
 """
-WAIT = Command(
-    "",
-    "{prog} [OPTION...] PID...\n       {prog} --probe [--json]" + CHOICE[0],
-    _WAIT_TEXT % CHOICE[1],
-)
+WAIT = Command("", _WAIT_USAGE + CHOICE[0], _WAIT_TEXT % CHOICE[1])
 
 
 def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
@@ -266,8 +263,7 @@ def _name_of(pid: int) -> "str | None":
     elif PLATFORM in ("linux", "android"):
         from .._systems.linux.proc import read_stat
 
-        found = read_stat(pid)
-        return found.name if found else None
+        return getattr(read_stat(pid), "name", None)
     return None
 
 
