@@ -37,16 +37,14 @@ class ProcessInfo:
         self.pid: int = check_pid(pid)
         self.info: "dict[str, Any]" = {}
         self._started: "int | None" = None  # None: not read yet, or we may not read it
-        # When the pid was listed, if nothing was read then. A process that started later has
-        # reused the pid.
-        self._listed: "int | None" = None
+        self._listed: "int | None" = None  # when the pid was listed, if nothing was read then
         if not pid_exists(self.pid):
             raise Failed(ESRCH).as_error("open", self.pid)
         with Oneshot(self):
             return
 
     def _checked(self, facts: "Any") -> "Any":
-        """The facts; Failed (ESRCH) if they are another process's."""
+        """The facts; Failed (ESRCH) if they are another process's: a later one has the pid."""
         try:
             started = facts.started()
             if self._started is None and (self._listed is None or started <= self._listed):

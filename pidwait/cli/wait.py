@@ -166,7 +166,19 @@ class _CommandWait:
         with WaitSet() as waiting:
             for target in targets:
                 self._add(waiting, target)
-            self._wait(waiting, left)
+            poll = _poll_of(waiting)
+            while len(waiting) > left:
+                if poll is None or self._deadline.expired():
+                    exits = waiting.wait(self._deadline.remaining())
+                else:
+                    events = dict(poll.poll(self._deadline.milliseconds()))
+                    exits = waiting.wait(0)
+                    if not exits and sys.stdout.fileno() in events:
+                        raise CommandError("nobody reads stdout", READER_GONE)
+                for target, code in exits:
+                    self._tell_exit(self._running.pop(target), code)
+                if not exits and self._deadline.expired():
+                    break
         rows = self._running.values()
         timed_out = len(rows) > left
         if timed_out:
@@ -205,21 +217,6 @@ class _CommandWait:
                 WAIT.complain("the exit code is not known: " + label(row["pid"], row["name"]))
             # The first status other than 0 stays.
             self._status = self._status or (NOT_TOLD if code is None else as_status(code))
-
-    def _wait(self, waiting: "WaitSet[Any]", left: int) -> None:
-        poll = _poll_of(waiting)
-        while len(waiting) > left:
-            if poll is None or self._deadline.expired():
-                exits = waiting.wait(self._deadline.remaining())
-            else:
-                events = dict(poll.poll(self._deadline.milliseconds()))
-                exits = waiting.wait(0)
-                if not exits and sys.stdout.fileno() in events:
-                    raise CommandError("nobody reads stdout", READER_GONE)
-            for target, code in exits:
-                self._tell_exit(self._running.pop(target), code)
-            if not exits and self._deadline.expired():
-                break
 
     def _report(self, row: "dict[str, Any]") -> None:
         if self._form is None:
