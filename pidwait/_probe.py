@@ -6,7 +6,6 @@ import sys
 
 from ._base.checks import BACKEND, why_not
 from ._base.errors import PASSING, Failed
-from ._starting.libc_spawn import SPAWN_CALLS
 from ._systems import backend, system
 from ._systems.bindings import NAMES, load
 from ._systems.calls import CALLS, origins
@@ -14,6 +13,7 @@ from ._trees import check_keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ._systems.calls import Calls
     from ._types import Any, Check, Checks
 
 
@@ -40,6 +40,7 @@ def probe() -> "dict[str, Any]":
     """
     best = backend()
     available = system.backends
+    *checks, more_calls = _checks()
     return {
         "system": _system_name(),
         "python": "%s %s" % (sys.implementation.name, sys.version.split()[0]),
@@ -47,21 +48,25 @@ def probe() -> "dict[str, Any]":
         "backends": {name: _row(_why(name, system.checks[name])) for name in available},
         "bindings": {name: _row(_load(name)) for name in sorted(NAMES)},
         "calls": {
-            name: dict(_row(_why(of, check)), via=call and _via(call))
-            for of, rows in zip(available, _checks())
+            name: dict(_row(_why(of, check)), via=call and _via(call, more_calls))
+            for of, rows in zip(available, checks)
             for name, call, check in rows
         },
     }
 
 
-def _checks() -> "tuple[Checks, Checks]":
-    """The rows of the report: the checks of this system's backend, and the other checks."""
+def _checks() -> "tuple[Checks, Checks, Calls]":
+    """The rows of the report: the backend's checks, the others, and the table of their calls."""
     of_backend, others = system.checks_of
-    if system.tree != "job":
-        from ._starting.posix_spawn import SPAWN_CHECKS
+    if system.tree == "job":
+        from ._systems.windows.jobs import JOB_CALLS, JOB_CHECKS
 
-        others = [*others, ("keeper of trees", None, check_keeper), *SPAWN_CHECKS]
-    return of_backend, others
+        return of_backend, [*others, *JOB_CHECKS], JOB_CALLS
+    from ._starting.libc_spawn import SPAWN_CALLS
+    from ._starting.posix_spawn import SPAWN_CHECKS
+
+    others = [*others, ("keeper of trees", None, check_keeper), *SPAWN_CHECKS]
+    return of_backend, others, SPAWN_CALLS
 
 
 def _system_name() -> str:
@@ -91,9 +96,9 @@ def _row(found: object) -> "dict[str, Any]":
     return {"available": reason is None, "reason": reason}
 
 
-def _via(name: str) -> "str | None":
+def _via(name: str, more_calls: "Calls") -> "str | None":
     try:
-        CALLS[name] if name in CALLS.rows else SPAWN_CALLS[name]
+        CALLS[name] if name in CALLS.rows else more_calls[name]
     except Failed:
         return None
     return origins[name]

@@ -42,8 +42,12 @@ def forget():
 
 
 def _tables():
-    """The system calls, and those of posix_spawn."""
-    return calls.CALLS, _module("_starting.libc_spawn").SPAWN_CALLS
+    """The system calls; those of posix_spawn; on Windows, those of jobs and of listings."""
+    tables = [calls.CALLS, _module("_starting.libc_spawn").SPAWN_CALLS]
+    if os.name == "nt":
+        tables.append(_module("_systems.windows.jobs").JOB_CALLS)
+        tables.append(_module("_systems.windows.listing").LISTING_CALLS)
+    return tables
 
 
 def _table(name):

@@ -11,10 +11,11 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from .._base.deadline import LONGEST, Backoff, Deadline
-from .._base.errors import Failed
+from .._base.errors import Failed, call
 from .._systems import open_handle
-from .._systems.calls import ask
+from .._systems.calls import CALLS
 from .._systems.windows.handle import RIGHTS_TO_LOOK, Owned
+from .._systems.windows.jobs import JOB_CALLS
 from .._watching import watch
 
 TYPE_CHECKING = False
@@ -101,7 +102,8 @@ class JobTree:
         return self._ask("QueryInformationJobObject", self._job.number)
 
     def _ask(self, name: str, *args: object) -> "Any":
+        table = JOB_CALLS if name in JOB_CALLS.rows else CALLS
         try:
-            return ask(name, *args)
+            return call(table[name], *args)
         except Failed as why:
             raise why.as_error(name, self.pid or None) from None

@@ -309,15 +309,8 @@ def check_times() -> None:
         ask("GetProcessTimes", owned.number)
 
 
-def check_job() -> None:
-    """Make a job, as for a tree, and ask for its processes."""
-    with Owned(ask, "CreateJobObjectW", None, None) as job:
-        ask("QueryInformationJobObject", job.number)
-
-
 HANDLE_CHECKS: "Checks" = [
     ("OpenProcess", "OpenProcess", check_win32),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check_win32),
     ("GetProcessTimes", "GetProcessTimes", check_times),
 ]
-JOB_CHECKS: "Checks" = [("job objects", "CreateJobObjectW", check_job)]

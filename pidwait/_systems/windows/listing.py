@@ -9,9 +9,9 @@ import time
 from errno import EACCES, ENOSYS, ESRCH
 from struct import Struct
 
-from ..._base.errors import Failed, log
-from ..calls import ask
-from .calls import POINTER_SIZE
+from ..._base.errors import Failed, call, log
+from ..calls import CALLS, Calls, ask
+from .calls import POINTER_SIZE, Wrapper32, row32
 from .handle import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
 
 TYPE_CHECKING = False
@@ -46,6 +46,35 @@ _TOKEN_MAX = _SID_AT + 68
 _NAME_MAX = 512  # characters; the name of a user has 256 at most, that of a domain 255
 
 
+class _Query(Wrapper32):
+    """NtQueryInformationProcess(handle, class, size) -> the bytes"""
+
+    def __call__(self, handle: int, class_: int, size: int) -> bytearray:
+        memory = bytearray(size)
+        status = self._function(handle, class_, memory, size, None)
+        if status:
+            error = LISTING_CALLS["RtlNtStatusToDosError"](status)
+            raise Failed(OSError(0, "NTSTATUS 0x%X" % status, None, error))
+        return memory
+
+
+_NONE = -1  # no DWORD has this value
+_SIZED = " HANDLE ENUM PVOID DWORD PVOID"  # handle, class, buffer, size, size needed
+LISTING_CALLS = Calls(
+    {
+        # handle, address, buffer, size, bytes read
+        "ReadProcessMemory": row32("BOOL HANDLE SIZE_T PVOID SIZE_T PVOID"),
+        "NtQueryInformationProcess": row32("NTSTATUS" + _SIZED, _NONE, _Query, library="ntdll"),
+        "RtlNtStatusToDosError": row32("DWORD NTSTATUS", _NONE, library="ntdll"),
+        # process, rights, token
+        "OpenProcessToken": row32("BOOL HANDLE DWORD PVOID", library="advapi32"),
+        "GetTokenInformation": row32("BOOL" + _SIZED, library="advapi32"),
+        # computer, SID, name, its size, domain, its size, kind
+        "LookupAccountSidW": row32("BOOL" + 7 * " PVOID", library="advapi32"),
+    }
+)
+
+
 class WindowsFacts:
     _times: "list[int] | None" = None
     _owned: "Owned | None" = None
@@ -62,8 +91,9 @@ class WindowsFacts:
         return self._owned.number
 
     def _ask(self, name: str, *arguments: object) -> "Any":
+        table = LISTING_CALLS if name in LISTING_CALLS.rows else CALLS
         try:
-            return ask(name, *arguments)
+            return call(table[name], *arguments)
         except Failed as why:
             if self._has_exited():
                 raise Failed(ESRCH) from None
@@ -117,7 +147,7 @@ class WindowsFacts:
         size = _UNICODE_STRING.size + _LONGEST_STRING
         arguments = self._handle(), _COMMAND_LINE_INFORMATION, size
         try:
-            memory = ask("NtQueryInformationProcess", *arguments)
+            memory = call(LISTING_CALLS["NtQueryInformationProcess"], *arguments)
         except Failed as why:
             # A kernel process has none. Windows before 8.1 and Wine 8 lack the class.
             return "" if why.winerror == _ERROR_NOT_FOUND else self._remembered_line()
@@ -163,7 +193,8 @@ def account_name(sid: bytearray) -> str:
     user, domain = bytearray(2 * _NAME_MAX), bytearray(2 * _NAME_MAX)
     sizes = [bytearray(_NAME_MAX.to_bytes(4, "little")) for _ in range(2)]
     try:
-        ask("LookupAccountSidW", None, sid, user, sizes[0], domain, sizes[1], bytearray(4))
+        function = LISTING_CALLS["LookupAccountSidW"]
+        call(function, None, sid, user, sizes[0], domain, sizes[1], bytearray(4))
         return "\\".join(_text(name).partition("\0")[0] for name in (domain, user))
     except Failed as why:  # the account has been deleted, or its domain can't be asked
         log("LookupAccountSidW: %s", why)

@@ -3,14 +3,7 @@
 
 from ..._base.deadline import cpu_clock
 from ..system import System
-from .handle import (
-    HANDLE_CHECKS,
-    JOB_CHECKS,
-    Win32Handle,
-    check_win32,
-    parent_by_age,
-    polled_handle,
-)
+from .handle import HANDLE_CHECKS, Win32Handle, check_win32, parent_by_age, polled_handle
 
 WINDOWS = System(
     "win32",
@@ -20,5 +13,5 @@ WINDOWS = System(
     cpu_clock,
     parent_by_age,
     "job",
-    (HANDLE_CHECKS, JOB_CHECKS),
+    (HANDLE_CHECKS, []),
 )
