@@ -36,14 +36,14 @@ def _find_lister() -> "Any":
     if PLATFORM == "win":
         from .windows.listing import WindowsLister
 
-        return WindowsLister
+        return WindowsLister()
     if PLATFORM in ("linux", "android"):
         from .linux.listing import LinuxLister
 
-        return LinuxLister
+        return LinuxLister()
     from .bsd.listing import BsdLister
 
-    return BsdLister
+    return BsdLister()
 
 
 # Not at the first use: by then a test may have replaced os (pyfakefs), or the program may have

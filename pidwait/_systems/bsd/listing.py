@@ -182,12 +182,10 @@ class BsdLister:
 
     where = PS
 
-    @staticmethod
-    def now() -> int:
+    def now(self) -> int:
         return int(time.time())
 
-    @staticmethod
-    def read(pid: int) -> BsdFacts:
+    def read(self, pid: int) -> BsdFacts:
         # Twice: the pid may have been reused since.
         for _ in range(2):
             for facts in _list("-p", str(pid)):
@@ -196,6 +194,5 @@ class BsdLister:
                 raise Failed(ESRCH)
         raise Failed(EACCES, "the process is hidden")
 
-    @staticmethod
-    def read_all() -> "Iterator[BsdFacts]":
+    def read_all(self) -> "Iterator[BsdFacts]":
         return iter(sorted(_list("-ax"), key=lambda facts: facts.pid))

@@ -133,27 +133,23 @@ class LinuxLister:
     where = "/proc"
     clock_is_steady = True
 
-    @staticmethod
-    def now() -> int:
+    def now(self) -> int:
         return int(time.clock_gettime(_BOOTTIME) * _TICKS)
 
-    @staticmethod
-    def read(pid: int) -> LinuxFacts:
+    def read(self, pid: int) -> LinuxFacts:
         _check()
         return LinuxFacts(pid)
 
-    @staticmethod
-    def read_all() -> "Iterator[LinuxFacts]":
+    def read_all(self) -> "Iterator[LinuxFacts]":
         return map(LinuxFacts, _pids())
 
-    @staticmethod
-    def families() -> "Iterator[tuple[int, int, int, int]]":
+    def families(self) -> "Iterator[tuple[int, int, int, int]]":
         for pid in _pids():
             try:
                 fields = whole_stat(_STARTED + 1, read_file, "/proc/%d/stat" % pid)[1]
             except Failed as why:
                 if why.errno not in (*GONE, *DENIED):
-                    raise why.as_error(LinuxLister.where, pid) from None
+                    raise why.as_error(self.where, pid) from None
                 continue
             if len(fields) > _STARTED:
                 yield pid, int(fields[_STARTED]), int(fields[_PPID]), int(fields[_GROUP])

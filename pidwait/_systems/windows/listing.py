@@ -235,22 +235,19 @@ class WindowsLister:
 
     where = "OpenProcess"
 
-    @staticmethod
-    def now() -> int:
+    def now(self) -> int:
         # A process that starts from now on must not seem older than this.
         return int(time.time() * _SECOND) + _EPOCH - _TICK
 
-    @staticmethod
-    def read(pid: int) -> WindowsFacts:
+    def read(self, pid: int) -> WindowsFacts:
         return WindowsFacts(pid)
 
-    @staticmethod
-    def read_all() -> "Iterator[WindowsFacts]":
+    def read_all(self) -> "Iterator[WindowsFacts]":
         try:
             found = sorted(entries(), key=lambda entry: entry.pid)
         except Failed as why:
             raise why.error from None
-        latest = WindowsLister.now() + 2 * _TICK
+        latest = self.now() + 2 * _TICK
         for entry in found:
             if entry.pid:  # 0 is the System Idle Process: nobody can wait for it
                 yield WindowsFacts(entry.pid, entry, latest)

@@ -95,7 +95,7 @@ def _install_inside(kernel, patch):
             patch(adapter, "_libraries", {None: Library(adapter, kernel)})
     more = {"STANDIN_PLATFORM": kernel.system.platform, "STANDIN_PYTHON": sys.executable}
     patch(_ps, "ENVIRONMENT", dict(_ps.ENVIRONMENT, **more))
-    patch(_finding, "lister", _listed_ps.BsdLister)
+    patch(_finding, "lister", _listed_ps.BsdLister())
     set_ps(PS, patch)
     # On a busy machine it takes long to load a Python; if it hangs, pytest's time limit tells.
     set_time_limit_of_ps(100.0, patch)
