@@ -245,9 +245,15 @@ def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
 
 def _families() -> "Iterator[tuple[int, int, int, int | None]]":
     """(pid, start time, parent's pid, group) of each process that we may see."""
-    for info in list_all(["ppid", "group"], None):
-        if info._started is not None:
-            yield info.pid, info._started, info.info["ppid"], info.info["group"]
+    for facts in lister.read_all():
+        try:
+            group = facts.group() if hasattr(facts, "group") else None
+            yield facts.pid, facts.started(), facts.ppid(), group
+        except Failed as why:
+            if why.errno not in (ESRCH, *DENIED):
+                raise why.as_error(lister.where, facts.pid) from None
+        finally:
+            facts.close()
 
 
 def add_children(
@@ -267,7 +273,7 @@ def add_children(
     began = lister.now()
     started: "dict[int, int]" = {}
     children: "dict[int, list[tuple[int, int]]]" = {}
-    for pid, born, parent_pid, its_group in getattr(lister, "families", _families)():
+    for pid, born, parent_pid, its_group in _families():
         started[pid] = born
         children.setdefault(parent_pid, []).append((pid, born))
         if its_group in groups:

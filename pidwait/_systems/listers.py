@@ -5,8 +5,7 @@ A lister's read(pid) and read_all(), in the order of pids, return facts: the sys
 about one process, even if its pid is reused meanwhile. Facts have a method for each attribute that
 the system reports, and started(), which never changes for one process, and is greater for a process
 that started later. The lister's now() is such a time; with ``clock_is_steady``, nobody sets the
-clock. families(), if there is one, is a faster way to the facts that _finding needs of all
-processes. ``where`` names the source of the facts, for messages.
+clock. ``where`` names the source of the facts, for messages.
 
 Facts raise Failed: ESRCH if the process is gone, EACCES if we may not see it, ENOSYS if the system
 does not report the attribute. A file or table is read for the first attribute in it, and then kept

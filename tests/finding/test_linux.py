@@ -126,7 +126,7 @@ def test_for_children_alone_each_process_is_read_once(sleeper, opened):
     me = pidwait.ProcessInfo(os.getpid())
     del opened[:]
     assert sleeper.pid in [child.pid for child in me.children()]
-    assert opened.count("/proc/%d/stat" % sleeper.pid) == 1
+    assert opened.count("/proc/%d" % sleeper.pid) == 1
 
 
 def test_oneshot_keeps_what_has_been_read_for_its_thread(start):

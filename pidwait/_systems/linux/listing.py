@@ -7,7 +7,7 @@ from errno import EACCES, ENOENT, ESRCH
 from functools import partial
 
 from ..._base.checks import why_not
-from ..._base.errors import DENIED, GONE, Failed
+from ..._base.errors import GONE, Failed
 from ..posix import close, is_found, opened, user_name, whole_name
 from .proc import check_procfs, read_file, whole_stat
 
@@ -115,11 +115,6 @@ def _boot_time() -> float:
     return _boot[0]
 
 
-def _pids() -> "Iterator[int]":
-    _check()
-    yield from sorted(map(int, filter(str.isdigit, os.listdir("/proc"))))
-
-
 def _check() -> None:
     user_name.cache_clear()
     why = why_not(check_procfs)
@@ -141,15 +136,5 @@ class LinuxLister:
         return LinuxFacts(pid)
 
     def read_all(self) -> "Iterator[LinuxFacts]":
-        return map(LinuxFacts, _pids())
-
-    def families(self) -> "Iterator[tuple[int, int, int, int]]":
-        for pid in _pids():
-            try:
-                fields = whole_stat(_STARTED + 1, read_file, "/proc/%d/stat" % pid)[1]
-            except Failed as why:
-                if why.errno not in (*GONE, *DENIED):
-                    raise why.as_error(self.where, pid) from None
-                continue
-            if len(fields) > _STARTED:
-                yield pid, int(fields[_STARTED]), int(fields[_PPID]), int(fields[_GROUP])
+        _check()
+        return map(LinuxFacts, sorted(map(int, filter(str.isdigit, os.listdir("/proc")))))
