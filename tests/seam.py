@@ -42,8 +42,10 @@ def forget():
 
 
 def _tables():
-    """The system calls; those of posix_spawn; on Windows, those of jobs and of listings."""
+    """The system calls; those of posix_spawn, and of timers; on Windows, of jobs and listings."""
     tables = [calls.CALLS, _module("_starting.libc_spawn").SPAWN_CALLS]
+    if LINUX:
+        tables.append(_module("_systems.linux.poller").TIMER_CALLS)
     if os.name == "nt":
         tables.append(_module("_systems.windows.jobs").JOB_CALLS)
         tables.append(_module("_systems.windows.listing").LISTING_CALLS)

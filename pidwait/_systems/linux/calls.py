@@ -4,24 +4,20 @@
 import os
 import sys
 from errno import EBADF
-from struct import Struct, pack
+from struct import Struct
 
 from ..._base.errors import Failed, call
 from ..bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._base.errors import Failed
     from ..._types import Adapter, Callable, Function, Rows
 
 # name: (result, arguments...)
-PROTOTYPES = {
+_PROTOTYPES = {
     # a system call number, and up to four arguments
     "syscall": ("long", "long", "long", "long", "long", "long"),
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
-    "timerfd_create": ("int", "int", "int"),
-    # fd, flags, new and old struct itimerspec
-    "timerfd_settime": ("int", "int", "int", "void *", "void *"),
 }
 
 # From 424 on, a system call has the same number on every architecture but these.
@@ -47,7 +43,6 @@ PIDFD_INFO_EXIT = 1 << 3  # of the mask
 # u64 mask, cgroupid; u32 pid, tgid, ppid, eight of the user's; s32 exit_code
 PIDFD_INFO = Struct("=Q8x3i32xi")
 
-CLOCK_MONOTONIC = 1
 _MACHINE = os.uname().machine if os.name == "posix" else ""
 # asm-generic/resource.h, and MIPS', Alpha's and SPARC's own
 RLIMIT_NOFILE = {"mips": 5, "alpha": 6, "sparc": 6}.get(_MACHINE.rstrip("64"), 7)
@@ -74,18 +69,11 @@ def number_of(name: str, machine: str, abi: str) -> int:
     return SYSCALLS[name]
 
 
-class _Bound:
-    """A function of the C library."""
-
-    def __init__(self, binding: "Adapter", name: str) -> None:
-        self._function = binding.function(name, PROTOTYPES[name])
-
-
-class _Syscall(_Bound):
+class _Syscall:
     """syscall(2), with one argument or two; the others are 0."""
 
     def __init__(self, binding: "Adapter", name: str) -> None:
-        super().__init__(binding, "syscall")
+        self._function = binding.function("syscall", _PROTOTYPES["syscall"])
         abi = getattr(sys.implementation, "_multiarch", "")
         self.number = (number_of(name, _MACHINE, abi),)
         # The function in C, with two arguments; it returns -1. See opened().
@@ -96,39 +84,13 @@ class _Syscall(_Bound):
         return self._function(*self.number, first, second, 0, 0)
 
 
-class _TimerfdCreate(_Bound):
-    """os.timerfd_create()."""
-
-    def __init__(self, binding: "Adapter", name: str) -> None:
-        super().__init__(binding, name)
-        self.flags = (os.O_CLOEXEC,)
-        # As that of _Syscall.
-        self.raw = binding.function(name, PROTOTYPES[name], None)
-        self.refusal: "Callable[[], Failed]" = binding.refusal
-
-    def __call__(self, clock: int) -> int:
-        return self._function(clock, *self.flags)
-
-
-class _TimerfdSettime(_Bound):
-    """os.timerfd_settime(), with the argument ``initial`` alone."""
-
-    def __call__(self, fd: int, *, initial: float) -> None:
-        seconds = int(initial)
-        # Interval and value, each in seconds and nanoseconds: longs, also on 32 bits.
-        new = bytearray(pack("@4l", 0, 0, seconds, int((initial - seconds) * 1e9)))
-        self._function(fd, 0, new, None)
-
-
 LINUX_WAITID = {"P_PID": P_PID, "LOOK": LOOK & ~WALL, "WALL": WALL}
 # _signal is signal without its enums. It is always loaded, so it is there when no file descriptor
 # is left for an import.
 LINUX_ROWS: "Rows" = {
     "pidfd_open": ("os", _Syscall),
     "pidfd_send_signal": ("_signal", _Syscall),
-    "waitid": ("os", lambda binding, name: WaitId(binding, PROTOTYPES[name], SIGINFO)),
-    "timerfd_create": ("os", _TimerfdCreate),
-    "timerfd_settime": ("os", _TimerfdSettime),
+    "waitid": ("os", lambda binding, name: WaitId(binding, _PROTOTYPES[name], SIGINFO)),
     "ioctl": ("fcntl", None),
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),

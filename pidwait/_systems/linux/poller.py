@@ -15,19 +15,21 @@ soft limit was raised stays valid after the limit has been restored.
 
 import os
 import select
+import time
 from errno import EEXIST, EINVAL, ENOENT, ENOSYS
+from struct import pack
 
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, log, not_by_handler
 from ..._base.steps import atomically
-from ..calls import ask, native
+from ..calls import Calls, ask, native
 from ..posix import EventSource, may_block, opened, opened_wakeup, own, poll
-from .calls import CLOCK_MONOTONIC, RLIMIT_NOFILE
+from .calls import RLIMIT_NOFILE
 from .handle import PidfdHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Any, Call, Callable, File, Handle, Iterable, Member, Target
+    from ..._types import Adapter, Any, Call, Callable, File, Handle, Iterable, Member, Target
 
 _ONESHOT = 1 << 30
 _ARMED = 0x001 | _ONESHOT  # EPOLLIN
@@ -35,6 +37,40 @@ _EVENTS = 256  # exits that one sleep returns at most
 _LOW = 1024  # numbers left to the program if the hard limit prevents higher ones
 _HIGH = 65536  # the kernel's table has room up to the highest number, and a fork copies it
 _DUPFD_CLOEXEC = 1030  # the same on every Linux; PyPy 3.11 lacks the name
+
+
+class _TimerfdCreate:
+    """os.timerfd_create()."""
+
+    def __init__(self, binding: "Adapter", name: str) -> None:
+        prototype = "int", "int", "int"
+        self._function = binding.function(name, prototype)
+        self.flags = (os.O_CLOEXEC,)
+        # The function in C; it returns -1. See opened().
+        self.raw = binding.function(name, prototype, None)
+        self.refusal: "Callable[[], Failed]" = binding.refusal
+
+    def __call__(self, clock: int) -> int:
+        return self._function(clock, *self.flags)
+
+
+class _TimerfdSettime:
+    """os.timerfd_settime(), with the argument ``initial`` alone."""
+
+    def __init__(self, binding: "Adapter", name: str) -> None:
+        # fd, flags, new and old struct itimerspec
+        self._function = binding.function(name, ("int", "int", "int", "void *", "void *"))
+
+    def __call__(self, fd: int, *, initial: float) -> None:
+        seconds = int(initial)
+        # Interval and value, each in seconds and nanoseconds: longs, also on 32 bits.
+        new = bytearray(pack("@4l", 0, 0, seconds, int((initial - seconds) * 1e9)))
+        self._function(fd, 0, new, None)
+
+
+TIMER_CALLS = Calls(
+    {"timerfd_create": ("os", _TimerfdCreate), "timerfd_settime": ("os", _TimerfdSettime)}
+)
 
 
 class EpollPoller(EventSource):
@@ -139,13 +175,13 @@ class EpollPoller(EventSource):
         return not seconds
 
     def _set_timer(self, seconds: float) -> None:
-        settime = native("timerfd_settime")
+        settime = TIMER_CALLS["timerfd_settime"]
         call(lambda: settime(self._timer.fileno(), initial=seconds))
 
     def fileno(self) -> int:
         if self._timer is None:
             try:
-                timer = opened_high(native("timerfd_create"), CLOCK_MONOTONIC)
+                timer = opened_high(TIMER_CALLS["timerfd_create"], time.CLOCK_MONOTONIC)
                 self._by_fd[timer.fileno()] = timer
                 call(self._epoll.register, timer.fileno(), select.EPOLLIN)
                 self._timer = timer
