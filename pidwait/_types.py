@@ -2,7 +2,6 @@
 # ruff: noqa: F403, F405
 """Names for annotations, and what a Poller must do. Only type checkers import this module."""
 
-from collections import defaultdict as defaultdict
 from enum import Enum
 
 from typing_extensions import *

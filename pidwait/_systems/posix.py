@@ -5,6 +5,7 @@ import io
 import os
 import select
 import sys
+from collections import defaultdict
 from errno import EBADF, ECHILD, ENOSYS, ESRCH
 from functools import lru_cache, partial
 from itertools import chain, starmap
@@ -17,9 +18,7 @@ from .calls import WAITID, native, removed_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, File, Function, KQueue, Outcome, defaultdict
-if not TYPE_CHECKING:
-    from _collections import defaultdict
+    from .._types import Any, Callable, File, Function, KQueue, Outcome
 
 CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other one is for a signal
 
@@ -29,9 +28,6 @@ CLD_EXITED = 1  # si_code of a SIGCHLD for an exit, on all systems; any other on
 # an fstat(2), and refuses directories.
 _epoll = getattr(select, "epoll", None) or removed_type("select", "epoll")
 own: "Callable[[int], File]" = getattr(_epoll, "fromfd", io.FileIO)
-
-
-_is_opened = (-1).__ne__
 
 
 def opened(function: "Callable[..., int]", *arguments: object) -> "File":
@@ -44,7 +40,7 @@ def opened(function: "Callable[..., int]", *arguments: object) -> "File":
     numbers = (*getattr(function, "number", ()), *arguments, *getattr(function, "flags", ()))
     try:
         fds = map(getattr(function, "raw", function), *zip(numbers))
-        file = next(map(own, filter(_is_opened, fds)), None)
+        file = next(map(own, filter((-1).__ne__, fds)), None)
     except OSError as error:
         raise refusal(function, error) from None
     if file is None:

@@ -6,12 +6,6 @@ from ..system import System
 from .handle import KqueueHandle, check_kqueue
 from .ps import PsHandle, check_ps, parent_as_ps_tells, ps_clock
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..._types import Checks
-
-_KQUEUE_CHECKS: "Checks" = [("kqueue", "kqueue", check_kqueue)]
-_PS_CHECKS: "Checks" = [("waitid", "waitid", check_waitid), ("ps", None, check_ps)]
 BSD = System(
     "kqueue",
     check_kqueue,
@@ -20,5 +14,8 @@ BSD = System(
     ps_clock,
     parent_as_ps_tells,
     "group",
-    (_KQUEUE_CHECKS, _PS_CHECKS),
+    (
+        [("kqueue", "kqueue", check_kqueue)],
+        [("waitid", "waitid", check_waitid), ("ps", None, check_ps)],
+    ),
 )
