@@ -9,7 +9,7 @@ from functools import partial
 from ..._base.checks import why_not
 from ..._base.errors import GONE, Failed
 from ..posix import close, is_found, opened, user_name, whole_name
-from .proc import check_procfs, read_file, whole_stat
+from .proc import ProcStat, check_procfs, read_file, whole_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +20,11 @@ _BOOTTIME = 7  # CLOCK_BOOTTIME, which the time module has from Python 3.7 on
 # The names of psutil.
 _STATUS = {"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "Z": "zombie"}
 _STATUS.update(t="tracing-stop", X="dead", I="idle", P="parked")
-_STATE, _PPID, _GROUP, _STARTED = 0, 1, 2, 19
 _boot = [0.0]
 
 
 class LinuxFacts:
-    _fields: "list[bytes] | None" = None
+    _stat: "ProcStat | None" = None
     _cmdline: "list[str] | None" = None
     _uids: "tuple[int, int, int] | None" = None
     # Once the process has been reaped, opening a file below its directory fails with ESRCH, even
@@ -49,34 +48,31 @@ class LinuxFacts:
                 raise Failed(EACCES, "the process is hidden") from None
             raise Failed(ESRCH) from None
 
-    def _stat(self) -> "list[bytes]":
-        if self._fields is None:
-            self._name, fields = whole_stat(_STARTED + 1, self._read, "stat")
-            if len(fields) <= _STARTED:
-                raise Failed(ESRCH)
-            self._fields = fields
-        return self._fields
+    def _shown(self) -> ProcStat:
+        self._stat = self._stat or whole_stat(self._read, "stat")
+        if self._stat is None:
+            raise Failed(ESRCH)
+        return self._stat
 
     def started(self) -> int:
-        return int(self._stat()[_STARTED])
+        return self._shown().started
 
     def comm(self) -> str:
-        self._stat()
-        return os.fsdecode(self._name)
+        return self._shown().name
 
     def name(self) -> str:
         name = self.comm()  # the kernel keeps 15 bytes of it
-        return name if len(self._name) < 15 else whole_name(name, self.cmdline())
+        return name if len(os.fsencode(name)) < 15 else whole_name(name, self.cmdline())
 
     def ppid(self) -> int:
-        return int(self._stat()[_PPID])
+        return self._shown().parent
 
     def group(self) -> int:
-        return int(self._stat()[_GROUP])
+        return self._shown().group
 
     def status(self) -> str:
-        letter = self._stat()[_STATE].decode("ascii", "replace")
-        return _STATUS.get(letter, letter)
+        state = self._shown().state
+        return _STATUS.get(state, state)
 
     def create_time(self) -> float:
         return self.started() / _TICKS + _boot_time()

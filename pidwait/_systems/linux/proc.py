@@ -20,31 +20,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._types import Callable, Checks, Identity, Outcome
 
-_THREADS = 17  # the field's place
+_THREADS, _STARTED = 17, 19  # the fields' places
 
 
 class ProcStat:
     """What /proc/<pid>/stat shows."""
 
     def __init__(self, name: bytes, fields: "list[bytes]") -> None:
-        self.name = name.decode("utf-8", "replace")
+        self.name = os.fsdecode(name)
+        self.state = fields[0].decode("ascii", "replace")
         # A main thread that has ended before the other threads is a zombie, too: the process
         # still runs, and has no exit code before the others have ended.
         self.exited = fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
-        self.parent = int(fields[1])
-        self.started = int(fields[19])  # in clock ticks since boot
+        self.parent, self.group = int(fields[1]), int(fields[2])
+        self.started = int(fields[_STARTED])  # in clock ticks since boot
         # The wait status, Linux 3.5; 0 also if we may not see it.
         self.status = int(fields[49]) if len(fields) > 49 else 0
 
 
-def split_stat(line: bytes, count: int = -1) -> "tuple[bytes, list[bytes]]":
-    """The name, and the fields from the third on, which is the state.
-
-    With ``count``, only that many fields, and the rest in one piece.
-    """
+def split_stat(line: bytes) -> "tuple[bytes, list[bytes]]":
+    """The name, and the fields from the third on, which is the state."""
     # The name stands in parentheses; it can contain spaces and parentheses itself.
     head, _, tail = line.rpartition(b")")
-    return head.partition(b"(")[2], tail.split(None, count)
+    return head.partition(b"(")[2], tail.split()
 
 
 def read_file(path: str, open_: "Callable[..., int] | None" = None, is_long: bool = False) -> bytes:
@@ -71,23 +69,20 @@ def _read_entry(pid: int, name: str) -> "bytes | None":
 
 def read_stat(pid: int) -> "ProcStat | None":
     """None if /proc does not show it, which does not mean that the process is gone."""
-    name, fields = whole_stat(-1, _read_entry, pid, "stat")
-    return ProcStat(name, fields) if fields else None
+    return whole_stat(_read_entry, pid, "stat")
 
 
-def whole_stat(
-    count: int, read: "Callable[..., bytes | None]", *arguments: object
-) -> "tuple[bytes, list[bytes]]":
-    """split_stat() of the result of ``read(*arguments)``; read again if it shows no threads."""
+def whole_stat(read: "Callable[..., bytes | None]", *arguments: object) -> "ProcStat | None":
+    """The result of ``read(*arguments)``; read again if it shows no threads."""
     # When a thread other than the main one calls execve(2), it takes over the pid, and the old
     # main thread is removed. A read at that moment shows the old one, as a zombie with no threads
     # and no parent: seen for 4 of 10,000 reads on Linux 6.18, and for two in a row if the process
     # does it again and again. A later read shows the process.
     for _ in range(10):
-        name, fields = split_stat(read(*arguments) or b"", count)
+        name, fields = split_stat(read(*arguments) or b"")
         if fields[_THREADS : _THREADS + 1] != [b"0"]:
             break
-    return name, fields
+    return ProcStat(name, fields) if len(fields) > _STARTED else None
 
 
 def parent_of(pid: int) -> "int | None":
