@@ -204,8 +204,6 @@ class Win32Handle(Handle):
 class Entry:
     """The fields of a PROCESSENTRY32W that identify a process."""
 
-    __slots__ = ("name", "parent", "pid", "threads")
-
     def __init__(self, entry: bytearray) -> None:
         fields = _PROCESSENTRY32W.unpack(entry)
         _, _, self.pid, _, _, self.threads, self.parent, _, _, name = fields

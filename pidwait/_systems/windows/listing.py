@@ -10,9 +10,9 @@ from errno import EACCES, ENOSYS, ESRCH
 from struct import Struct
 
 from ..._base.errors import Failed, call, log
-from ..calls import CALLS, Calls, ask
+from ..calls import CALLS, Calls
 from .calls import POINTER_SIZE, Wrapper32, row32
-from .handle import RIGHTS_TO_LOOK, Owned, entries, find_entry, open_process
+from .handle import RIGHTS_TO_LOOK, Owned, entries, find_entry, is_signalled, open_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ LISTING_CALLS = Calls(
 
 
 class WindowsFacts:
-    _times: "list[int] | None" = None
+    _started: "int | None" = None
     _owned: "Owned | None" = None
 
     def __init__(self, pid: int, entry: "Entry | None" = None, latest: int = 0) -> None:
@@ -101,7 +101,7 @@ class WindowsFacts:
             raise
 
     def _has_exited(self) -> bool:
-        return ask("WaitForSingleObject", self._handle(), 0) == 0  # type: ignore[no-any-return]
+        return is_signalled(self._handle())
 
     def _shown(self) -> "Entry":
         if self._entry is None:
@@ -110,17 +110,15 @@ class WindowsFacts:
                 raise Failed(ESRCH)
         return self._entry
 
-    def _clock(self) -> "list[int]":
-        if self._times is None:
-            self._times = self._ask("GetProcessTimes", self._handle())
+    def started(self) -> int:
+        if self._started is None:
+            started: int = self._ask("GetProcessTimes", self._handle())[0]
+            self._started = started
             # The process of the entry may have exited since, and this one have got its pid. If the
             # clock was set back instead, a new snapshot shows the same.
-            if self._times[0] > self._latest:
+            if started > self._latest:
                 self._entry = None
-        return self._times
-
-    def started(self) -> int:
-        return self._clock()[0]
+        return self._started
 
     def name(self) -> str:
         return self._shown().name

@@ -34,12 +34,6 @@ _HANDLES = 62  # in one call at most: Python 3.7 takes no more, to add the event
 _LOOKS = 2 * _HANDLES  # at the end of a time-out: looks at 5,000 members would take 30 ms (Wine)
 
 
-def _open_port() -> Owned:
-    # The last argument: how many threads may run. With 1, a thread that has taken a packet would
-    # keep the others asleep while it computes.
-    return Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
-
-
 def _registering(owned: Owned, port: Owned) -> "Call":
     """The call that has a packet posted when the process has exited."""
     numbers = (owned.number,), (port.number,), (owned.number,), (_INFINITE,)
@@ -59,7 +53,9 @@ class PortPoller:
         self._by_number: "dict[int, Member]" = {}
         self.ready: "dict[object, None]" = {}
         self._turn = 0
-        self._port = _open_port()
+        # The last argument: how many threads may run. With 1, a thread that has taken a packet
+        # would keep the others asleep while it computes.
+        self._port = Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
