@@ -67,19 +67,18 @@ def check_files() -> None:
 class Adapter:
     """Makes functions by one binding: the common part of both adapters."""
 
-    if TYPE_CHECKING:
-        name: str
-        null: "Pointer"
-        refusal: "Callable[[], Failed]"  # for the error of the latest call
-        pointer: "Callable[[bytearray], Pointer]"  # a void * to memory that the caller keeps alive
-        # A void * to a char *[] that ends with NULL; it keeps the strings alive.
-        strings: "Callable[[list[bytes]], Pointer]"
-        cell: "Callable[[], Pointer]"  # an int * to newly allocated memory; [0] is the int
-        string: "Callable[[Any], bytes]"
-        variable: "Callable[[Any], Pointer]"
-        _libraries: "dict[str | None, object]"
-        _load: "Callable[[str | None], object]"
-        _find: "Callable[[object, str, Prototype], Callable[..., int]]"
+    name: str
+    null: "Pointer"
+    refusal: "Callable[[], Failed]"  # for the error of the latest call
+    pointer: "Callable[[bytearray], Pointer]"  # a void * to memory that the caller keeps alive
+    # A void * to a char *[] that ends with NULL; it keeps the strings alive.
+    strings: "Callable[[list[bytes]], Pointer]"
+    cell: "Callable[[], Pointer]"  # an int * to newly allocated memory; [0] is the int
+    string: "Callable[[Any], bytes]"
+    variable: "Callable[[Any], Pointer]"
+    _libraries: "dict[str | None, object]"
+    _load: "Callable[[str | None], object]"
+    _find: "Callable[[object, str, Prototype], Callable[..., int]]"
 
     def function(
         self,

@@ -30,8 +30,6 @@ class Calls(dict):  # type: ignore[type-arg]
     Failed (ENOSYS) with the reason if there is no such function; KeyError if there is no row.
     """
 
-    __slots__ = ("rows",)
-
     def __init__(self, rows: "Rows") -> None:
         super().__init__()
         self.rows = rows

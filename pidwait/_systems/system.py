@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The properties of a system that the package depends on."""
 
+from .._base.deadline import cpu_clock
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Callable, Check, Checks, Clock, Opener
@@ -22,10 +24,10 @@ class System:
         check: "Check",
         handle: "Opener",
         polled: "Opener",
-        clock: "Clock",
         parent_of: "Callable[[int], int | None]",
         tree: str,
         checks_of: "tuple[Checks, Checks]",
+        clock: "Clock" = cpu_clock,
         received: "Opener | None" = None,
     ) -> None:
         self.backends = backend, "polling"

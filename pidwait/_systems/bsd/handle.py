@@ -34,15 +34,7 @@ from ..._base.errors import Failed, is_python, log
 from ..._base.handle import PENDING, RUNNING
 from ..._base.steps import atomically_if
 from ..calls import ask
-from ..posix import (
-    EventSource,
-    check_waitid,
-    close,
-    code_of_status,
-    may_block,
-    opened_wakeup,
-    poll,
-)
+from ..posix import EventSource, check_waitid, close, code_of_status, may_block, opened_wakeup, poll
 from .calls import (
     EV_ADD,
     EV_DELETE,

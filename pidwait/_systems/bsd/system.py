@@ -11,11 +11,11 @@ BSD = System(
     check_kqueue,
     KqueueHandle,
     PsHandle,
-    ps_clock,
     parent_as_ps_tells,
     "group",
     (
         [("kqueue", "kqueue", check_kqueue)],
         [("waitid", "waitid", check_waitid), ("ps", None, check_ps)],
     ),
+    ps_clock,
 )

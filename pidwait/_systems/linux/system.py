@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Linux: the handle is a pidfd; without pidfds, /proc is read."""
 
-from ..._base.deadline import cpu_clock
 from ..posix import check_waitid
 from ..system import System
 from .handle import PIDFD_CHECKS, PidfdHandle, check_pidfd, received_pidfd
@@ -12,9 +11,8 @@ LINUX = System(
     check_pidfd,
     PidfdHandle,
     ProcfsHandle,
-    cpu_clock,
     parent_of,
     "reaper",
     (PIDFD_CHECKS, [("waitid", "waitid", check_waitid), *PROC_CHECKS]),
-    received_pidfd,
+    received=received_pidfd,
 )

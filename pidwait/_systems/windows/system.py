@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Windows: the handle is a HANDLE; without HANDLEs, snapshots are taken."""
 
-from ..._base.deadline import cpu_clock
 from ..system import System
 from .handle import HANDLE_CHECKS, Win32Handle, check_win32, parent_by_age, polled_handle
 
@@ -10,7 +9,6 @@ WINDOWS = System(
     check_win32,
     Win32Handle,
     polled_handle,
-    cpu_clock,
     parent_by_age,
     "job",
     (HANDLE_CHECKS, []),
