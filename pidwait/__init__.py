@@ -12,6 +12,7 @@ if sys.version_info < (3, 6):
     raise ImportError("%s needs Python 3.6 or newer" % __name__)
 
 from ._base.errors import TimeoutExpired
+from ._base.handle import Usage
 from ._ending import end_procs
 from ._finding import ProcessInfo, process_iter
 from ._probe import probe
@@ -22,8 +23,16 @@ from ._watching import Watch, watch, watch_parent
 
 __version__ = "0.2.0"
 
-__all__ = ["Child", "Process", "ProcessInfo", "TimeoutExpired", "WaitSet", "Watch"]
-__all__ += ["as_completed", "end_procs", "has_exited", "pid_exists", "probe", "process_iter"]
+__all__ = ["Child", "Process", "ProcessInfo", "TimeoutExpired", "Usage", "WaitSet"]
+__all__ += [
+    "Watch",
+    "as_completed",
+    "end_procs",
+    "has_exited",
+    "pid_exists",
+    "probe",
+    "process_iter",
+]
 __all__ += ["spawn", "wait", "wait_procs", "watch", "watch_parent"]
 
 

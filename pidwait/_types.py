@@ -8,6 +8,7 @@ from typing_extensions import *
 
 from ._base.deadline import Deadline as Deadline
 from ._base.handle import Handle as Handle
+from ._base.handle import Usage as Usage
 from ._systems.bindings import Adapter as Adapter
 from ._systems.bsd.calls import Kevent as Kevent
 from ._waiting.members import Member as Member

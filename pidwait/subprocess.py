@@ -126,7 +126,7 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
         if _WAIT == "wait":
             wait = _wait
 
-    def _popen_of_run(*args: "Any", **options: "Any") -> "Any":
+    def _popen_of_run(*args: "Any", _made: "Any" = None, **options: "Any") -> "Any":
         _popens.of_run.is_next = options.get("tree")  # else a handler's Popen would take it
         try:
             popen = Popen(*args, **options)
@@ -134,10 +134,31 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
             vars(_popens.of_run).clear()  # a mock has not asked
         if issubclass(type(popen), _popens.TreePopen):  # a mock may say that it is an instance
             getattr(_started, "tell", id)(popen)  # aio.run's
+            if _made is not None:
+                _made.append(popen)
         return popen
 
     def _call(name: str, *args: "Any", **options: "Any") -> "Any":
-        return globals()[name](*args, **options)
+        function = globals()[name]
+        if not hasattr(function, "_is_ours"):
+            options.pop("_made", None)
+        return function(*args, **options)
+
+    def _with_usage(function: "Any") -> "Any":
+        @functools.wraps(function)
+        def call(*args: "Any", **options: "Any") -> "Any":
+            made = options.setdefault("_made", [])  # the Popen, once it is started
+            try:
+                done = function(*args, **options)
+            except _errors.not_by_handler(_standard.SubprocessError) as error:
+                error.usage = made[0].usage if made else None
+                raise
+            if isinstance(done, _standard.CompletedProcess):
+                done.usage = made[0].usage if made else None
+            return done
+
+        call._is_ours = True
+        return call
 
     # The standard functions find Popen, and each other, in this module. A hook stays as it is.
     _names = {"Popen": _popen_of_run}
@@ -145,7 +166,8 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
     _names.update((_name, functools.partial(_call, _name)) for _name in _functions)
     for _name in _functions:
         if is_standard(getattr(_standard, _name)):
-            globals()[_name] = with_globals(getattr(_standard, _name), **_names)
+            _function = with_globals(getattr(_standard, _name), **_names)
+            globals()[_name] = _function if _name[:3] == "get" else _with_usage(_function)
 
 
 _users: "list[_ExitStack]" = []

@@ -25,7 +25,7 @@ SECTIONS = (
     ("One process", "", "wait has_exited Process TimeoutExpired pid_exists"),
     ("Many processes", "", "wait_procs as_completed WaitSet watch Watch"),
     ("Ending", "", "end_procs watch_parent"),
-    ("Starting", "", "spawn Child"),
+    ("Starting", "", "spawn Child Usage"),
     ("Finding", "", "process_iter ProcessInfo"),
     ("The system", "", "probe"),
     ("asyncio", "aio", "wait wait_procs as_completed end_procs run spawn Child"),

@@ -12,6 +12,7 @@ A look returns one of these outcomes:
 """
 
 import os
+from collections import namedtuple
 from io import UnsupportedOperation
 from weakref import ref
 
@@ -22,9 +23,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import PENDING as PENDING
     from .._types import RUNNING as RUNNING
-    from .._types import Any, Callable, Identity, Outcome
+    from .._types import Any, Callable, Identity, NamedTuple, Outcome
+
+    Usage = NamedTuple("Usage", [("user", float), ("system", float), ("max_rss", int)])
 if not TYPE_CHECKING:
     RUNNING, PENDING = object(), object()  # importing enum takes longer than all of this package
+    Usage = namedtuple("Usage", "user system max_rss")
+
+
+Usage.__doc__ = """What a process has used: CPU time in seconds, peak memory in bytes.
+
+    These are the numbers of getrusage(2). The times include those of all descendants that were
+    waited for; ``max_rss`` is that of the largest of these processes. On Linux, a program that
+    posix_spawn or vfork has started counts its starter's peak memory, too: a tree's does not.
+
+    >>> import sys
+    >>> with spawn([sys.executable, "-c", ""]) as child:
+    ...     code = child.wait()
+    >>> child.usage.user < 60
+    True
+    """
 
 
 class Handle:
@@ -37,6 +55,7 @@ class Handle:
     backend = "polling"
     pid: "int | None"
     fd = -1
+    usage: "Usage | None" = None  # of our child, once look() has reaped it
 
     def look(self, reap: bool = False) -> "Outcome":
         """Look once, without blocking; with ``reap``, reap our child if it has exited."""

@@ -4,19 +4,24 @@
 import os
 import subprocess
 import sys
+from errno import ECHILD
 from functools import lru_cache, partial
-from types import MethodType
+from types import MethodType, SimpleNamespace
 
-from .._base.errors import not_by_handler
+from .._base.errors import Failed, log, not_by_handler
+from .._systems.calls import CALLS, native
 from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
 
 IS_WINDOWS = os.name == "nt"
-if not IS_WINDOWS:
+if IS_WINDOWS:
+    from .._systems.windows.handle import usage_by_handle
+else:
+    from .._systems.posix import usage_by_wait4, usage_by_waitid
     from .posix_spawn import SpawnRequest, is_start_taken_away, start_by_posix_spawn, without_audit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any, Callable, Usage
 
 # On Windows the standard parameter does nothing.
 HAS_PROCESS_GROUP = not IS_WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
@@ -92,6 +97,44 @@ def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
     for fd in (ends | {getattr(popen, "_devnull", -1)}) - {-1}:
         _close(fd)
     popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
+
+
+# What a child has used. On Linux a look fills memory, right before the standard code reaps. On
+# other POSIX systems that reaps by os.wait4(), and a list keeps the result.
+
+
+def new_rusage() -> "Any":
+    """The memory, or the list. The look is loaded now: later there may be no fd left for that."""
+    if "waitid_usage" not in CALLS.rows:
+        return None if IS_WINDOWS else [(0, 0, None)]
+    try:
+        native("waitid_usage")
+        return native("rusage")()
+    except Failed as why:  # there is no binding
+        log("usage: %s", why)
+        return None
+
+
+def waitpid_by_wait4(waited: "Any") -> "dict[str, Any]":
+    """The argument by which the standard _internal_poll() calls os.wait4()."""
+
+    def waitpid(pid: int, flags: int) -> "Any":
+        if not waited[0][0]:  # else it has been reaped, and then a signal handler has raised
+            waited[:] = map(os.wait4, (pid,), (flags,))
+        return waited[0][:2]
+
+    if not hasattr(subprocess, "_del_safe"):
+        return {"_waitpid": waitpid}
+    numbers = {"WNOHANG": os.WNOHANG, "ECHILD": ECHILD}
+    return {"_del_safe": SimpleNamespace(waitpid=waitpid, **numbers)}  # Python 3.13
+
+
+def usage_of(popen: "Any") -> "Usage | None":
+    if IS_WINDOWS:
+        return usage_by_handle(int(popen._handle))
+    if isinstance(popen._rusage, list):
+        return usage_by_wait4(popen._rusage[0][2])
+    return usage_by_waitid(popen._rusage)
 
 
 def would_fork() -> bool:

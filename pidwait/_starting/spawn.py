@@ -18,7 +18,7 @@ if os.name != "nt":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Iterable, Mapping, Outcome, Protocol, Sequence, Union
+    from .._types import Any, Identity, Iterable, Mapping, Outcome, Protocol, Sequence, Union, Usage
 
     class HasFileno(Protocol):  # novm
         def fileno(self) -> int: ...
@@ -178,7 +178,8 @@ class Child(Process):
 
     spawn() returns a Child. ``Child(pid)`` takes over a child that other code has started; it
     raises ProcessLookupError if no process has the pid. ``args`` is the argument of spawn(),
-    and ``reaped`` is true once the child has been reaped.
+    and ``reaped`` is true once the child has been reaped. From then on ``usage`` is a Usage, or
+    None if it is not known: if other code has reaped the child, for example.
 
     The first wait that sees the exit reaps the child: wait(), or a function that takes the
     Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
@@ -194,6 +195,7 @@ class Child(Process):
 
     args: "StrOrBytesPath | Sequence[StrOrBytesPath] | None" = None
     reaped: bool = False
+    usage: "Usage | None" = None
     if TYPE_CHECKING:
 
         @property
@@ -229,6 +231,7 @@ class Child(Process):
         outcome = handle.look(True)
         if outcome is not RUNNING and outcome is not PENDING:
             self._note(outcome)
+            self.usage = self.usage or handle.usage
             self.reaped = True
         return outcome
 

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType
 
 from .._base.deadline import LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, log, not_by_handler, refusal
-from .._base.handle import RUNNING
+from .._base.handle import RUNNING, Usage
 from .calls import WAITID, native, removed_type
 
 TYPE_CHECKING = False
@@ -161,6 +161,18 @@ def reap_child(pid: int) -> "Outcome":
     """Reap our child: its exit code, or RUNNING. Failed (ECHILD) if it is not our child."""
     reaped, status = call(os.waitpid, pid, os.WNOHANG | WAITID["WALL"])
     return code_of_status(status) if reaped else RUNNING
+
+
+def usage_by_waitid(longs: "Any") -> "Usage | None":
+    """From the longs of a struct rusage."""
+    if not longs or not longs[4]:
+        return None
+    return Usage(longs[0] + longs[1] / 1e6, longs[2] + longs[3] / 1e6, longs[4] * WAITID["MAXRSS"])
+
+
+def usage_by_wait4(rusage: "Any") -> "Usage | None":
+    """From the last one of os.wait4()'s results."""
+    return rusage and Usage(rusage[0], rusage[1], rusage[2] * WAITID["MAXRSS"])
 
 
 def is_our_child(pid: int) -> "bool | None":

@@ -26,7 +26,7 @@ from .._watching import watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Container
+    from .._types import Any, Callable, Container, Usage
 
 
 class GroupTree:
@@ -56,6 +56,10 @@ class GroupTree:
                 raise
         finally:
             keeps_thread.cancel()
+
+    @property
+    def usage(self) -> "Usage | None":
+        return self._command.usage  # type: ignore[no-any-return]
 
     def poll(self) -> "int | None":
         if self._caller != os.getpid():  # a forked child lacks the threads

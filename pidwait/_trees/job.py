@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 from .._base.deadline import LONGEST, Backoff, Deadline
 from .._base.errors import Failed, call
+from .._base.handle import Usage
 from .._systems import open_handle
 from .._systems.calls import CALLS
 from .._systems.windows.handle import RIGHTS_TO_LOOK, Owned
-from .._systems.windows.jobs import JOB_CALLS
+from .._systems.windows.jobs import JOB_CALLS, JOB_LIMITS, JOB_PROCESSES, JOB_TIMES
 from .._watching import watch
 
 TYPE_CHECKING = False
@@ -34,6 +35,7 @@ class JobTree:
         self._rest = rest
         self._code: "int | None" = None
         self.left: "list[int]" = []
+        self.usage: "Usage | None" = None
 
     def start(self, start_alone: "Callable[[Any], object]") -> None:
         """``start_alone(winapi)`` starts the command with ``winapi`` in place of _winapi."""
@@ -72,6 +74,9 @@ class JobTree:
             elif self._rest == "leave":
                 self._ask("SetInformationJobObject", self._job.number, 0)
             if self._rest == "leave" or not self._find()[0]:
+                user, system, *_ = self._query(*JOB_TIMES)
+                peak = self._query(*JOB_LIMITS)[-2]
+                self.usage = Usage(user / 1e7, system / 1e7, peak)
                 self._code = self._ask("GetExitCodeProcess", self._command.number)
         return self._code
 
@@ -99,7 +104,11 @@ class JobTree:
 
     def _find(self) -> "Any":
         """The number of running processes, and the pid of one."""
-        return self._ask("QueryInformationJobObject", self._job.number)
+        running, _, pid = self._query(*JOB_PROCESSES)
+        return running, pid
+
+    def _query(self, class_: int, structure: "Any") -> "Any":
+        return self._ask("QueryInformationJobObject", self._job.number, class_, structure)
 
     def _ask(self, name: str, *args: object) -> "Any":
         table = JOB_CALLS if name in JOB_CALLS.rows else CALLS

@@ -2,10 +2,9 @@
 """The keeper: a program that stands between a caller and a command, and ends the command's tree.
 
 The keeper is a child subreaper: orphans below it become its children. So all that the command
-starts stays below it, in whatever session or group. The command is reaped last.
-
-From its socket it reads a plan, see reaper.py, then orders. It answers when the command has started
-and when nothing is left; then it exits as the command did. It imports small modules only.
+starts stays below it, in whatever session or group. The command is reaped last. From its socket the
+keeper reads a plan, see reaper.py, then orders. It answers when the command has started and when
+nothing is left, and with what all have used. Then it exits as the command did.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -18,8 +17,6 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
-
-    read: "Callable[[int], bytes]"  # of the program that runs this
 
 _PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36  # of prctl(2)
 # System call numbers: before Python 3.9 posix lacks the functions. Only Alpha has other numbers.
@@ -282,6 +279,9 @@ class Keeper:
         while self.control >= 0 and self.caller == posix.getppid() and not self.poll.poll(1000):
             continue
         attempt(posix.waitpid, self.command, posix.WNOHANG)  # not every init reaps
+        memory: "Any" = ctypes.create_string_buffer(144) if "ctypes" in globals() else bytes(144)
+        in_c("getrusage", -1, memory)  # of children: both times in seconds, microseconds; KiB
+        answer(self.control, "U%d.%06d %d.%06d %d" % (*memoryview(memory).cast("B").cast("l")[:5],))
         if status & 127:
             in_c("prctl", _DUMPABLE, 0, 0, 0, 0)  # one core dump is enough
             attempt(_signal.signal, status & 127, _signal.SIG_DFL)
@@ -363,7 +363,7 @@ def keep_tree(control: int) -> None:
     while null < 3:  # else a pipe of ours would get 0, 1 or 2, which the command may lack
         null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     posix.set_inheritable(control, False)
-    plan = dict(marshal.loads(read(control)), null=null)  # noqa: F821 - see reaper.py
+    plan = dict(marshal.loads(globals()["read"](control)), null=null)  # see reaper.py
     attempt(posix.set_inheritable, plan["errors"], False)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
         plan["env"] = contents("/proc/self/environ").split(b"\0")

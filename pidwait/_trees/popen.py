@@ -16,9 +16,10 @@ from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
-from .._starting.popen import bound_arguments, close_ends, command_of, own_start, with_group
+from .._starting import popen as starts
 from .._starting.standard import with_globals
 from .._systems import backend, system
+from .._systems.calls import CALLS, WAITID
 from . import check_keeper, check_reaper
 
 if system.tree == "job":
@@ -29,7 +30,7 @@ else:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Usage
 
 _Base: "Any" = object  # what comes after it is a Popen
 of_run = _local()  # ``is_next``: the thread's next Popen is that of a run()
@@ -104,6 +105,7 @@ class TreePopen(_Base):  # type: ignore[misc]
     _grace: "float | None" = None
     _is_given_up = _is_run = False
     _output: "Any" = None
+    _rusage: "Any" = None
     returncode: "int | None"
 
     def __init__(
@@ -127,8 +129,9 @@ class TreePopen(_Base):  # type: ignore[misc]
         elif grace is not None:
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
+        self._rusage = starts.new_rusage()
         try:
-            super().__init__(*args, **with_group(more))
+            super().__init__(*args, **starts.with_group(more))
         except BaseException:
             if getattr(self._tree, "pid", 0):  # nobody gets it
                 self._give_up(None)
@@ -139,16 +142,16 @@ class TreePopen(_Base):  # type: ignore[misc]
     def _start_tree(self, kind: "Any", values: "Any", named: "Any") -> None:
         """Do what _execute_child() does; ``kind`` is our Popen, whatever this one is."""
         if system.tree == "job":
-            own = own_start()
+            own = starts.own_start()
             self._tree.start(lambda api: with_globals(own, _winapi=api)(self, *values, **named))
             return
-        plan, group, preexec_fn = bound_arguments(values, named)
+        plan, group, preexec_fn = starts.bound_arguments(values, named)
         args = plan["args"]
         is_path = hasattr(args, "__fspath__")
         if is_path and plan["shell"]:
             raise TypeError("path-like args is not allowed when shell is true")
         plan["args"] = [args] if is_path or isinstance(args, (str, bytes)) else list(args)
-        plan["args"], plan["executable"] = command_of(plan)
+        plan["args"], plan["executable"] = starts.command_of(plan)
         plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
         plan.update(process_group=group, preexec_fn=preexec_fn)
         if hasattr(sys, "audit"):  # Python 3.8
@@ -160,7 +163,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             self._tree = open_tree(self._rest, self._grace or 0.0, _reason(why))
             self._tree.start(plan, partial(_start_alone, kind))
         self.pid, self._child_created = self._tree.pid, True
-        close_ends(self, plan)
+        starts.close_ends(self, plan)
 
     @property
     def mechanism(self) -> "Any":
@@ -172,8 +175,25 @@ class TreePopen(_Base):  # type: ignore[misc]
         """Pids of processes that we may not end, such as root's; None if the keeper was killed."""
         return [] if self._tree is None else self._tree.left
 
+    @property
+    def usage(self) -> "Usage | None":
+        """What it has used, a Usage; with a tree, what all of it has used.
+
+        None until it has been reaped, or if it is not known: if other code has reaped it, say.
+        """
+        if self.returncode is None:
+            return None
+        if self._tree is not None:
+            return self._tree.usage  # type: ignore[no-any-return]
+        return starts.usage_of(self)
+
     def _internal_poll(self, *args: "Any", **more: "Any") -> "Any":
         if self._tree is None:
+            rusage = self._rusage if self.returncode is None else None
+            if isinstance(rusage, list):
+                more.update(starts.waitpid_by_wait4(rusage))
+            elif rusage and not rusage[4]:
+                CALLS["waitid_usage"](WAITID["P_PID"], self.pid, 0, WAITID["LOOK"], rusage)
             return super()._internal_poll(*args, **more)
         if self.returncode is None:
             self.returncode = self._tree.poll()

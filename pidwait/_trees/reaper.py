@@ -14,7 +14,7 @@ from time import sleep
 
 from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, call, log, not_by_handler
-from .._base.handle import Shared
+from .._base.handle import Shared, Usage
 from .._process import has_exited
 from .._starting.posix_spawn import SpawnRequest, error_of_start
 from .._systems.posix import code_of_status, poll
@@ -56,6 +56,7 @@ class ReaperTree:
     def __init__(self, rest: str, grace: float) -> None:
         self._rest, self._grace = rest, grace
         self.left: "list[int] | None" = []
+        self.usage: "Usage | None" = None
         self._code: "int | None" = None
         self._keeper: "Any" = None
         self._control: "Any" = None  # a Shared socket
@@ -183,9 +184,10 @@ class ReaperTree:
             except not_by_handler(OSError):  # nothing is there
                 told = b""
         if told[:1] == b"D":
-            status, *left = map(int, told[1:].split())
+            status, *left = map(int, told[1:].partition(b"U")[0].split())
             self._order(0, "done")
             has_exited(self._keeper, 10.0)  # the keeper exits at once, unless the machine is busy
+            self._note_usage()
             self.left, self._code = left, code_of_status(status)
             self._control.close()
         elif killed is not None and self._code is None:
@@ -194,6 +196,18 @@ class ReaperTree:
             self._code = killed
             self._control.close()
         return self._code
+
+    def _note_usage(self) -> None:
+        """The keeper has reaped the command, and reports what all have used."""
+        with self._control.use() as control:
+            try:
+                told = control.recv(65536, _LOOK) if self._is_ours(control) else b""
+            except not_by_handler(OSError) as why:
+                log("the usage of a tree: %s", why)
+                return
+        numbers = list(map(float, told.partition(b"U")[2].split()))
+        if numbers:
+            self.usage = Usage(numbers[0], numbers[1], int(numbers[2]) * 1024)
 
     def _is_ours(self, control: "Any") -> bool:
         """Whether it is open; a program may close all file descriptors, to become a daemon."""

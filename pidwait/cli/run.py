@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 from errno import ENOENT, ENOEXEC, ENOSYS
 
 from .. import TimeoutExpired, spawn, wait, watch_parent
@@ -19,7 +20,9 @@ from .shared import (
     as_status,
     digits,
     duration,
+    ending,
     ignores,
+    write,
 )
 
 if os.name != "nt":
@@ -46,6 +49,8 @@ passed on to the group.
       --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
                              wait for it (the default), or leave it
       --with-parent          send TERM when the parent of this command exits
+      --usage                at the end, report on stderr how COMMAND has ended, the
+                             CPU time and the peak memory; with --tree, of all
   -V, --version              show the version
   -h, --help                 show this
 
@@ -143,7 +148,7 @@ class Job:
         self._kill_after = duration(options, "kill-after") or None
         # Windows lacks most of them: there -s does nothing.
         self._signal = 0 if os.name == "nt" else _number_of(options.get("signal", "TERM"))
-        self._options = options
+        self._options, self._began = options, Deadline.now()
         self._foreground = "foreground" in options
         if not command:
             raise UsageError("give a COMMAND")
@@ -162,16 +167,19 @@ class Job:
         return spawn(command, close_fds=os.name == "nt")
 
     def run_on_windows(self) -> int:
-        with _started(self.start, self._command) as child:  # in our group: it gets Ctrl-C, too
+        with _started(self.start, self._command) as self.child:  # in our group: it gets Ctrl-C, too
             if "with-parent" in self._options:
-                watch_parent(child.terminate)
+                watch_parent(self.child.terminate)
             try:
-                return as_status(wait(child, self._timeout) or 0)
+                code = wait(self.child, self._timeout)
             except TimeoutExpired:
+                self._timed_out = True
                 self._tell("TERM")
-                child.terminate()
-                code = child.wait()
-        return as_status(code or 0) if "preserve-status" in self._options else TIMED_OUT
+                self.child.terminate()
+                code = self.child.wait()
+        self._report_usage(code)
+        is_late = self._timed_out and "preserve-status" not in self._options
+        return TIMED_OUT if is_late else as_status(code or 0)
 
     def run(self) -> int:
         if not self._foreground:
@@ -200,7 +208,18 @@ class Job:
                     self._pass_on(self._came.pop(0))
                 if not self._sleep():
                     self._pass_on(signal.SIGALRM)
+        self._report_usage(self._code)
         return self._status(self._code)
+
+    def _report_usage(self, code: "int | None") -> None:
+        if "usage" not in self._options:
+            return
+        text = "%s; %.3f s" % (ending(code), Deadline.now() - self._began)
+        used = self.child.usage
+        if used is not None:
+            megabytes = used.max_rss / 1e6
+            text += ", user %.3f s, system %.3f s, %.1f MB" % (used.user, used.system, megabytes)
+        write(sys.stderr, text + "\n")
 
     def _catch_signals(self) -> None:
         # Our parent may have blocked SIGCHLD, and children inherit that.

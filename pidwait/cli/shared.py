@@ -152,6 +152,17 @@ def as_status(code: int) -> int:
     return code - 2**32 if code >= 2**31 else code  # as signed as sys.exit() takes it
 
 
+def ending(exitcode: "int | None") -> str:
+    if exitcode is None:
+        return "exited"
+    if exitcode < 0:
+        # There may be no file descriptor left to load signal's enums. SIG* overwrite SIG_*.
+        names = {getattr(_signal, one): one for one in dir(_signal)[::-1] if one[:3] == "SIG"}
+        return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
+    # Larger codes are Windows' NTSTATUS, known by their hexadecimal form.
+    return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
+
+
 def ignores(number: int) -> bool:
     """Whether this process ignores a signal, as under nohup."""
     try:  # PyPy's getsignal() does not know which signals were ignored when we started

@@ -23,6 +23,7 @@ from .shared import (
     as_status,
     digits,
     duration,
+    ending,
     ignores,
     label,
     process_id,
@@ -264,17 +265,6 @@ def _name_of(pid: int) -> "str | None":
     return None
 
 
-def _ending(exitcode: "int | None") -> str:
-    if exitcode is None:
-        return "exited"
-    if exitcode < 0:
-        # There may be no file descriptor left to load signal's enums. SIG* overwrite SIG_*.
-        names = {getattr(_signal, one): one for one in dir(_signal)[::-1] if one[:3] == "SIG"}
-        return "killed by " + names.get(-exitcode, "signal %d" % -exitcode)
-    # Larger codes are Windows' NTSTATUS, known by their hexadecimal form.
-    return ("exited with 0x%X" if exitcode >= 2**31 else "exited with %d") % exitcode
-
-
 def _as_text(row: "dict[str, Any]") -> str:
     """An object of --json as text."""
     if not row["found"]:
@@ -282,4 +272,4 @@ def _as_text(row: "dict[str, Any]") -> str:
     who = label(row["pid"], row["name"])
     if not row["exited"]:
         return "%s: still running" % who
-    return "%s: %s; waited %.3f s" % (who, _ending(row["exitcode"]), row["seconds"])
+    return "%s: %s; waited %.3f s" % (who, ending(row["exitcode"]), row["seconds"])

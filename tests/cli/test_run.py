@@ -87,6 +87,16 @@ OURS = {
 }  # fmt: skip
 
 
+USAGES = {
+    "": ("exit 3", 3, "exited with 3"),
+    "-t 50": ("kill -KILL $$", -9, "killed by SIGKILL"),
+    "-t 0.05": ("exec sleep 60", 124, "killed by SIGTERM"),
+    "-p -t 0.05": ("exec sleep 60", 143, "killed by SIGTERM"),
+    "--tree": ("exit 3", 3, "exited with 3"),
+    "--tree -t 0.05": ("setsid sleep 60 & wait", 124, "killed by SIGTERM"),
+}
+
+
 def heed_hang_ups():
     # Under nohup they are ignored, which children inherit.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -121,6 +131,17 @@ def outcome(job, script, ready=lambda pid: None):
     told += job.communicate()[1]
     signals = re.findall(rb"^.*: sending signal (\S+) to command", told, re.M)
     return job.returncode, b" ".join(signals).decode()
+
+
+@posix
+@pytest.mark.parametrize("options", USAGES)
+def test_it_reports_what_the_command_has_used(options, start_job):
+    script, status, text = USAGES[options]
+    job = start_job(*RUN, "--usage", *options.split(), "sh", "-c", script)
+    told = job.communicate()[1].decode()
+    numbers = r"; \d+\.\d{3} s, user \d+\.\d{3} s, system \d+\.\d{3} s, \d+\.\d MB\n"
+    assert re.match(re.escape(text) + numbers + "$", told.splitlines(True)[-1])
+    assert job.returncode == status
 
 
 @posix

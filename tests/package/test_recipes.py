@@ -185,17 +185,18 @@ def test_commands_with_time_out_in_asyncio(tree):
     assert not tree.lives()
 
 
-@of("A judge: bombs and limits")
+@of("Run a program with limits, and tell what it used")
 def test_judge(tree):
     need_program("prlimit")
-    judge = run("A judge: bombs and limits")["judge"]
+    judge = run("Run a program with limits, and tell what it used")["judge"]
     limits = "grep -E 'Max (processes|address)' /proc/self/limits; read line; echo $line; exit 3"
-    code, output = judge(["sh", "-c", limits], b"input\n", processes=1000)
+    code, output, usage = judge(["sh", "-c", limits], b"input\n", processes=1000)
+    assert 0 < usage.max_rss < 512 << 20
     words = output.split()
     assert (code, words[-1]) == (3, b"input") and {b"1000", b"%d" % (512 << 20)} < set(words)
     for seconds in 0.5, 5, 50:  # a slow machine may not get to the output
-        code, output = judge(tree("sleep 60"), seconds=seconds)
-        assert code is None and not tree.lives()
+        code, output, usage = judge(tree("sleep 60"), seconds=seconds)
+        assert usage.max_rss > 0 and code is None and not tree.lives()
         if output:
             break
     assert output == b"ready\n"

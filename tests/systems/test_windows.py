@@ -3,6 +3,7 @@
 
 import _thread
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ ctypes = pytest.importorskip("ctypes")
 pytestmark = pytest.mark.windows
 
 PACKAGE = pidwait.__name__
+ours = importlib.import_module(PACKAGE + ".subprocess")
 
 
 @pytest.fixture
@@ -443,3 +445,35 @@ def test_the_command_line_tells_a_status_in_hexadecimal(start, tmp_path, suspend
         printed = waiter.stdout.read()
     shown = name.encode(encoding, "backslashreplace")
     assert printed.startswith(b"%d (%s): exited with 0xC0000005; waited" % (child.pid, shown))
+
+
+# What a process has used
+
+
+BUSY = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def test_the_times_of_a_child(variant):
+    """Wine reports no peak memory of a process that has exited."""
+    command = [sys.executable, "-c", BUSY]
+    popen = ours.Popen(command)
+    assert popen.usage is None
+    popen.wait()
+    with pidwait.spawn(command) as child:
+        child.wait()
+    for usage in popen.usage, child.usage, ours.run(command).usage:
+        assert 0.3 <= usage.user + usage.system < 5 and usage.max_rss >= 0
+
+
+def test_memory_and_jobs_as_windows_reports_them(seam):
+    """Wine reports zeros."""
+    query = seam.get("QueryInformationJobObject")
+    known = {1: (12 * 10**6, 3 * 10**6, 0, 0), 9: (0, 34500000, 0)}
+    seam.put("K32GetProcessMemoryInfo", lambda handle: 34500000)
+    seam.put(
+        "QueryInformationJobObject",
+        lambda job, kind, *as_: known.get(kind) or query(job, kind, *as_),
+    )
+    command = [sys.executable, "-c", ""]
+    assert ours.run(command).usage.max_rss == 34500000
+    assert ours.run(command, tree=True).usage == (1.2, 0.3, 34500000)

@@ -30,6 +30,10 @@ def wait_for_each_kind(
     assert_type(pidwait.wait(4711, timeout=2.5, reap=True), Code)
     for proc in popen, worker, other, piped, process, child:
         pidwait.wait(proc, 10)
+    usage: Optional[pidwait.Usage] = child.usage
+    if usage is not None:
+        assert_type(usage.user + usage.system, float)
+        assert_type(usage.max_rss, int)
     pidwait.wait_procs([popen, worker, other, piped, process, child, 4711])
     pidwait.wait_procs([popen, 3])
     pidwait.wait_procs([popen, worker], timeout=1, callback=lambda proc, code: print(proc, code))

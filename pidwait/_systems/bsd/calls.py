@@ -7,6 +7,7 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 """
 
 import os
+import resource  # noqa: F401 - os.wait4() would import it after the reaping
 import select
 from collections import namedtuple
 from errno import EINTR, ENOENT
@@ -155,7 +156,8 @@ KQUEUE_ROWS: "Rows" = {
 
 
 def waitid_numbers() -> "dict[str, int]":
-    return {"P_PID": table().waitid.p_pid, "LOOK": table().waitid.look, "WALL": 0}
+    numbers = {"P_PID": table().waitid.p_pid, "LOOK": table().waitid.look, "WALL": 0}
+    return dict(numbers, MAXRSS=1 if PLATFORM == "darwin" else 1024)  # in bytes, see getrusage(2)
 
 
 def change(

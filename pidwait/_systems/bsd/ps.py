@@ -11,10 +11,10 @@ from _thread import get_ident
 from errno import ECHILD, EDEADLK, ENOSYS, ESRCH, ETIMEDOUT
 
 from ..._base.deadline import Deadline
-from ..._base.errors import Failed, log, not_by_handler
+from ..._base.errors import Failed, call, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle
 from ..bindings import PLATFORM
-from ..posix import code_of_status, is_found, is_our_child, look_at_child, reap_child
+from ..posix import code_of_status, is_found, is_our_child, look_at_child, usage_by_wait4
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,9 +183,13 @@ class PsHandle(Handle):
         return code
 
     def _code_of_child(self, reap: bool) -> "Outcome":
-        """The outcome by waitid(2), or waitpid(2); None if it is not our child."""
+        """The outcome by waitid(2), or wait4(2); None if it is not our child."""
         try:
-            return (reap_child if reap else look_at_child)(self.pid)
+            if not reap:
+                return look_at_child(self.pid)
+            reaped, status, rusage = call(os.wait4, self.pid, os.WNOHANG)
+            self.usage = usage_by_wait4(rusage) if reaped else None
+            return code_of_status(status) if reaped else RUNNING
         except Failed as why:
             if why.errno != ECHILD:
                 log("waitid, pid %d: %s", self.pid, why)

@@ -4,6 +4,7 @@
 import os
 import sys
 from errno import EBADF
+from functools import partial
 from struct import Struct
 
 from ..._base.errors import Failed, call
@@ -11,18 +12,23 @@ from ..bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Adapter, Callable, Function, Rows
+    from ..._types import Adapter, Any, Callable, Function, Rows
 
 # name: (result, arguments...)
 _PROTOTYPES = {
     # a system call number, and up to four arguments
     "syscall": ("long", "long", "long", "long", "long", "long"),
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
+    # the system call: its number, the arguments of the function, a struct rusage
+    "waitid_usage": ("long", "long", "long", "long", "long", "long", "void *"),
 }
 
 # From 424 on, a system call has the same number on every architecture but these.
 SYSCALLS = {"pidfd_open": 434, "pidfd_send_signal": 424}  # Linux 5.3, 5.1
 _OTHERS = ("alpha", "ia64", "mips")
+# waitid(2) on 32 and on 64 bits, by how uname's machine begins.
+_WAITID_NUMBERS = {"x86_64": (284, 247), "i": (284,), "arm": (280,), "aarch64": (280, 95)}
+_WAITID_NUMBERS.update({"ppc": (272, 272), "s390": (281, 281)}, riscv=(95, 95), loongarch=(95, 95))
 
 # idtype_t and options of waitid(2)
 P_PID = 1
@@ -44,6 +50,7 @@ PIDFD_INFO_EXIT = 1 << 3  # of the mask
 PIDFD_INFO = Struct("=Q8x3i32xi")
 
 _MACHINE = os.uname().machine if os.name == "posix" else ""
+_ABI = getattr(sys.implementation, "_multiarch", "")
 # asm-generic/resource.h, and MIPS', Alpha's and SPARC's own
 RLIMIT_NOFILE = {"mips": 5, "alpha": 6, "sparc": 6}.get(_MACHINE.rstrip("64"), 7)
 
@@ -66,7 +73,10 @@ def number_of(name: str, machine: str, abi: str) -> int:
     """The number of a system call on uname's ``machine``; ``abi``: the interpreter's triplet."""
     if machine.startswith(_OTHERS) or abi.endswith("x32"):
         raise LookupError("the system call numbers of %s are not known" % machine)
-    return SYSCALLS[name]
+    if name in SYSCALLS:
+        return SYSCALLS[name]
+    found = [numbers for begin, numbers in _WAITID_NUMBERS.items() if machine.startswith(begin)]
+    return found[0][WORD // 8]  # IndexError is a LookupError
 
 
 class _Syscall:
@@ -74,8 +84,7 @@ class _Syscall:
 
     def __init__(self, binding: "Adapter", name: str) -> None:
         self._function = binding.function("syscall", _PROTOTYPES["syscall"])
-        abi = getattr(sys.implementation, "_multiarch", "")
-        self.number = (number_of(name, _MACHINE, abi),)
+        self.number = (number_of(name, _MACHINE, _ABI),)
         # The function in C, with two arguments; it returns -1. See opened().
         self.raw = binding.function("syscall", ("long",) * 4, None)
         self.refusal: "Callable[[], Failed]" = binding.refusal
@@ -84,13 +93,27 @@ class _Syscall:
         return self._function(*self.number, first, second, 0, 0)
 
 
-LINUX_WAITID = {"P_PID": P_PID, "LOOK": LOOK & ~WALL, "WALL": WALL}
+def _bind_usage(binding: "Adapter", name: str) -> "Function":
+    """waitid(2) with its fifth argument, which the C library's function lacks.
+
+    Its arguments: idtype, id, 0, options, and the longs of a struct rusage. These stay zero if the
+    child has not exited.
+    """
+    function: "Any" = binding.function("syscall", _PROTOTYPES[name], None)
+    if binding.name == "ctypes":  # without conversions, a call takes half the time
+        function.argtypes = None
+    return partial(function, number_of(name, _MACHINE, _ABI))
+
+
+LINUX_WAITID = {"P_PID": P_PID, "LOOK": LOOK & ~WALL, "WALL": WALL, "MAXRSS": 1024}
 # _signal is signal without its enums. It is always loaded, so it is there when no file descriptor
 # is left for an import.
 LINUX_ROWS: "Rows" = {
     "pidfd_open": ("os", _Syscall),
     "pidfd_send_signal": ("_signal", _Syscall),
     "waitid": ("os", lambda binding, name: WaitId(binding, _PROTOTYPES[name], SIGINFO)),
+    "waitid_usage": (None, _bind_usage),
+    "rusage": (None, lambda binding, name: binding.longs),
     "ioctl": ("fcntl", None),
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),

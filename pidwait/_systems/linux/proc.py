@@ -14,7 +14,17 @@ from ..._base.checks import why_not, works
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import GONE, Failed, call, log
 from ..._base.handle import PENDING, RUNNING, Handle
-from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
+from ..calls import ask
+from ..posix import (
+    code_of_status,
+    is_found,
+    look_at_child,
+    may_block,
+    opened,
+    reap_child,
+    usage_by_waitid,
+)
+from .calls import LOOK, P_PID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,6 +224,8 @@ class ProcfsHandle(Handle):
             return code_of_status(stat.status)
         code: "Outcome" = None
         try:
+            if reap:
+                ask_usage(self, P_PID, self.pid)
             code = (reap_child if reap else look_at_child)(self.pid)
         except Failed as why:
             if why.errno != ECHILD:  # a policy
@@ -254,6 +266,16 @@ class ProcfsHandle(Handle):
 
     def identify(self) -> "Identity | None":
         return None if self._started is None else ("start", self.pid, self._started)
+
+
+def ask_usage(handle: Handle, idtype: int, id_: int) -> None:
+    """Ask what our child has used, just before it is reaped. Another thread may reap it now."""
+    try:
+        longs = ask("rusage")
+        ask("waitid_usage", idtype, id_, 0, LOOK, longs)
+        handle.usage = usage_by_waitid(longs) or handle.usage
+    except Failed as why:  # there is no binding
+        log("pid %s, its usage: %s", handle.pid, why)
 
 
 PROC_CHECKS: "Checks" = [

@@ -63,9 +63,21 @@ class _Times(Wrapper32):
         return [int.from_bytes(time, "little") for time in times]
 
 
+class _PeakMemory(Wrapper32):
+    """K32GetProcessMemoryInfo(handle) -> PeakWorkingSetSize, in bytes"""
+
+    def __call__(self, handle: int) -> int:
+        # PROCESS_MEMORY_COUNTERS: DWORD cb, PageFaultCount; SIZE_T PeakWorkingSetSize; and more
+        memory = bytearray(8 + 8 * POINTER_SIZE)
+        memory[:4] = len(memory).to_bytes(4, "little")
+        self._function(handle, memory, len(memory))
+        return int.from_bytes(memory[8 : 8 + POINTER_SIZE], "little")
+
+
 WINDOWS_ROWS: "Rows" = {
     "OpenProcess": row32("HANDLE DWORD BOOL DWORD", module="_winapi"),
     "WaitForMultipleObjects": row32("DWORD DWORD PVOID BOOL DWORD", 0xFFFFFFFF, _Wait, "_winapi"),
+    "K32GetProcessMemoryInfo": row32("BOOL HANDLE PVOID DWORD", wrapper=_PeakMemory),
     "GetProcessTimes": row32("BOOL HANDLE PVOID PVOID PVOID PVOID", wrapper=_Times),
     "GenerateConsoleCtrlEvent": row32("BOOL DWORD DWORD"),
     "CreateToolhelp32Snapshot": row32("HANDLE DWORD DWORD", INVALID_HANDLE),

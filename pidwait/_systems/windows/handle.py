@@ -19,7 +19,7 @@ from struct import Struct
 
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import Failed, call, log
-from ..._base.handle import RUNNING, Handle
+from ..._base.handle import RUNNING, Handle, Usage
 from ..calls import ask, native
 
 TYPE_CHECKING = False
@@ -137,6 +137,8 @@ class Win32Handle(Handle):
             exited = entry is None or not entry.threads
         if not exited:
             return RUNNING
+        if reap:
+            self.usage = usage_by_handle(self.owned.number)
         try:
             return ask("GetExitCodeProcess", self.owned.number)  # type: ignore[no-any-return]
         except Failed as why:  # we have no right but SYNCHRONIZE
@@ -199,6 +201,21 @@ class Win32Handle(Handle):
     def close(self) -> None:
         super().close()
         self.owned.close()
+
+
+def usage_by_handle(number: int) -> "Usage | None":
+    """What a process has used that has exited."""
+    try:
+        _, _, system, user = ask("GetProcessTimes", number)
+    except Failed as why:
+        log("GetProcessTimes: %s", why)
+        return None
+    try:
+        peak = ask("K32GetProcessMemoryInfo", number)
+    except Failed as why:  # under Wine, soon after the exit
+        log("K32GetProcessMemoryInfo: %s", why)
+        peak = 0
+    return Usage(user / 1e7, system / 1e7, peak)
 
 
 class Entry:

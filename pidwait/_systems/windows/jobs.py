@@ -8,12 +8,15 @@ from ..calls import Calls
 from .calls import Wrapper32, row32
 from .handle import Owned
 
-_EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation
-# LARGE_INTEGER PerProcessUserTimeLimit, PerJobUserTimeLimit; DWORD LimitFlags; and more
-_LIMITS = Struct("qqIPPIPII6Q4P")
-_PROCESS_ID_LIST = 3  # JobObjectBasicProcessIdList
-# DWORD NumberOfAssignedProcesses, NumberOfProcessIdsInList; ULONG_PTR ProcessIdList[1];
-_PROCESSES = Struct("IIP")
+# Classes of information, with their structures.
+# JobObjectBasicAccountingInformation. LARGE_INTEGER TotalUserTime, TotalKernelTime; and more
+JOB_TIMES = 1, Struct("4q4I")
+# JobObjectBasicProcessIdList. DWORD NumberOfAssignedProcesses, NumberOfProcessIdsInList; ULONG_PTR
+# ProcessIdList[1];
+JOB_PROCESSES = 3, Struct("IIP")
+# JobObjectExtendedLimitInformation. LARGE_INTEGER PerProcessUserTimeLimit, PerJobUserTimeLimit;
+# DWORD LimitFlags; and more; SIZE_T PeakProcessMemoryUsed, PeakJobMemoryUsed
+JOB_LIMITS = 9, Struct("qqIPPIPII6Q4P")
 _ERROR_MORE_DATA = 234
 
 
@@ -21,23 +24,22 @@ class _LimitJob(Wrapper32):
     """SetInformationJobObject(job, flags of its limits)"""
 
     def __call__(self, job: int, flags: int) -> None:
-        memory = bytearray(_LIMITS.size)
+        memory = bytearray(JOB_LIMITS[1].size)
         memory[16:20] = flags.to_bytes(4, "little")
-        self._function(job, _EXTENDED_LIMITS, memory, len(memory))
+        self._function(job, JOB_LIMITS[0], memory, len(memory))
 
 
 class _QueryJob(Wrapper32):
-    """QueryInformationJobObject(job) -> the number of running processes, the pid of one"""
+    """QueryInformationJobObject(job, class, structure) -> the fields of the structure"""
 
-    def __call__(self, job: int) -> "tuple[int, int]":
-        memory = bytearray(_PROCESSES.size)
+    def __call__(self, job: int, class_: int, structure: Struct) -> "tuple[int, ...]":
+        memory = bytearray(structure.size)
         try:
-            self._function(job, _PROCESS_ID_LIST, memory, len(memory), None)
+            self._function(job, class_, memory, len(memory), None)
         except Failed as why:
             if why.winerror != _ERROR_MORE_DATA:
                 raise
-        running, _, pid = _PROCESSES.unpack(memory)
-        return running, pid
+        return structure.unpack(memory)
 
 
 JOB_CALLS = Calls(
@@ -56,7 +58,7 @@ JOB_CALLS = Calls(
 def check_job() -> None:
     """Make a job, as for a tree, and ask for its processes."""
     with Owned(JOB_CALLS["CreateJobObjectW"], None, None) as job:
-        call(JOB_CALLS["QueryInformationJobObject"], job.number)
+        call(JOB_CALLS["QueryInformationJobObject"], job.number, *JOB_PROCESSES)
 
 
 JOB_CHECKS = [("job objects", "CreateJobObjectW", check_job)]
