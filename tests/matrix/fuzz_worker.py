@@ -1,316 +1,243 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One start, in a process of its own, and all that can be seen of it.
+"""Starts in a process of their own, and all that can be seen of each."""
 
-What is found is a dict of strings by name, so that two of them are easily compared.
-"""
-
-import fcntl
 import gc
-import importlib
-import json
+import io  # noqa: F401  # for an expression of fuzz_cases
 import os
+import pickle
 import re
 import resource
 import signal
 import subprocess
 import sys
 import time
-import traceback
 import warnings
+from functools import partial
+from pathlib import Path
 
-from .. import pidwait, seam
-from . import fuzz_world
+from pidwait import subprocess as ours
 
-ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+from .. import seam
+from ..processes import state
+from ..trouble import fork, system  # noqa: F401
 
-PATIENCE = 2  # seconds, for a program to stop or to end
+PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+PATIENCE = 2  # seconds, for a program to stop
 EVENTS = "subprocess.Popen", "os.posix_spawn", "os.fork", "os.chdir", "os.putenv"
-STATUS = "Umask Uid Gid Groups SigBlk SigIgn SigCgt NoNewPrivs".split()
+STATUS = "Umask PPid NSpgid NSsid Uid Gid Groups SigBlk SigIgn SigCgt NoNewPrivs".split()
 # The address of an object, and the pid of a child: they may differ.
 VARYING = re.compile("0x[0-9a-f]{4,}|(?<=subprocess )[0-9]+")
+SCRIPT = "kill -STOP $$; exit 8"
+# The probe is linked statically, so that it does nothing else: while it is stopped, /proc shows
+# what it was given.
+FILES = """
+echo '#include <signal.h>
+    int main() { raise(SIGSTOP); return 7; }' | cc -static -o probe -x c -
+echo "$SCRIPT" | tee noshebang > notexec
+(echo '#!/bin/sh'; cat noshebang) > script
+echo '#!/nonesuch/sh' > badshebang
+touch empty out err file found
+chmod 755 . script badshebang noshebang empty
+chmod 666 out err file found
+mkdir -m 755 sub
+mkdir -m 0 closed  # root may enter it, others may not
+ln -s ../probe sub/inner
+ln -s loop loop
+ln -s /nonesuch dangling
+"""
 
 
-def warm_up():
-    """Load what is loaded on demand, so that the workers need not."""
+def build(folder):
+    """Fill the folder that every start finds, and load what is loaded on demand."""
+    subprocess.check_call(["sh", "-ec", FILES], cwd=folder, env=dict(os.environ, SCRIPT=SCRIPT))
+    os.environ.clear()
+    os.environ.update(PATH=folder + ":/usr/bin:/bin", HOME="/root", FUZZ="x")
     seam.start_by_posix_spawn()
-    subprocess.call(["true"])
+    subprocess._USE_POSIX_SPAWN = False  # what the standard code does by it differs in details
     ours.call(["true"], timeout=PATIENCE)
 
 
 def run(case, side, folder):
-    """What a forked worker finds; ``side`` is 0 for the standard library, 1 for ours."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        # Whatever happens, it must not go on with its parent's code.
-        status = 1
-        try:
-            os.close(reader)
-            fuzz_world.place(writer, fuzz_world.RESULT_FD, False)
-            signal.alarm(30)
-            found = Start(case, side, folder).run()
-            with os.fdopen(fuzz_world.RESULT_FD, "w") as file:
-                json.dump(found, file)
-            status = 0
-        except BaseException:
-            with os.fdopen(fuzz_world.RESULT_FD, "w") as file:
-                json.dump({"harness": traceback.format_exc()}, file)
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return json.loads(text) if text else {"worker": "ended by {}".format(status)}
+    """What a forked process finds of each start: the standard library's, or ours (``side`` 1)."""
+
+    def work():
+        signal.alarm(30)
+        found = Worker(side, folder).run(case)
+        with open(folder + "/found", "wb") as file:
+            pickle.dump(found, file)
+
+    _, status = os.waitpid(fork(work), 0)
+    if status:
+        raise RuntimeError("{}: {}".format(status, contents(folder + "/err")))
+    with open(folder + "/found", "rb") as file:
+        return pickle.load(file)
 
 
-class Start:
-    def __init__(self, case, side, folder):
-        self.case, self.folder = case, folder
-        self.start = (subprocess, ours)[side].Popen
-        self.found = {}
-        self.by_posix_spawn = 0
-        self.links = {}  # what a file descriptor leads to: a name that is the same in each run
-
-    def run(self):
-        fuzz_world.prepare(self.folder)
-        self.usual = resource.getrlimit(resource.RLIMIT_NOFILE)
-        space = dict(fuzz_world.names(self.folder), forget=seam.forget)
-        self.links[stat_key(os.devnull)] = os.devnull
-        self.own_fds()
-        self.watch()
-        for expression in self.case["world"]:
-            eval(expression, space)
-        self.limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, self.usual)
-        before = self.parent()
-        # Nothing that one start keeps may change the next one.
-        every = []
-        for options in self.case.get("before", []) + [self.case["options"]]:
-            every.append({name: eval(text, space) for name, text in options.items()})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for options in every[:-1]:
-                child = self.attempt(options)
-                if child is not None:
-                    self.has_stopped(child)
-                self.end(child)
-        self.found.clear()
-        self.by_posix_spawn = 0
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            child = self.attempt(every[-1])
-        own = self.own_fds()
-        if child is not None:
-            self.look(child, every[-1], own)
-        self.end(child)
-        del child
-        self.note("warnings", [(each.category.__name__, str(each.message)) for each in caught])
-        self.after(before)
-        self.found["posix_spawn"] = self.by_posix_spawn
-        return self.found
-
-    def note(self, name, value):
-        text = value if isinstance(value, str) else ascii(value)
-        self.found[name] = VARYING.sub("*", text)
-
-    def watch(self):
-        """Count the starts by posix_spawn, and the events that audit hooks see."""
-        seam.start_by_posix_spawn()
-        seam.count_starts(self.count)
+class Worker:
+    def __init__(self, side, folder):
+        self.folder = folder
+        self.popen = (subprocess, ours)[side].Popen
+        self.pipes = {}  # by their links: a name that is the same in each run
+        self.found = {}  # by names, so that two of them are easily compared
         self.events = []
+        self.by_posix_spawn = []
+
+    def run(self, case):
+        self.prepare()
+        self.usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.note_process("before", os.getpid())
+        seam.count_starts(self.by_posix_spawn.append)
         if hasattr(sys, "addaudithook"):  # Python 3.8
             sys.addaudithook(self.hook)
+        names = dict(globals(), here=self.folder)
+        names.update(PROBE=self.folder + "/probe", FILE=self.folder + "/file")
+        for expression in case["world"]:
+            eval(expression, names)
+        self.limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.usual)
+        starts = []  # nothing that one start keeps may change the next one
+        for options in case["starts"]:
+            starts.append({name: eval(text, names) for name, text in options.items()})
+        return [self.start(options, case["wait"]) for options in starts]
 
-    def count(self, pid):
-        self.by_posix_spawn += 1
+    def prepare(self):
+        """Set up the file descriptors and all else that the environment can change."""
+        os.chdir(self.folder)
+        os.umask(0o022)
+        Path("file").write_text("text")  # an earlier child may have written to it
+        append = os.O_RDWR | os.O_APPEND | os.O_TRUNC
+        os.dup2(os.open("script", os.O_RDONLY), 0)
+        os.dup2(os.open("out", append), 1)
+        os.dup2(os.open("err", append), 2)
+        os.dup2(os.open("file", os.O_RDWR), 20, False)
+        os.dup2(os.open("file", os.O_RDWR), 21)
+        for number, inheritable in ((22, False), (25, True)):
+            reader, writer = os.pipe()
+            os.dup2(reader, number, inheritable)
+            os.dup2(writer, number + 1, inheritable)
+        os.dup2(os.open("sub", os.O_RDONLY), 24, False)
+        os.dup2(os.open("file", os.O_RDONLY), 200)
+        os.dup2(os.open("file", os.O_RDONLY), 300, False)
+        os.closerange(3, 20)
 
     def hook(self, event, arguments):
         if event in EVENTS:
-            self.events.append((event, VARYING.sub("*", ascii(arguments))))
+            self.events.append((event, described(arguments)))
 
-    def attempt(self, options):
+    def note(self, name, value):
+        self.found[name] = described(value)
+
+    def start(self, options, wait):
+        self.found = {"error": None}
         self.events.clear()
-        resource.setrlimit(resource.RLIMIT_NOFILE, self.limit)
-        try:
-            child = self.start(**options)
-            self.note("error", None)
-        except BaseException as error:
-            self.note("error", type(error).__name__)
-            for name in "args errno strerror filename filename2".split():
-                self.note("error." + name, getattr(error, name, None))
-            self.note("error.text", str(error))
-            self.note("error.cause", type(error.__cause__).__name__)
-            child = None
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, self.usual)
-        self.note("events", list(self.events))
-        return child
-
-    def look(self, child, options, own):
-        """Note what can be seen of a child that has stopped, and of its object."""
-        self.note("args is args", child.args is options["args"])
-        for name, value in sorted(vars(child).items()):
-            if name in ("stdin", "stdout", "stderr"):
-                self.note("Popen." + name, stream(value))
-            elif name not in ("pid", "args", "_waitpid_lock", "_process_group"):
-                self.note("Popen." + name, value)
-        self.note("parent's fds", own)
-        if self.has_stopped(child):
-            self.note("child.fds", self.named(fds(child.pid)))
-            for name in "cmdline", "environ":
-                self.note("child." + name, contents(child.pid, name, "rb"))
-            for name in "cwd", "exe":
-                self.note("child." + name, os.readlink("/proc/{}/{}".format(child.pid, name)))
-            fields = contents(child.pid, "stat").rpartition(")")[2].split()
-            for name, position in ("parent", 1), ("group", 2), ("session", 3):
-                self.note("child." + name, known_pid(int(fields[position]), child.pid))
-            self.note("child.tty", fields[4])
-            self.note("child.nice", fields[16])
-            self.status("child", child.pid)
-            for line in contents(child.pid, "limits").splitlines():
-                if line.startswith(("Max open files", "Max core", "Max stack")):
-                    self.note("child." + line[:14], line)
-
-    def status(self, whose, pid):
-        for line in contents(pid, "status").splitlines():
-            name, _, value = line.partition(":")
-            if name in STATUS:
-                self.note("{}.{}".format(whose, name), " ".join(value.split()))
-
-    def has_stopped(self, child):
-        """Whether it has stopped; else it has ended, or is too slow and is killed."""
-        deadline = time.monotonic() + PATIENCE
-        pause = 0.0001
-        while True:
+        self.by_posix_spawn.clear()
+        child, before = None, os.listdir("/proc/self/fd")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.limit)
             try:
-                letter = contents(child.pid, "stat").rpartition(")")[2].split()[0]
-            except (FileNotFoundError, ProcessLookupError):
-                return False
-            if letter in "TZX":
-                return letter == "T"
+                child = self.popen(**options)
+            except BaseException as error:
+                self.found["error"] = type(error).__name__
+                for name in "args errno strerror filename filename2 __cause__".split():
+                    self.note("error." + name, getattr(error, name, None))
+                self.note("error.text", str(error))
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.usual)
+        self.found.update(events=list(self.events), posix_spawn=len(self.by_posix_spawn))
+        self.note_process("meanwhile", os.getpid())
+        if child is not None:
+            self.look(child, options, wait)
+            del child
+        if os.listdir("/proc/self/fd") != before:
+            gc.collect()  # reference cycles
+        self.found["warnings"] = [described(repr(each.message)) for each in caught]
+        self.note_process("after", os.getpid())
+        self.note("after.os.environ", sorted(os.environ.items()))
+        left = contents("/proc/self/task/{}/children".format(os.getpid())).split()
+        self.note("zombies and others left", [state(int(pid)) == "Z" for pid in left])
+        for name in "out", "err":
+            self.found[name] = contents(os.path.join(self.folder, name))
+            os.truncate(os.path.join(self.folder, name), 0)
+        return self.found
+
+    def look(self, child, options, wait):
+        """Note what can be seen of a child that has stopped, and of its object; and end it."""
+        self.note("args is args", child.args is options["args"])
+        of_streams = "mode encoding errors line_buffering write_through buffer".split()
+        for name, value in vars(child).items():
+            if name not in ("pid", "args", "_waitpid_lock", "_process_group"):
+                settings = [getattr(value, setting, None) for setting in of_streams]
+                self.note("Popen." + name, [value] + settings)
+        deadline = time.monotonic() + PATIENCE
+        while state(child.pid) not in ("T", "Z", "X", None):
             if time.monotonic() > deadline:
                 self.note("killed", True)
                 os.kill(child.pid, signal.SIGKILL)
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, 0.01)
-
-    def end(self, child):
-        if child is None:
-            return
-        try:
+                break
+            time.sleep(0.0005)
+        if state(child.pid) == "T":
+            self.note_process("child", child.pid)
             os.kill(child.pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass  # it ended at once
-        how = self.case["wait"]
-        try:
-            if how == "communicate":
-                self.note("output", child.communicate(timeout=PATIENCE))
-            elif how == "wait":
-                child.wait()
-            else:
-                child.wait(PATIENCE)
-        except Exception as error:
-            self.note("wait", repr(error))
+        with child:
+            try:
+                self.note("waited", eval(wait, {"child": child}))
+            except Exception as error:
+                self.note("waited", repr(error))
         self.note("exit code", child.returncode)
-        for each in child.stdin, child.stdout, child.stderr:
-            if each is not None:
-                each.close()
 
-    def parent(self):
-        """The state of this process."""
-        found = dict(self.found)
-        self.status("parent", os.getpid())
-        self.note("parent.cwd", os.readlink("/proc/self/cwd"))
-        self.note("parent.environ", sorted(os.environ.items()))
-        state = {name: self.found[name] for name in set(self.found) - set(found)}
-        self.found = found
-        state["fds"] = self.own_fds()
-        return state
-
-    def after(self, before):
-        """Note what the start has left or changed."""
-        left = self.own_fds()
-        if left != before["fds"]:
-            gc.collect()  # PyPy; and reference cycles
-            left = self.own_fds()
-        self.note("fds left", left)
-        for name, value in self.parent().items():
-            if name != "fds" and value != before[name]:
-                self.note(name, "{} -> {}".format(before[name], value))
-        self.note("children left", children())
-        for name in "out", "err":
-            self.note(name, self.folder.joinpath(name).read_text(errors="replace"))
-
-    def own_fds(self):
-        """Our file descriptors, each named by its file, or else by where it was first seen."""
-        found = fds()
-        for fd, (key, _) in found.items():
-            self.links.setdefault(key, "first at {}".format(fd))
-        return self.named(found)
-
-    def named(self, found):
-        return {fd: (self.links.get(key, "unknown"), flags) for fd, (key, flags) in found.items()}
+    def note_process(self, whose, pid):
+        """Note what /proc shows of a process; pipes by where they were first seen."""
+        folder = "/proc/{}/".format(pid)
+        found = {name: contents(folder + name) for name in ("cmdline", "environ", "limits")}
+        found.update((name, os.readlink(folder + name)) for name in ("cwd", "exe"))
+        fields = contents(folder + "stat").rpartition(")")[2].split()
+        found.update(tty=fields[4], nice=fields[16], fds={})
+        known = {str(pid): "itself", str(os.getpid()): "the worker"}
+        for line in contents(folder + "status").splitlines():
+            name, _, value = line.partition(":")
+            if name in STATUS:
+                found[name] = " ".join(known.get(number, number) for number in value.split())
+        for fd in sorted(map(int, os.listdir(folder + "fd"))):
+            try:
+                link = os.readlink("{}fd/{}".format(folder, fd))
+                flags = contents("{}fdinfo/{}".format(folder, fd)).split("flags:")[1].split()[0]
+            except FileNotFoundError:  # the file descriptor of the listing itself
+                continue
+            if link.startswith("pipe:"):
+                link = self.pipes.setdefault(link, "the pipe first at {}".format(fd))
+            found["fds"][fd] = link, flags
+        self.found.update(("{}.{}".format(whose, name), found[name]) for name in found)
 
 
-def children():
-    """The states of the children that are left; they are killed and reaped."""
-    found = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if pid:
-            found.append("zombie of status {}".format(status))
-            continue
-        for pid in contents("self/task/{}".format(os.getpid()), "children").split():
-            os.kill(int(pid), signal.SIGKILL)
-            os.waitpid(int(pid), 0)
-            found.append("running")
+def described(value):
+    return VARYING.sub("*", value if isinstance(value, str) else ascii(value))
 
 
-def stat_key(path):
-    info = os.stat(path)
-    return info.st_dev, info.st_ino
+def contents(path):
+    return Path(path).read_bytes().decode("latin-1")
 
 
-def contents(pid, name, mode="r"):
-    with open("/proc/{}/{}".format(pid, name), mode) as file:
-        return file.read()
+# What the expressions of fuzz_cases use
 
 
-def fds(pid=None):
-    """What each file descriptor is: its device and inode, and its flags."""
-    folder = "/proc/{}/".format(pid or "self")
-    found = {}
-    for fd in map(int, os.listdir(folder + "fd")):
-        try:
-            if pid is None:
-                info = os.fstat(fd)
-                flags = (fcntl.fcntl(fd, fcntl.F_GETFL), fcntl.fcntl(fd, fcntl.F_GETFD))
-            else:
-                info = os.stat("{}fd/{}".format(folder, fd))
-                flags = contents(pid, "fdinfo/{}".format(fd)).split("flags:")[1].split()[0]
-        except OSError:  # the file descriptor of the listing itself
-            continue
-        if fd != fuzz_world.RESULT_FD:
-            found[fd] = (info.st_dev, info.st_ino), flags
-    return {fd: found[fd] for fd in sorted(found)}
+def having(method, value):
+    """An object that has this one method, which returns the value, or raises it."""
+
+    def answer(self):
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return type(method, (), {method: answer, "__repr__": lambda self: ascii(value)})()
 
 
-def known_pid(number, child):
-    names = {child: "itself", os.getpid(): "the worker", os.getppid(): "the fuzzer", 0: "0", 1: "1"}
-    same = {os.getpgrp(): "as the worker's", os.getsid(0): "as the worker's session"}
-    return names.get(number) or same.get(number) or "another"
+Fspath, Index = partial(having, "__fspath__"), partial(having, "__index__")
+HasFileno, Items = partial(having, "fileno"), partial(having, "items")
+Mapping = type("Mapping", (dict,), {"items": lambda self: [("MAPPED", "1"), *dict.items(self)]})
+Str = type("Str", (str,), {})
+Int = type("Int", (int,), {})
 
 
-def stream(file):
-    """The kind and the settings of a stream that Popen has made."""
-    if file is None:
-        return None
-    names = "mode encoding errors line_buffering write_through".split()
-    told = [(name, getattr(file, name, "none")) for name in names]
-    inner = getattr(file, "buffer", file)
-    return type(file).__name__, type(inner).__name__, file.fileno(), told
+def limit(number):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
