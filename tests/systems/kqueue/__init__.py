@@ -81,7 +81,7 @@ class Library:
 
 
 def _install_inside(kernel, patch):
-    for attribute, value in vars(_bsd.BSD).items():
+    for attribute, value in list(vars(_bsd.BSD).items()):  # dressed up, it is the system itself
         patch(_systems.system, attribute, value)
     patch(_pollers, "_make_poller", _kqueue_poller.KqueuePoller)
     for module in _bindings, _listed_ps, _kqueue_calls, _ps:
