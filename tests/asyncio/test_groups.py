@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ..processes import HERD, become_zombie, gone_pid
+from ..processes import HERD, Job, become_zombie, gone_pid
 from .loops import aio, begun, gathered, is_cancelled, nothing_left_in, seen_in
 
 pytestmark = pytest.mark.kqueue
@@ -175,18 +175,6 @@ def test_no_processes(variant, run):
         return await seen_in(aio.as_completed([]))
 
     assert run(main()) == []
-
-
-class Job:
-    """It can't be hashed, and equals all others."""
-
-    __hash__ = None
-
-    def __init__(self, pid):
-        self.pid = pid
-
-    def __eq__(self, other):
-        return True
 
 
 def test_what_was_given_twice_is_reported_twice(variant, run, zombie, sleeper):

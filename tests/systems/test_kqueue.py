@@ -22,6 +22,7 @@ from ..processes import (
     sleeping,
     state,
 )
+from ..waiting.crowd import in_a_fork
 from ..waiting.threads import Thread
 from ..waiting.ways import WAYS, by_as_completed
 from .kqueue.systems import EV_ADD, EV_DELETE, EV_ONESHOT, NAMED, SYSTEMS, named
@@ -268,24 +269,21 @@ def test_a_forked_child_polls_and_leaves_the_fd_alone(on, sleeper, system, bindi
     dropped = pidwait.Process(sleeper.pid)
     numbers = process.fileno(), dropped.fileno()
     assert not any(map(os.get_inheritable, numbers))
-    pid = os.fork()
-    if pid == 0:
-        status = 9
-        try:
-            for number in numbers:
-                os.dup2(2, number)
-            assert not process.has_exited() and process.backend == "polling"
-            with pytest.raises(OSError):
-                process.fileno()
-            process.close()
-            del process, dropped
-            gc.collect()
-            for number in numbers:
-                os.fstat(number)
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def use():
+        nonlocal process, dropped
+        for number in numbers:
+            os.dup2(2, number)
+        assert not process.has_exited() and process.backend == "polling"
+        with pytest.raises(OSError):
+            process.fileno()
+        process.close()
+        del process, dropped
+        gc.collect()
+        for number in numbers:
+            os.fstat(number)
+
+    assert in_a_fork(use)
     process.close()
     dropped.close()
 

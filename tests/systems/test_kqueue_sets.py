@@ -16,6 +16,7 @@ import pytest
 from .. import pidwait
 from ..conftest import open_fds
 from ..processes import OnPurpose, become_zombie, eventually, exiting, interrupted_by, sleeping
+from ..waiting.crowd import in_a_fork
 from .kqueue.systems import named
 from .test_kqueue import any_, by_each_binding, each
 
@@ -245,22 +246,19 @@ def test_a_forked_child_has_no_such_kqueue(on, sleeper, system, binding, how):
     number = waiting.fileno()
     mine = set(open_fds()) - before
     assert number in mine and not any(map(os.get_inheritable, mine))
-    pid = os.fork()
-    if pid == 0:
-        status = 9
-        try:
-            os.dup2(2, number)
-            if how == "used":
-                assert waiting.wait(0.01) == [] and list(waiting) == [sleeper.pid]
-                waiting.close()
-            del waiting
-            gc.collect()
-            os.fstat(number)
-            assert set(open_fds()) - before == {number}
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def use():
+        nonlocal waiting
+        os.dup2(2, number)
+        if how == "used":
+            assert waiting.wait(0.01) == [] and list(waiting) == [sleeper.pid]
+            waiting.close()
+        del waiting
+        gc.collect()
+        os.fstat(number)
+        assert set(open_fds()) - before == {number}
+
+    assert in_a_fork(use)
     sleeper.kill()
     assert waiting.wait() == [(sleeper.pid, -9)]
     waiting.close()

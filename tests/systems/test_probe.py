@@ -12,6 +12,7 @@ from .. import pidwait
 from .. import seam as calls
 from ..conftest import CALL, EVENT, KQUEUES
 from ..processes import WINDOWS, everywhere, run_python
+from ..waiting.crowd import in_a_fork
 
 on_linux = pytest.mark.skipif(WINDOWS or bool(KQUEUES), reason="it has no pidfd")
 
@@ -187,14 +188,11 @@ def test_a_forked_child_asks_again(asked_anew, seam):
     seam.refuse("pidfd_open", errno.ENOSYS)
     assert not pidwait.probe()["backends"]["pidfd"]["available"]
     seam.put("pidfd_open", real)
-    pid = os.fork()
-    if pid == 0:
-        status = 9
-        try:
-            status = 0 if pidwait.probe()["backends"]["pidfd"]["available"] else 1
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def ask():
+        assert pidwait.probe()["backends"]["pidfd"]["available"]
+
+    assert in_a_fork(ask)
     assert not pidwait.probe()["backends"]["pidfd"]["available"]
 
 

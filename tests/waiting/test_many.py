@@ -20,6 +20,7 @@ from ..conftest import open_fds
 from ..processes import (
     HERD,
     WINDOWS,
+    Job,
     OnPurpose,
     become_zombie,
     eventually,
@@ -180,15 +181,6 @@ def test_each_is_reported_as_it_was_given(variant, zombie, sleeper):
 
     class Number(int):
         pass
-
-    class Job:
-        __hash__ = None
-
-        def __init__(self, pid):
-            self.pid = pid
-
-        def __eq__(self, other):
-            return True
 
     pid = zombie(3).pid
     (first, second), _ = pidwait.wait_procs([pid, Number(pid)])

@@ -53,13 +53,7 @@ def dress(standin):
     """Put in the stand-in, as this interpreter's own."""
     from tests.systems import kqueue
 
-    def patch(object_, name, value):
-        if value is None:
-            delattr(object_, name)
-        else:
-            setattr(object_, name, value)
-
-    kernel = kqueue.install(standin, patch)
+    kernel = kqueue.install(standin, kqueue.set_or_delete)
     kqueue.set_ps("/bin/ps", setattr)  # which is the stand-in's
     kqueue.Path = lambda path: Path(behind(path))
     # The C library is Linux's; on macOS it has a function for its environ.

@@ -304,15 +304,15 @@ def use(name, monkeypatch):
 VARIABLE = "KQUEUE_STANDIN_CHILD"
 
 
+def set_or_delete(object_, name, value):
+    if value is None:
+        delattr(object_, name)
+    else:
+        setattr(object_, name, value)
+
+
 def install_in_child():
     """Called by standin/sitecustomize.py."""
-
-    def patch(object_, name, value):
-        if value is None:
-            delattr(object_, name)
-        else:
-            setattr(object_, name, value)
-
     import selectors  # noqa: F401  # it would use a select.kqueue that is already there
 
-    install(os.environ[VARIABLE], patch)
+    install(os.environ[VARIABLE], set_or_delete)
