@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import binascii
+import contextlib
 import gc
 import importlib
 import os
@@ -247,6 +248,22 @@ def open_fds():
     names = os.listdir("/proc/self/fd") if THERE["/proc"] else range(1024)
     # The file descriptor of the listing itself is closed by now.
     return sorted(filter(is_open, map(int, names)))
+
+
+@contextlib.contextmanager
+def another_thread():
+    """The kernel's ID of a thread that runs during the block."""
+    if KQUEUES:
+        pytest.skip("there threads have no IDs of their own")
+    before = set() if WINDOWS else set(os.listdir("/proc/self/task"))
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        yield thread.ident if WINDOWS else int(*set(os.listdir("/proc/self/task")) - before)
+    finally:
+        over.set()
+        thread.join()
 
 
 def targets_of(fds):

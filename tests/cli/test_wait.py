@@ -9,17 +9,16 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
 from .. import pidwait, seam
+from ..conftest import another_thread
 from ..needs import needs
 from ..processes import (
     WINDOWS,
     OnPurpose,
-    become_zombie,
     codes,
     exiting,
     gone_pid,
@@ -47,15 +46,9 @@ def rows(text):
 
 
 @pytest.fixture
-def zombie(start):
+def zombie(zombie):
     """zombie(code) is the pid of a child that has exited."""
-
-    def zombie(code):
-        child = start(*exiting(code))
-        become_zombie(child.pid)
-        return child.pid
-
-    return zombie
+    return lambda code: zombie(code).pid
 
 
 @pytest.mark.windows
@@ -168,17 +161,10 @@ def test_a_pid_that_is_gone_is_an_error_after_the_others_have_exited(herd, main)
 
 @posix
 def test_a_thread_is_no_process(main):
-    threads, end = set(os.listdir("/proc/self/task")), threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        (number,) = set(os.listdir("/proc/self/task")) - threads
-        done = main(number)
-        assert done[:2] == (1, "") and "no such process: " + number in done.stderr
-        assert main("-l", number)[:2] == (1, "")
-    finally:
-        end.set()
-        thread.join()
+    with another_thread() as tid:
+        done = main(tid)
+        assert done[:2] == (1, "") and "no such process: %d" % tid in done.stderr
+        assert main("-l", tid)[:2] == (1, "")
 
 
 @pytest.mark.windows

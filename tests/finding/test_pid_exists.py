@@ -3,11 +3,11 @@
 
 import errno
 import os
-import threading
 
 import pytest
 
 from .. import pidwait
+from ..conftest import another_thread
 from ..processes import Pid, become_gone, become_zombie, exiting, gone_pid, not_on_windows, sleeping
 
 
@@ -28,18 +28,10 @@ def test_it_exists_while_it_runs_and_as_a_zombie_and_not_once_it_is_gone(variant
 
 @not_on_windows("thread IDs that are like pids")
 def test_a_thread_id_is_not_a_process(variant):
-    end = threading.Event()
-    before = set(os.listdir("/proc/self/task"))
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        (tid,) = set(os.listdir("/proc/self/task")) - before
-        assert pidwait.pid_exists(int(tid)) is False
+    with another_thread() as tid:
+        assert pidwait.pid_exists(tid) is False
         with pytest.raises(ProcessLookupError):
-            pidwait.ProcessInfo(int(tid))
-    finally:
-        end.set()
-        thread.join()
+            pidwait.ProcessInfo(tid)
 
 
 @pytest.mark.windows

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """wait() for one process by its pid, and what it refuses."""
 
-import contextlib
 import errno
 import os
 import signal
@@ -11,7 +10,7 @@ import types
 import pytest
 
 from .. import pidwait
-from ..conftest import KQUEUES
+from ..conftest import another_thread
 from ..processes import (
     WINDOWS,
     Pid,
@@ -125,22 +124,6 @@ def no_process(tid):
     with pytest.raises(ProcessLookupError, match=str(tid)) as caught:
         pidwait.Process(tid)
     assert WINDOWS or caught.value.errno == errno.ESRCH
-
-
-@contextlib.contextmanager
-def another_thread():
-    """The kernel's ID of a thread that runs during the block."""
-    if KQUEUES:
-        pytest.skip("there threads have no IDs of their own")
-    before = set() if WINDOWS else set(os.listdir("/proc/self/task"))
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    try:
-        yield thread.ident if WINDOWS else int(*set(os.listdir("/proc/self/task")) - before)
-    finally:
-        over.set()
-        thread.join()
 
 
 TAKE_PID = {

@@ -5,10 +5,7 @@ Each variant has the recipe find what the package would find there: os.pidfd_ope
 by ctypes, a kqueue, or nothing, so that it polls.
 """
 
-import decimal
 import errno
-import fractions
-import math
 import os
 import resource
 import select
@@ -20,7 +17,7 @@ import types
 
 import pytest
 
-from ..conftest import IMITATED, KQUEUES
+from ..conftest import IMITATED, KQUEUES, another_thread
 from ..package.recipes import RECIPES
 from ..processes import (
     MAIN_THREAD_ENDS,
@@ -34,8 +31,7 @@ from ..processes import (
     state,
 )
 from ..seam import errors
-from .test_one import another_thread
-from .test_timeouts import LONG
+from .test_timeouts import LONG, NONE, TIMEOUTS
 from .threads import Thread
 
 pytestmark = pytest.mark.kqueue
@@ -170,18 +166,12 @@ def test_windows_is_refused_before_a_signal_is_sent():
         load(os=types.SimpleNamespace(name="nt")).wait_pid(os.getpid(), 0)
 
 
-TIMEOUTS = [0.05, 0.0155, 0.0001, 5e-7, decimal.Decimal("0.01"), fractions.Fraction(1, 200)]
-
-
 @pytest.mark.parametrize("timeout", TIMEOUTS)
 def test_a_time_out_is_never_cut_short(recipe, herd, timeout):
     for pid in os.getpid(), herd.fork(0):
         began = time.monotonic()
         assert recipe(pid, timeout) is False
         assert time.monotonic() - began > float(timeout) - 1e-9  # the rounding of floats
-
-
-NONE = [0, -1, 0.0, -0.0, -1e300, -math.inf, False, -(10**400), decimal.Decimal("-0.5")]
 
 
 @pytest.mark.parametrize("timeout", NONE, ids=lambda value: str(value)[:8])

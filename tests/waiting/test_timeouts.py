@@ -28,10 +28,11 @@ def waits(pid, timeout):
         yield lambda: pidwait.wait(process, timeout)
 
 
+TIMEOUTS = [0.05, 0.0155, 0.0001, 5e-7, decimal.Decimal("0.01"), fractions.Fraction(1, 200)]
+
+
 @everywhere
-@pytest.mark.parametrize(
-    "timeout", [0.05, 0.0155, 0.0001, 5e-7, decimal.Decimal("0.01"), fractions.Fraction(1, 200)]
-)
+@pytest.mark.parametrize("timeout", TIMEOUTS)
 def test_a_time_out_is_never_cut_short(variant, herd, timeout):
     for pid in os.getpid(), herd.fork(0):
         for wait in waits(pid, timeout):
@@ -55,12 +56,11 @@ def test_a_time_out_is_not_waited_for_twice(variant, herd):
         eventually(lambda wait=wait: not too_long(wait))
 
 
+NONE = [0, -1, 0.0, -0.0, -1e300, -math.inf, False, -(10**400), decimal.Decimal("-0.5")]
+
+
 @pytest.mark.windows
-@pytest.mark.parametrize(
-    "timeout",
-    [0, -1, 0.0, -0.0, -1e300, -math.inf, False, -(10**400), decimal.Decimal("-0.5")],
-    ids=lambda value: str(value)[:8],
-)
+@pytest.mark.parametrize("timeout", NONE, ids=lambda value: str(value)[:8])
 def test_no_time_looks_once(variant, herd, timeout, monkeypatch):
     def never(seconds, sleep=time.sleep):
         # Where ps is used, subprocess itself sleeps until that has exited.
