@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Child", "as_completed", "end_procs", "run", "spawn", "wait", "wait_procs"]
 
 
-def __dir__() -> "list[str]":
-    return [*__all__, *(name for name in globals() if name[:2] == "__")]
-
-
 async def wait(proc: "Proc", timeout: "float | None" = None) -> "int | None":
     """Wait until the process has exited; return its exit code, as the blocking wait() does.
 
