@@ -312,7 +312,6 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
     """
     from . import subprocess
 
-    beneath: "Any" = subprocess.run
     started: "list[Any]" = []
     cancelled: "list[BaseException]" = []
 
@@ -329,7 +328,7 @@ async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
 
     def start() -> "Any":
         subprocess._started.tell = tell
-        return beneath(*args, **options)
+        return subprocess.run(*args, **options)
 
     done = in_thread(start, daemon=True)  # not a task: asyncio.run() cancels tasks at its end
     cancelled += await _cancels(done)
