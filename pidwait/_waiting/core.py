@@ -37,7 +37,7 @@ class Core:
         self.requeued: "dict[Member, None]" = {}
         self.seen: "dict[Member, Outcome]" = {}
         self.exited: "dict[Member, int | None]" = {}
-        self.schedule = PollSchedule(system.clock)
+        self.schedule = PollSchedule()
         self.poller: "Poller" = open_poller(shared)
         # The waits in progress. A dead reference: an exception has ended the wait.
         self.waiters: "dict[ref[Waiter], None]" = {}

@@ -31,11 +31,11 @@ from .._base.deadline import LONGEST, SHORTEST, Deadline
 from .._base.errors import Failed
 from .._base.handle import RUNNING
 from .._base.steps import atomically
-from .._systems import open_handle
+from .._systems import open_handle, system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Callable, Handle, Iterator, Target
+    from .._types import Handle, Iterator, Target
 
 _SHARE = 30  # looks take 1/30 of the time: with the code around them, 5 % of a core at most
 _BATCH = 0.002  # seconds of looks in a row
@@ -79,15 +79,14 @@ class PollSchedule:
     """When to look next at members: the new, the polled, the pending, and owners to reap.
 
     Their intervals double from 0.1 to 40 ms. All looks of this process together take 3 % of the
-    time, as measured by ``clock``; so with many members the intervals grow further.
+    time, as the system's clock measures it; so with many members the intervals grow further.
     """
 
     # The time until which the looks have used up their share, in all sets of this process.
     used_until = 0.0
     NEW = 0.0, 0.0  # of members to look at now, whatever that costs
 
-    def __init__(self, clock: "Callable[[], float]") -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         # When to look next, and the interval after that; in the order of the latest looks.
         self.members: "dict[Member, tuple[float, float]]" = {}
         self.next_at = 0.0  # the time of the next look; 0: there is a new member
@@ -107,10 +106,13 @@ class PollSchedule:
 
         With ``final``, at the end of a time-out, also others whose time has not come, at least one.
         """
-        now, began = Deadline.now(), self._clock()
+        now, began = Deadline.now(), system.clock()
         if now < self.next_at <= now + _FURTHEST and not final:
             return
-        allowed = self._allowed(now)
+        if PollSchedule.used_until > now + _FURTHEST:
+            PollSchedule.used_until = now
+        # The share may be used up in advance, so that few members keep their intervals.
+        allowed = 0.0 if PollSchedule.used_until > now + _BATCH * _SHARE else _BATCH
         members = list(self.members)
         if not allowed and self.next_at:  # no new one: do not go through thousands for nothing
             members = members[: int(final)]
@@ -130,18 +132,8 @@ class PollSchedule:
                 (self.members.__setitem__, member, (now + interval, interval)),
             )
             yield member
-            is_over = is_over or (bool(when) and self._clock() - began >= allowed)
+            is_over = is_over or (bool(when) and system.clock() - began >= allowed)
         self.next_at = soonest
         if allowed:
-            used_until = max(PollSchedule.used_until, now) + (self._clock() - began) * _SHARE
+            used_until = max(PollSchedule.used_until, now) + (system.clock() - began) * _SHARE
             PollSchedule.used_until = min(used_until, now + _FURTHEST)
-
-    @staticmethod
-    def _allowed(now: float) -> float:
-        """Seconds of looks that the share allows now: a batch, or 0.
-
-        The share may be used up in advance, so that few members keep their intervals.
-        """
-        if PollSchedule.used_until > now + _FURTHEST:
-            PollSchedule.used_until = now
-        return 0.0 if PollSchedule.used_until > now + _BATCH * _SHARE else _BATCH
