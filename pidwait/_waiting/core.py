@@ -104,7 +104,7 @@ class Core:
         """Open a handle by the best means that works; return the outcome that is known by then."""
         target = member.target
         # A closed Process answers if it has seen the exit, or raises: its pid may be reused.
-        known = target.returncode() if type(target) is ProcessTarget else RUNNING
+        known = target.confirm() if type(target) is ProcessTarget else RUNNING
         if known is not RUNNING:
             return known
         try:
@@ -227,7 +227,7 @@ class Core:
         if member in self.tokens and member not in self.exited:
             handle, status = member.handle, self.seen.get(member, RUNNING)
             if status is RUNNING:
-                status = guarded(member.target.returncode) if handle is None else handle.look()
+                status = guarded(member.target.confirm) if handle is None else handle.look()
             if status is not RUNNING:
                 return status
             if handle is not None and handle.backend != "polling":

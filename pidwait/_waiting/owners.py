@@ -12,7 +12,7 @@ A Target is made from the object; an Owner is a Target that reaps. The order of 
     reap()      after the exit: has the owner reap, and never blocks. PENDING: call it again until
                 patience() ends; then the code that was seen counts. RUNNING: others of a tree run
 
-These, and returncode(), are called through guarded(), as the object's own code may do anything.
+Both are called through guarded(), as the object's own code may do anything.
 """
 
 import os
@@ -48,7 +48,7 @@ class Target:
 
     reaps = False
     # Slots, as a set has many of them.
-    __slots__ = ("_is_inherited", "key", "on_exit", "pid", "proc")
+    __slots__ = ("key", "on_exit", "pid", "proc")
 
     def __init__(self, proc: "Any", pid: "int | None", key: object = None) -> None:
         self.proc = proc
@@ -56,15 +56,10 @@ class Target:
         self.key = key
         # What an event loop calls, with this target and its code.
         self.on_exit: "Callable[[Target, int | None], object] | None" = None
-        self._is_inherited = False
-
-    def returncode(self) -> "Outcome":
-        """The exit code that the object already has; RUNNING if it knows of no exit."""
-        return RUNNING
 
     def confirm(self) -> "Outcome":
         """RUNNING if the pid still belongs to the object's process; else its exit code or None."""
-        return self.returncode()
+        return RUNNING
 
     def reap(self, code: "int | None") -> "Outcome":
         """Have the object reap the process, which has exited with a code as far as we have seen."""
@@ -98,7 +93,7 @@ class Owner(Target):
 class LoopOwner(Owner):
     """A process of asyncio, trio or anyio: its event loop reaps it, in its own time."""
 
-    def returncode(self) -> "Outcome":
+    def confirm(self) -> "Outcome":
         try:
             code = self.proc.returncode
             if code is None and has(self.proc, "proc"):  # tornado's: a Popen, which reaps as well
@@ -112,7 +107,7 @@ class LoopOwner(Owner):
     def reap(self, code: "int | None") -> "Outcome":
         if code is not None:
             return code
-        known = self.returncode()
+        known = self.confirm()
         # A thread of asyncio may have reaped it before we looked, and will notify its loop soon.
         return PENDING if known is RUNNING else known
 
@@ -134,6 +129,8 @@ def _checked(code: object) -> "Outcome":
 
 class PopenOwner(Owner):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
+
+    _is_inherited = False
 
     def confirm(self) -> "Outcome":
         code = self.proc.returncode
@@ -194,13 +191,6 @@ class MultiprocessingOwner(Owner):
 
     _until: "Deadline | None" = None  # for the code, if somebody else has reaped
 
-    def returncode(self) -> "Outcome":
-        code = _checked(self.proc.exitcode)
-        if code is RUNNING or self._is_no_answer(code):
-            return RUNNING
-        self._join()
-        return code
-
     def _join(self) -> None:
         """Have multiprocessing forget the process, which exitcode has reaped."""
         if self._is_ours():
@@ -210,13 +200,14 @@ class MultiprocessingOwner(Owner):
         return getattr(self.proc, "_parent_pid", os.getpid()) == os.getpid()
 
     def confirm(self) -> "Outcome":
-        known = self.returncode()
-        if known is not RUNNING:
-            return known
-        if self._is_no_answer(self.proc.exitcode):
+        known = _checked(self.proc.exitcode)
+        if self._is_no_answer(known):
             return None
-        seen = _look(self.pid) if self._has_own_child() else RUNNING
-        return None if seen is PENDING else seen  # somebody else has reaped it
+        if known is RUNNING:
+            seen = _look(self.pid) if self._has_own_child() else RUNNING
+            return None if seen is PENDING else seen  # somebody else has reaped it
+        self._join()
+        return known
 
     def reap(self, code: "int | None") -> "Outcome":
         if self.proc.exitcode is None:  # else spare multiprocessing the imports of join(0)
@@ -278,20 +269,20 @@ class PsutilTarget(Target):
 class ProcessTarget(Target):
     """A Process of this package, or of another copy of it: it has a handle."""
 
-    def returncode(self) -> "Outcome":
+    def confirm(self) -> "Outcome":
         if not self.proc.has_exited():
             return RUNNING
         return self.proc.exitcode  # type: ignore[no-any-return]
 
     def reap(self, code: "int | None") -> "Outcome":
-        known = self.returncode()
+        known = self.confirm()
         return code if known is None or known is RUNNING else known
 
 
 class ChildOwner(Owner):
     """A Child of this package, or of another copy of it: wait() reaps. aio's Child contains one."""
 
-    def returncode(self) -> "Outcome":
+    def confirm(self) -> "Outcome":
         child = getattr(self.proc, "_child", self.proc)
         return child.exitcode if child.reaped else RUNNING
 
