@@ -230,9 +230,7 @@ class WaitSet(Generic[P]):
 
     def discard(self, proc: "P") -> None:
         """Remove a process. Nothing changes if it is not in the set."""
-        core = self._opened()
-        core.discard(key_of(proc))
-        core.wake()
+        self._opened().discard(key_of(proc))
 
     def __len__(self) -> int:
         """The number of processes that have not been reported yet."""

@@ -78,13 +78,7 @@ class Watch(Generic[P_co]):
         """Cancel the callback; return True if it will not run, False if it has run or runs now."""
         watches = None if self._watches is None else self._watches()
         is_here = watches is not None and watches.pid == os.getpid()
-        return is_here and watches.drop(self) or not self._begun  # type: ignore[union-attr]
-
-    def _call(self, exitcode: "int | None") -> None:
-        try:
-            self.callback(self.proc, exitcode)
-        except BaseException:
-            _report()
+        return is_here and watches.discard(self) or not self._begun  # type: ignore[union-attr]
 
 
 def _report() -> None:
@@ -136,22 +130,17 @@ class _Watches(Core):
         watch._watches = ref(self)
         try:
             self.add(target)
-            if _by_pid.get(self.pid) is not self and self.drop(watch):
+            if _by_pid.get(self.pid) is not self and self.discard(watch):
                 return False
             # A thread that ends puts its token back before it looks for members: either it sees
             # this member, or we see the token. Of two threads that start, one gets the token.
             if self._idle:
                 threading.Thread(target=self._run, name=__name__, daemon=True).start()
         except BaseException:
-            self.drop(watch)
+            self.discard(watch)
             raise
         self.wake()
         return True
-
-    def drop(self, key: object) -> bool:
-        dropped = [self.end(member) for member in self.members_of(key)]
-        self.wake()
-        return any(dropped)
 
     def _reap(self, member: "Member", status: "Outcome", waiter: "Any") -> "Outcome":
         try:
@@ -163,19 +152,17 @@ class _Watches(Core):
 
     def _run(self) -> None:
         while self.tokens and self._idle.pop("token", False):  # else another thread has it
-            is_whole = False
             try:
                 self._call_back()
-                is_whole = True
-            except BaseException:  # the next watch starts a new thread
+            except BaseException:
                 _report()
+                self._idle["token"] = True
+                break  # the next watch starts a new thread
             if self.pid != os.getpid():  # a callback has forked
                 return
-            if is_whole and _by_pid.get(self.pid) is self:
+            if _by_pid.get(self.pid) is self:
                 del _by_pid[self.pid]
             self._idle["token"] = True
-            if not is_whole:
-                break
         self = None  # type: ignore[assignment]  # see _call_back()
 
     def _call_back(self) -> None:
@@ -188,10 +175,13 @@ class _Watches(Core):
             for member, code in self.exited.copy().items():
                 watch: "Any" = member.target.key
                 watch._begun = True  # before end(): cancel() may come in between
-                if self.end(member):
-                    watch._call(code)
-                else:
+                if not self.end(member):
                     watch._begun = False  # it has been cancelled
+                    continue
+                try:
+                    watch.callback(watch.proc, code)
+                except BaseException:
+                    _report()
                 if self.pid != os.getpid():
                     return
         # The traceback of a callback's exception may keep this frame.

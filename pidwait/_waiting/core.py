@@ -136,9 +136,11 @@ class Core:
         if member not in self.tokens:  # another thread has ended it meanwhile
             self._forget(member)
 
-    def discard(self, key: object) -> None:
-        for member in self.members_of(key):
-            self.end(member)
+    def discard(self, key: object) -> bool:
+        """End the members for a key; return False if there are none."""
+        ended = [self.end(member) for member in self.members_of(key)]
+        self.wake()
+        return any(ended)
 
     def end(self, member: Member) -> bool:
         """End a member; return False if it has ended already."""
