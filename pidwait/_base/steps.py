@@ -8,7 +8,7 @@ and the called functions are in C, too: an exception comes before all calls, or 
 thread may see a step half done; the order of the calls makes that harmless, also without a GIL. On
 PyPy partial, itemgetter and attrgetter are written in Python, so they are not used.
 
-A call is a tuple: a function in C, and its arguments. claim(), hand_over() and replace() are for
+A call is a tuple: a function in C, and its arguments. claim(), hand_over() and end_one() are for
 members, which several threads may end at once. ``tokens`` is {member: name}, and ``members``
 {name: member}. Whoever pops a member's token has ended the member.
 """
@@ -48,7 +48,7 @@ def hand_over(into: "list[Any]", tokens: "Table", members: "Table", ended: "Iter
     into.extend(_popped(tokens, members, ended))
 
 
-def replace(tokens: "Table", members: "Table", old: "Any", *calls: "Call") -> bool:
+def end_one(tokens: "Table", members: "Table", old: "Any", *calls: "Call") -> bool:
     """End a member and make the calls; return False if somebody else has ended it."""
     return atomically_if((next, _popped(tokens, members, (old,)), None), *calls)
 

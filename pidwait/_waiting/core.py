@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The core of all waits for many processes: targets in, their exit codes out.
 
-The core starts no thread. A caller calls sleep() and collect() in turns, and then take_exits() or
-end(); an event loop polls fileno(), or waits for delay(), and calls collect(). members.py explains
-the tables.
+The core starts no thread. A caller calls sleep() and collect() in turns, as wait() does, and ends
+what is in ``exited``; an event loop polls fileno(), or waits for delay(), and calls collect().
+members.py explains the tables.
 """
 
 import sys
@@ -16,7 +16,7 @@ from weakref import ref
 from .._base.deadline import NEVER, NOW, PATIENCE, SHORTEST, Backoff, Deadline, patience
 from .._base.errors import Failed, log
 from .._base.handle import PENDING, RUNNING
-from .._base.steps import atomically, claim, hand_over, replace
+from .._base.steps import atomically, claim, end_one, hand_over
 from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, PollSchedule, Waiter
@@ -60,7 +60,7 @@ class Core:
             if type(target.key) is not int or not one.is_passed_on():
                 return None
             seen = self.exited.get(one, self.seen.get(one, RUNNING))
-            replace(self.tokens, self.members, one, *self._requeuing(one, seen))
+            end_one(self.tokens, self.members, one, *self._requeuing(one, seen))
             self._forget(one)
         member = Member(target)
         status, when = self._open(member), PollSchedule.NEW
@@ -144,10 +144,9 @@ class Core:
 
     def end(self, member: Member) -> bool:
         """End a member; return False if it has ended already."""
-        ended: "list[Member]" = []
-        hand_over(ended, self.tokens, self.members, (member,))
+        is_ended = end_one(self.tokens, self.members, member)
         self._forget(member)
-        return bool(ended)
+        return is_ended
 
     def _forget(self, member: Member) -> None:
         """Remove an ended member from the other tables.
@@ -294,19 +293,14 @@ class Core:
             if not self.exited:
                 self.sleep(seconds)
                 self.collect(me, seconds == 0)
-            if self.exited:
-                self.take_exits(waiter)
+            waiter.codes = self.exited.copy()
+            hand_over(waiter.members, self.tokens, self.members, waiter.codes)
+            for member in waiter.codes:
+                self._forget(member)
             if waiter.members or seconds == 0 or not self.tokens:
                 break
         del self.waiters[me]
         self.wake()
-
-    def take_exits(self, waiter: Waiter) -> None:
-        """End the members that have exited, and hand them over to the waiter."""
-        waiter.codes = self.exited.copy()
-        hand_over(waiter.members, self.tokens, self.members, waiter.codes)
-        for member in waiter.codes:
-            self._forget(member)
 
     def requeue(self, waiter: Waiter) -> None:
         """Report the waiter's exits again: an exception keeps its caller from getting them."""

@@ -20,10 +20,10 @@ FAULTS = {
         "set_wait_wait",
     ),
     "a token is popped late": (
-        "_waiting/core.py: Core.take_exits",
-        "        hand_over(waiter.members, self.tokens, self.members, waiter.codes)\n",
-        "        waiter.members.extend([one for one in waiter.codes if one in self.tokens])\n"
-        "        hand_over([], self.tokens, self.members, waiter.codes)\n",
+        "_waiting/core.py: Core.wait",
+        "            hand_over(waiter.members, self.tokens, self.members, waiter.codes)\n",
+        "            waiter.members.extend([one for one in waiter.codes if one in self.tokens])\n"
+        "            hand_over([], self.tokens, self.members, waiter.codes)\n",
         "set_wait_wait",
     ),
     "an interrupted wait puts nothing back": (
