@@ -189,19 +189,15 @@ class Core:
 
     def collect(self, waiter: "ref[Waiter]", final: bool = False) -> None:
         """Look at all members that may have exited. ``final``: the waiter's time is up."""
-        ready, reaping = self.poller.ready, []
+        ready = self.poller.ready
         for who in list(ready):
             if type(who) is not Member:
                 ready.update(zip(self.poller.read(who), repeat(None)))
                 ready.pop(who, None)
-        for who in list(ready):
-            if type(who) is not Member:
-                continue  # an event that another thread has just received
-            if who.target.reaps:
-                reaping.append(who)
-            else:
-                self.look(who, waiter)
-        for member in reaping:  # last: other members for the same process have seen the exit
+        # Another thread may just have received an event that is not a member's.
+        members = [who for who in list(ready) if type(who) is Member]
+        # Last those that reap: then others for the same process have seen the exit.
+        for member in sorted(members, key=lambda one: one.target.reaps):
             self.look(member, waiter)
         if self.schedule.members:
             for member in self.schedule.due(final):
