@@ -47,18 +47,17 @@ class Core:
 
     def members_of(self, key: object) -> "list[Member]":
         """The members for a key: several if a member was requeued, or a pid added again."""
-        there = [self.members.get(key)]
-        there += [one for one in list(self.requeued) if one.target.key == key]
-        return [one for one in there if one in self.tokens]
+        there = [self.members.get(key), *self.requeued.copy()]
+        return [one for one in there if one in self.tokens and one.target.key == key]
 
-    def add(self, target: Target) -> "Member | None":
-        """Add a target; return None if its key is there already.
+    def add(self, target: Target) -> None:
+        """Add a target, unless its key is there already.
 
         A pid whose process has exited can be added again, for the next process.
         """
         for one in self.members_of(target.key):
             if type(target.key) is not int or not one.is_passed_on():
-                return None
+                return
             seen = self.exited.get(one, self.seen.get(one, RUNNING))
             end_one(self.tokens, self.members, one, *self._requeuing(one, seen))
             self._forget(one)
@@ -77,13 +76,13 @@ class Core:
                 if claim(self.members, target.key, member, *calls):
                     self._arm(member)
                     self.schedule.next_at = 0.0
-                    return member
+                    return
             finally:  # memory may have run out half-way
                 if member not in self.tokens and self.members.get(target.key) is member:
                     self.members.pop(target.key, None)
             other = self.members.get(target.key)
             if other in self.tokens:
-                return None
+                return
             # Its end is under way in another thread; on PyPy, it may be interrupted.
             if not backoff.pause(limit) and self.members.get(target.key) is other:
                 self.members.pop(target.key, None)
@@ -308,7 +307,7 @@ class Core:
 
     def wake(self) -> None:
         """Wake sleeping threads, and a program that polls fileno(), if there is work for them."""
-        others = bool(self.waiters) and self._has_waiters()
+        others = self._has_waiters()
         if not (others or self.fd_is_exported):
             return
         self.poller.flush()
@@ -325,10 +324,7 @@ class Core:
                 self.fall_back_to_polling(why)
 
     def _has_waiters(self) -> bool:
-        for waiter in list(self.waiters):
-            if waiter() is None:
-                self.waiters.pop(waiter, None)
-        return bool(self.waiters)
+        return any(waiter() is not None for waiter in list(self.waiters))
 
     def fileno(self) -> int:
         fd = self.poller.fileno()
