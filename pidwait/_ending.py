@@ -2,14 +2,13 @@
 """End processes, each by its handle."""
 
 import os
-import sys
 from contextlib import suppress
 from errno import ESRCH
 from functools import partial
 
 from ._base.arguments import check_callback, check_grace, check_signal
 from ._base.deadline import NOW, Deadline
-from ._base.errors import Failed, log, not_by_handler
+from ._base.errors import Failed, audit, log, not_by_handler
 from ._base.handle import RUNNING, settled
 from ._finding import Oneshot, ProcessInfo, add_children
 from ._process import KILL, TERMINATE
@@ -200,8 +199,7 @@ class Ending:
                 target.proc._tree.end(int(sig), 0.0 if sig == KILL else self.grace)
             return True
         try:
-            if hasattr(sys, "audit"):  # Python 3.8
-                sys.audit("os.kill", handle.pid, sig)  # novm
+            audit("os.kill", handle.pid, sig)
             if handle.look() is RUNNING:
                 handle.send_signal(sig)
         except Failed as why:

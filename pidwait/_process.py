@@ -3,12 +3,11 @@
 
 # signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
-import sys
 from errno import ENOSYS, ESRCH
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Backoff, Deadline
-from ._base.errors import Failed, TimeoutExpired, not_by_handler, refuse_copy, warn_unclosed
+from ._base.errors import Failed, TimeoutExpired, audit, not_by_handler, refuse_copy, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, system
 from ._waiting.owners import PsutilTarget, Target, guarded, target_of
@@ -244,8 +243,7 @@ class Process:
         with self._shared.use() as handle:
             self._check_open()
             try:
-                if hasattr(sys, "audit"):  # Python 3.8
-                    sys.audit("os.kill", self.pid, sig)  # novm
+                audit("os.kill", self.pid, sig)
                 # A zombie takes every signal without an error.
                 if self._look(handle, NOW, False):
                     raise Failed(ESRCH)

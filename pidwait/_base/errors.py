@@ -18,7 +18,7 @@ from types import CodeType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, E, NoReturn
+    from .._types import Any, Callable, E, NoReturn
 
 # Classes of errors. PASSING: the next call may work, so this is no reason to give up for good.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
@@ -167,6 +167,10 @@ def log(message: str, *args: object, level: str = "info") -> None:
             getattr(get_logger(PACKAGE), level)(message, *args)
         except not_by_handler(Exception):  # a filter's; logging does the same for a log handler's
             sys.excepthook(*sys.exc_info())
+
+# For audit hooks, from Python 3.8 on.
+audit: "Callable[..., None]" = getattr(sys, "audit", lambda *event: None)
+
 
 
 def refuse_copy(self: object) -> "NoReturn":
