@@ -15,7 +15,7 @@ from ._waiting.owners import PsutilTarget, Target, guarded, target_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._finding import ProcessInfo
-    from ._types import Any, Handle, Identity, NoReturn, Outcome, Proc, Self
+    from ._types import Any, Handle, Identity, Outcome, Proc, Self
 
 TERMINATE: int = _signal.SIGTERM
 KILL: int = getattr(_signal, "SIGKILL", TERMINATE)
@@ -134,11 +134,9 @@ class Process:
     True
     """
 
-    if TYPE_CHECKING:
-        _exitcode: "int | None"
-        _identity: "Identity | None"
     _exited = _is_closed = False
-    _exitcode = _identity = None
+    _exitcode = None  # type: int | None
+    _identity = None  # type: Identity | None
 
     def __init__(self, pid: "int | ProcessInfo") -> None:
         self._start(_opened(pid))
@@ -308,8 +306,7 @@ class Process:
     def __hash__(self) -> int:
         return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
 
-    def __reduce__(self) -> "NoReturn":
-        refuse_copy(self)
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "exited" if self._exited else "open"

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Callable, Generic, Iterable, Iterator, NoReturn, P, Proc, Self, Target
+    from ._types import Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -185,9 +185,7 @@ class WaitSet(Generic[P]):
     3 0
     """
 
-    if TYPE_CHECKING:
-        _core: "Core | None"
-    _core = None
+    _core = None  # type: Core | None
 
     if TYPE_CHECKING:
 
@@ -293,8 +291,7 @@ class WaitSet(Generic[P]):
         if core is not None and core.pid == getpid():
             warn_unclosed(self)
 
-    def __reduce__(self) -> "NoReturn":
-        refuse_copy(self)
+    __reduce__ = refuse_copy
 
     def __repr__(self) -> str:
         state = "closed" if self._core is None else "open"
