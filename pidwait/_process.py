@@ -89,13 +89,13 @@ def _reaped(
     while code is RUNNING and backoff.pause(deadline):
         code = look()
     code = settled(look, code, deadline)
+    if code is RUNNING:
+        return RUNNING
     if code is PENDING:  # the code that was seen before the reaping counts
         code = seen
-    if (code is PENDING or code is None) and handle is not None:
+    if not isinstance(code, int) and handle is not None:
         code = handle.look()  # the reaping may have come since, and may show the code
-        if code is RUNNING:  # it has exited, whatever this look says
-            code = None
-    return None if code is PENDING else code
+    return code if isinstance(code, int) else None  # it has exited, whatever the look says
 
 
 def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
@@ -184,24 +184,16 @@ class Process:
 
         The process may still be a zombie. This method does not raise TimeoutExpired.
         """
-        deadline = Deadline(timeout)
         with self._shared.use() as handle:
-            if self._is_closed and self._exited:
-                return True
-            self._check_open()
-            return self._look(handle, deadline, False)
+            return self._look(handle, Deadline(timeout), False)
 
     def wait(self, timeout: "float | None" = None, reap: bool = False) -> "int | None":
         """Wait until the process has exited; return its exit code, as the function wait() does.
 
         This also works after close(), if the exit was seen before and ``reap`` is false.
         """
-        deadline = Deadline(timeout)
         with self._shared.use() as handle:
-            if self._is_closed and self._exited and not reap:
-                return self._exitcode
-            self._check_open()
-            if self._look(handle, deadline, reap):
+            if self._look(handle, Deadline(timeout), reap):
                 return self._exitcode
             raise TimeoutExpired(self.pid, timeout)
 
@@ -212,6 +204,9 @@ class Process:
 
     def _look(self, handle: "Handle", deadline: Deadline, reap: bool) -> bool:
         """Whether the process has exited by the deadline; store its exit code."""
+        if self._is_closed and self._exited and not reap:
+            return True
+        self._check_open()
         if self._exitcode is None:
             outcome = settled(handle.look, handle.wait(deadline), deadline)
             if outcome is RUNNING:
@@ -223,8 +218,7 @@ class Process:
         return True
 
     def _note(self, code: "Outcome") -> None:
-        # None does not overwrite a code that another thread has just noted.
-        if not (code is None or code is PENDING or code is RUNNING):
+        if isinstance(code, int):  # None does not replace what another thread has just noted
             self._exitcode = code
         self._exited = True
 
@@ -247,7 +241,7 @@ class Process:
                     raise Failed(ESRCH)
                 handle.send_signal(sig)
             except Failed as why:
-                raise why.as_error(why.call or "kill", self.pid) from None
+                raise why.as_error("kill", self.pid) from None
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -340,9 +334,7 @@ def pid_exists(pid: int) -> bool:
     True
     """
     try:
-        open_handle(check_pid(pid)).close()
-    except Failed as why:
-        if why.errno != ESRCH:
-            raise why.as_error("open", pid) from None
+        _opened(check_pid(pid)).close()
+    except not_by_handler(ProcessLookupError):
         return False
     return True
