@@ -117,9 +117,8 @@ class Ending:
                 exits = self.left.wait(deadline.remaining())
                 for proc, code in exits:
                     look = self._reapings.pop(key_of(proc), None) if reap else None
-                    found = code if look is None else settled(look, look(), NOW)
-                    code = found if isinstance(found, int) else code
-                    yield proc, code
+                    found = None if look is None else settled(look, look(), NOW)
+                    yield proc, found if isinstance(found, int) else code
                 if not exits and deadline.expired():
                     break
 
@@ -133,15 +132,13 @@ class Ending:
             # Its handle is open now. If the pid was reused before, the new process is not related.
             try:
                 with Oneshot(info) as facts:
-                    is_related = self.is_related(facts)
+                    if self.is_related(facts):
+                        self.family.append(info)
+                        self.given.append(info)
+                        continue
             except not_by_handler(OSError) as error:
                 log("pid %d: %s", info.pid, error)
-                is_related = False
-            if is_related:
-                self.family.append(info)
-                self.given.append(info)
-            else:
-                self.left.discard(info)
+            self.left.discard(info)
         return len(self.family) > known
 
     def add_family(self) -> None:

@@ -64,8 +64,7 @@ def wait_procs(
     deadline = Deadline(timeout)
     given = list(procs)
     exited: "list[tuple[P, int | None]]" = []
-    core = _core_with(given)
-    for one in _exits(core, given_again(given), deadline, False):
+    for one in _exits(_core_with(given), given_again(given), deadline, False):
         exited.append(one)
         if callback is not None:
             callback(*one)
@@ -223,8 +222,7 @@ class WaitSet(Generic[P]):
             core.add(target)
         finally:
             core.wake()  # also after an exception: the target may have been added
-        if self._core is None:  # another thread has closed the set meanwhile
-            raise ValueError("the set is closed")
+        self._opened()  # another thread may have closed the set meanwhile
 
     def discard(self, proc: "P") -> None:
         """Remove a process. Nothing changes if it is not in the set."""
