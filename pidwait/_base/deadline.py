@@ -37,9 +37,7 @@ class Deadline:
         if timeout is None:
             return
         try:
-            if type(timeout) is not float and type(timeout) is not int:
-                timeout = seconds(timeout)
-            self._at = self.now() + timeout
+            self._at = self.now() + seconds(timeout)
         except not_by_handler(OverflowError):  # an int too large for a float
             if timeout < 0:
                 self._at = -_ENDLESS
@@ -62,13 +60,10 @@ class Deadline:
         return -int(-self.at_most(longest) * 1000 // 1)
 
 
-_thread_time = getattr(time, "thread_time", time.process_time)  # the first from Python 3.7 on
-
-
 def cpu_clock() -> float:
     """Seconds of processor time that this thread has used; before Python 3.7, this process."""
     try:
-        seconds = call(_thread_time)
+        seconds = call(getattr(time, "thread_time", time.process_time))
     except Failed:
         seconds = None  # as from PyPy's: a policy refuses it
     # The clock of the whole process has other sources, too.

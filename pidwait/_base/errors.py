@@ -88,7 +88,7 @@ def refusal(function: object, error: OSError) -> Failed:
     return Failed(error)
 
 
-def is_by_handler(error: BaseException) -> bool:
+def is_by_handler(error: "Any") -> bool:
     """Whether a signal handler has raised the error, in the middle of Python code."""
     traceback = error.__traceback__ and error.__traceback__.tb_next
     if traceback is None:  # C code has raised it, where it was called
@@ -112,8 +112,7 @@ def not_by_handler(*classes: "type[E]") -> "tuple[type[E], ...]":
     Use it around other people's code, and around our own code that raises for callers. For system
     calls there is call().
     """
-    error: "Any" = sys.exc_info()[1]
-    return () if is_by_handler(error) else classes
+    return () if is_by_handler(sys.exc_info()[1]) else classes
 
 
 def has(thing: object, name: str) -> bool:
@@ -168,9 +167,9 @@ def log(message: str, *args: object, level: str = "info") -> None:
         except not_by_handler(Exception):  # a filter's; logging does the same for a log handler's
             sys.excepthook(*sys.exc_info())
 
+
 # For audit hooks, from Python 3.8 on.
 audit: "Callable[..., None]" = getattr(sys, "audit", lambda *event: None)
-
 
 
 def refuse_copy(self: object) -> "NoReturn":
