@@ -3,7 +3,7 @@
 
 import _signal  # type: ignore[import-not-found]
 
-from .errors import has
+from .errors import has, not_by_handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ def seconds(timeout: "Any", name: str = "timeout") -> float:
         raise TypeError(
             "%s must be a number of seconds or None, not %s" % (name, type(timeout).__name__)
         )
-    return float(timeout)
+    try:
+        return float(timeout)
+    except not_by_handler(OverflowError):  # of an int too large for a float
+        return float("inf" if timeout > 0 else "-inf")
 
 
 def check_grace(grace: "Any", name: str = "grace") -> float:

@@ -4,7 +4,7 @@
 import time
 
 from .arguments import seconds
-from .errors import Failed, call, is_python, not_by_handler
+from .errors import Failed, call, is_python
 
 _ENDLESS = float("inf")
 
@@ -33,14 +33,7 @@ class Deadline:
 
     def __init__(self, timeout: "float | None") -> None:
         self.timeout: "float | None" = timeout
-        self._at = _ENDLESS
-        if timeout is None:
-            return
-        try:
-            self._at = self.now() + seconds(timeout)
-        except not_by_handler(OverflowError):  # an int too large for a float
-            if timeout < 0:
-                self._at = -_ENDLESS
+        self._at = _ENDLESS if timeout is None else self.now() + seconds(timeout)
         if self._at != self._at:
             raise ValueError("timeout must not be NaN")
 
