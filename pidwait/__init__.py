@@ -23,16 +23,8 @@ from ._watching import Watch, watch, watch_parent
 
 __version__ = "0.2.0"
 
-__all__ = ["Child", "Process", "ProcessInfo", "TimeoutExpired", "Usage", "WaitSet"]
-__all__ += [
-    "Watch",
-    "as_completed",
-    "end_procs",
-    "has_exited",
-    "pid_exists",
-    "probe",
-    "process_iter",
-]
+__all__ = ["Child", "Process", "ProcessInfo", "TimeoutExpired", "Usage", "WaitSet", "Watch"]
+__all__ += ["as_completed", "end_procs", "has_exited", "pid_exists", "probe", "process_iter"]
 __all__ += ["spawn", "wait", "wait_procs", "watch", "watch_parent"]
 
 
