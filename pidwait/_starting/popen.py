@@ -6,27 +6,28 @@ import subprocess
 import sys
 from errno import ECHILD
 from functools import lru_cache, partial
-from types import MethodType, SimpleNamespace
+from operator import itemgetter
+from types import MethodType
 
-from .._base.errors import Failed, log, not_by_handler
-from .._systems.calls import CALLS, native
+from .._base.errors import not_by_handler
 from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
 
 IS_WINDOWS = os.name == "nt"
-if IS_WINDOWS:
-    from .._systems.windows.handle import usage_by_handle
-else:
-    from .._systems.posix import usage_by_wait4, usage_by_waitid
+if not IS_WINDOWS:
     from .posix_spawn import SpawnRequest, is_start_taken_away, start_by_posix_spawn, without_audit
+
+    # os.wait4() would import it, when there may be no file descriptor left.
+    __import__("_pypy_wait" if sys.implementation.name == "pypy" else "resource")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Usage
+    from .._types import Any, Callable
 
 # On Windows the standard parameter does nothing.
 HAS_PROCESS_GROUP = not IS_WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
+_PID = itemgetter(0)
 # What the child gets for 0, 1 and 2, and our ends of the pipes.
 PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
 _found_start: "Any" = getattr(subprocess.Popen, "_execute_child", None)
@@ -99,42 +100,26 @@ def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
     popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
-# What a child has used. On Linux a look fills memory, right before the standard code reaps. On
-# other POSIX systems that reaps by os.wait4(), and a list keeps the result.
+# The argument by which the standard _internal_poll() takes a Reaper: its name from 3.13 on, or the
+# older one.
+REAPS_BY = "_del_safe" if hasattr(subprocess, "_del_safe") else "_waitpid"
 
 
-def new_rusage() -> "Any":
-    """The memory, or the list. The look is loaded now: later there may be no fd left for that."""
-    if "waitid_usage" not in CALLS.rows:
-        return None if IS_WINDOWS else [(0, 0, None)]
-    try:
-        native("waitid_usage")
-        return native("rusage")()
-    except Failed as why:  # there is no binding
-        log("usage: %s", why)
-        return None
+class Reaper:
+    """Calls os.wait4() in place of os.waitpid(), and keeps the result: POSIX."""
 
+    WNOHANG, ECHILD = getattr(os, "WNOHANG", 0), ECHILD
 
-def waitpid_by_wait4(waited: "Any") -> "dict[str, Any]":
-    """The argument by which the standard _internal_poll() calls os.wait4()."""
+    def __init__(self) -> None:
+        self.result: "list[Any]" = []  # once it has reaped
 
-    def waitpid(pid: int, flags: int) -> "Any":
-        if not waited[0][0]:  # else it has been reaped, and then a signal handler has raised
-            waited[:] = map(os.wait4, (pid,), (flags,))
-        return waited[0][:2]
+    def __call__(self, pid: int, flags: int) -> "Any":
+        if not self.result:
+            # One call in C, as a signal handler may raise after it.
+            self.result.extend(filter(_PID, map(os.wait4, (pid,), (flags,))))
+        return self.result[0][:2] if self.result else (0, 0)
 
-    if not hasattr(subprocess, "_del_safe"):
-        return {"_waitpid": waitpid}
-    numbers = {"WNOHANG": os.WNOHANG, "ECHILD": ECHILD}
-    return {"_del_safe": SimpleNamespace(waitpid=waitpid, **numbers)}  # Python 3.13
-
-
-def usage_of(popen: "Any") -> "Usage | None":
-    if IS_WINDOWS:
-        return usage_by_handle(int(popen._handle))
-    if isinstance(popen._rusage, list):
-        return usage_by_wait4(popen._rusage[0][2])
-    return usage_by_waitid(popen._rusage)
+    waitpid = __call__
 
 
 def would_fork() -> bool:

@@ -19,12 +19,13 @@ from .._process import KILL
 from .._starting import popen as starts
 from .._starting.standard import with_globals
 from .._systems import backend, system
-from .._systems.calls import CALLS, WAITID
 from . import check_keeper, check_reaper
 
 if system.tree == "job":
+    from .._systems.windows.handle import usage_by_handle
     from .job import JobTree
 else:
+    from .._systems.posix import usage_by_wait4
     from .group import GroupTree
     from .reaper import ReaperTree
 
@@ -105,7 +106,6 @@ class TreePopen(_Base):  # type: ignore[misc]
     _grace: "float | None" = None
     _is_given_up = _is_run = False
     _output: "Any" = None
-    _rusage: "Any" = None
     returncode: "int | None"
 
     def __init__(
@@ -129,7 +129,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         elif grace is not None:
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
-        self._rusage = starts.new_rusage()
+        self._reaper = starts.Reaper()
         try:
             super().__init__(*args, **starts.with_group(more))
         except BaseException:
@@ -185,16 +185,16 @@ class TreePopen(_Base):  # type: ignore[misc]
             return None
         if self._tree is not None:
             return self._tree.usage  # type: ignore[no-any-return]
-        return starts.usage_of(self)
+        if starts.IS_WINDOWS:
+            return usage_by_handle(int(self._handle))
+        return usage_by_wait4(self._reaper.result[0][2]) if self._reaper.result else None
 
-    def _internal_poll(self, *args: "Any", **more: "Any") -> "Any":
+    def _internal_poll(self, **more: "Any") -> "Any":
         if self._tree is None:
-            rusage = self._rusage if self.returncode is None else None
-            if isinstance(rusage, list):
-                more.update(starts.waitpid_by_wait4(rusage))
-            elif rusage and not rusage[4]:
-                CALLS["waitid_usage"](WAITID["P_PID"], self.pid, 0, WAITID["LOOK"], rusage)
-            return super()._internal_poll(*args, **more)
+            # __del__ has an argument, and may run when Python ends: os.wait4() does not work then.
+            if not more and not starts.IS_WINDOWS:
+                more[starts.REAPS_BY] = self._reaper
+            return super()._internal_poll(**more)
         if self.returncode is None:
             self.returncode = self._tree.poll()
         return self.returncode

@@ -179,6 +179,19 @@ def test_a_forked_child_knows_what_was_known_before():
     assert done.stdout == "True None\nTrue\n", done.stderr
 
 
+def test_nothing_is_printed_if_a_popen_is_freed_when_python_ends():
+    code = """if 1:
+        import builtins, os
+        from %(pidwait)s import subprocess
+        builtins.held = popen = subprocess.Popen("true")
+        popen.held = builtins.held
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+    """
+    done = run_python(code % {"pidwait": pidwait.__name__})
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
 def test_patch_adds_nothing_to_the_standard_one():
     with ours.patch():
         popen = subprocess.Popen("true")
