@@ -26,7 +26,7 @@ from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
 from ._starting import popen as _starts
-from ._starting.standard import is_standard, with_globals
+from ._starting.standard import HAS_PROCESS_GROUP, is_standard, with_globals, with_group
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
@@ -184,7 +184,7 @@ class _InPlace:
     """What patch() puts in the place of the standard methods."""
 
     def __init__(self: "Any", *args: "Any", **options: "Any") -> None:
-        _original(self, "__init__")(*args, **_starts.with_group(options))
+        _original(self, "__init__")(*args, **with_group(options))
 
     def _execute_child(self: "Any", *values: "Any", **named: "Any") -> None:
         _starts.start_child(self, _original(self, "_execute_child"), values, named)
@@ -198,7 +198,7 @@ class _InPlace:
     wait = _wait  # Python 3.6's name
 
 
-_names_in_place = [_WAIT] + ["__init__"] * (not _starts.HAS_PROCESS_GROUP)
+_names_in_place = [_WAIT] + ["__init__"] * (not HAS_PROCESS_GROUP)
 _names_in_place += [] if _starts.IS_WINDOWS else ["_execute_child", "poll"]
 
 
@@ -231,7 +231,7 @@ def patch() -> _ExitStack:
         _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
     for name in _names_in_place if is_there else ():
         found, ours = vars(popen)[name], vars(_InPlace)[name]
-        if name == "_execute_child" and _starts.HAS_PROCESS_GROUP and not _starts.would_fork():
+        if name == "_execute_child" and HAS_PROCESS_GROUP and not _starts.would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
         is_new = name not in _replaced and not hasattr(found, "_is_patch")

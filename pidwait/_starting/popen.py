@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 from errno import ECHILD
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from types import MethodType
 
 from .._base.errors import not_by_handler
-from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
+from .standard import HAS_PROCESS_GROUP, enter_group, is_standard
 
 IS_WINDOWS = os.name == "nt"
 if not IS_WINDOWS:
@@ -21,10 +21,8 @@ if not IS_WINDOWS:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable
+    from .._types import Any
 
-# On Windows the standard parameter does nothing.
-HAS_PROCESS_GROUP = not IS_WINDOWS and hasattr(subprocess, "_fork_exec")  # both from 3.11 on
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
 _PID = itemgetter(0)
@@ -34,29 +32,6 @@ _found_start: "Any" = getattr(subprocess.Popen, "_execute_child", None)
 
 # PyPy 3.11 has the same subprocess and forks.
 _HAS_VFORK = sys.implementation.name == "cpython" and sys.platform == "linux"
-
-
-def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
-    """Popen's arguments, with ``process_group`` on every Python."""
-    if HAS_PROCESS_GROUP:
-        return options
-    group = options.pop("process_group", None)
-    if group is not None and not isinstance(group, int):
-        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group is not None and group >= 0:
-        if not IS_WINDOWS:
-            options["preexec_fn"] = partial(_enter_group, group, options.get("preexec_fn"))
-        elif group:
-            raise ValueError("process_group can only be 0 on Windows")
-        else:
-            options["creationflags"] = options.get("creationflags", 0) | CREATE_NEW_PROCESS_GROUP
-    return options
-
-
-def _enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
-    os.setpgid(0, group)
-    if preexec_fn is not None:
-        preexec_fn()
 
 
 @lru_cache(None)
@@ -78,7 +53,7 @@ def bound_arguments(values: "Any", named: "Any") -> "tuple[dict[str, Any], int, 
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     plan = dict(zip(names, values), **named)
     group, preexec_fn = plan.get("process_group", -1), plan["preexec_fn"]
-    if getattr(preexec_fn, "func", None) is _enter_group:
+    if getattr(preexec_fn, "func", None) is enter_group:
         group, preexec_fn = preexec_fn.args
     return plan, group, preexec_fn
 

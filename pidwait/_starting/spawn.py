@@ -11,7 +11,7 @@ from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
 from .._systems import backend, open_handle
-from .standard import CREATE_NEW_PROCESS_GROUP, is_standard
+from .standard import is_standard, with_group
 
 if os.name != "nt":
     from .posix_spawn import SpawnRequest, error_of_start, start_by_posix_spawn, without_audit
@@ -122,19 +122,14 @@ def _by_subprocess(
     except ImportError as why:  # after a chroot, say
         raise error_of_start(error or ENOSYS, argv[0]) from why
     if group >= 0:
-        if os.name == "nt":
-            options["creationflags"] = CREATE_NEW_PROCESS_GROUP
-        elif hasattr(subprocess, "_fork_exec"):  # Python 3.11, which has process_group, too
-            options["process_group"] = group
-        else:
-            options["preexec_fn"] = lambda: os.setpgid(0, group)
+        options["process_group"] = group
     start: "Any" = subprocess.Popen
     original = getattr(start, "_execute_child", None)
     if error is not None and is_standard(original):
         # os.posix_spawn has that event, too.
         quiet_start = without_audit(original, _USE_POSIX_SPAWN=False)
         start = type("Popen", (start,), {"_execute_child": quiet_start})
-    popen = start(argv, **options)
+    popen = start(argv, **with_group(options))
     child = _own(popen.pid, args)
     popen.returncode = 0  # so that the Popen does not reap the child
     return child

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The standard library's subprocess: its functions, and a number of Windows."""
+"""The standard library's subprocess: its functions, and its arguments."""
 
-from functools import update_wrapper
+import os
+import sys
+from functools import partial, update_wrapper
 from types import FunctionType, MethodType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any
+    from .._types import Any, Callable
 
-CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
+# On Windows the standard parameter does nothing.
+HAS_PROCESS_GROUP = os.name != "nt" and sys.version_info >= (3, 11)
+_CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 
 
 def is_standard(function: "Any") -> bool:
@@ -25,3 +29,26 @@ def with_globals(function: "Any", **names: "Any") -> "Any":
     copy = FunctionType(code, found, code.co_name, function.__defaults__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return update_wrapper(copy, function)
+
+
+def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
+    """Popen's arguments, with ``process_group`` on every Python."""
+    if HAS_PROCESS_GROUP:
+        return options
+    group = options.pop("process_group", None)
+    if group is not None and not isinstance(group, int):
+        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
+    if group is not None and group >= 0:
+        if os.name != "nt":
+            options["preexec_fn"] = partial(enter_group, group, options.get("preexec_fn"))
+        elif group:
+            raise ValueError("process_group can only be 0 on Windows")
+        else:
+            options["creationflags"] = options.get("creationflags", 0) | _CREATE_NEW_PROCESS_GROUP
+    return options
+
+
+def enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
+    os.setpgid(0, group)
+    if preexec_fn is not None:
+        preexec_fn()

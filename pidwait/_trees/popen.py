@@ -17,7 +17,7 @@ from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
 from .._starting import popen as starts
-from .._starting.standard import with_globals
+from .._starting.standard import with_globals, with_group
 from .._systems import backend, system
 from . import check_keeper, check_reaper
 
@@ -131,7 +131,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         backend()  # what waits need is loaded now: later there may be no file descriptor left
         self._reaper = starts.Reaper()
         try:
-            super().__init__(*args, **starts.with_group(more))
+            super().__init__(*args, **with_group(more))
         except BaseException:
             if getattr(self._tree, "pid", 0):  # nobody gets it
                 self._give_up(None)
