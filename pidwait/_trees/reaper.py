@@ -174,20 +174,18 @@ class ReaperTree:
             return self._code
         is_copy = self._control.is_copy()  # in a forked child: the keeper is not its child
         killed = None if is_copy else self._keeper.poll()  # first: the keeper reports, then exits
-        with self._control.use() as control:
-            is_there = self._is_ours(control)
-            try:
-                # Leave the message in the socket: other threads need it, too.
-                told = control.recv(65536, _LOOK) if is_there else b""
-                if is_copy and not told and (is_there or has_exited(self._keeper.pid)):
-                    killed = -_signal.SIGKILL
-            except not_by_handler(OSError):  # nothing is there
-                told = b""
-        if told[:1] == b"D":
-            status, *left = map(int, told[1:].partition(b"U")[0].split())
+        is_there, told = self._look()
+        if is_copy and told == b"" and (is_there or has_exited(self._keeper.pid)):
+            killed = -_signal.SIGKILL
+        if told:
             self._order(0, "done")
             has_exited(self._keeper, 10.0)  # the keeper exits at once, unless the machine is busy
-            self._note_usage()
+            told = self._look()[1] or told  # now it has also told the usage
+            answer, _, used = told.partition(b"U")
+            status, *left = map(int, answer[1:].split())
+            if used:
+                user, system, kilobytes = map(float, used.split())
+                self.usage = Usage(user, system, int(kilobytes) * 1024)
             self.left, self._code = left, code_of_status(status)
             self._control.close()
         elif killed is not None and self._code is None:
@@ -197,17 +195,17 @@ class ReaperTree:
             self._control.close()
         return self._code
 
-    def _note_usage(self) -> None:
-        """The keeper has reaped the command, and reports what all have used."""
+    def _look(self) -> "tuple[bool, bytes | None]":
+        """Whether the socket is there, and what the keeper has told: b"" at the end, None so far.
+
+        That stays in the socket: other threads need it, too.
+        """
         with self._control.use() as control:
+            is_there = self._is_ours(control)
             try:
-                told = control.recv(65536, _LOOK) if self._is_ours(control) else b""
-            except not_by_handler(OSError) as why:
-                log("the usage of a tree: %s", why)
-                return
-        numbers = list(map(float, told.partition(b"U")[2].split()))
-        if numbers:
-            self.usage = Usage(numbers[0], numbers[1], int(numbers[2]) * 1024)
+                return is_there, control.recv(65536, _LOOK) if is_there else b""
+            except not_by_handler(OSError):
+                return is_there, None
 
     def _is_ours(self, control: "Any") -> bool:
         """Whether it is open; a program may close all file descriptors, to become a daemon."""
