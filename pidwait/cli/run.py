@@ -11,7 +11,9 @@ from errno import ENOENT, ENOEXEC, ENOSYS
 
 from .. import TimeoutExpired, spawn, wait, watch_parent
 from .._base.deadline import Deadline
+from .._process import KILL
 from .._systems.calls import WAITID, ask
+from .._systems.posix import poll
 from .shared import (
     TIMED_OUT,
     Command,
@@ -139,7 +141,7 @@ class Job:
     So a terminal treats both as one job: Ctrl-Z stops both.
     """
 
-    child: "Any"
+    child: "Any" = None
     _code: "int | None" = None
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
@@ -178,8 +180,7 @@ class Job:
                 self.child.terminate()
                 code = self.child.wait()
         self._report_usage(code)
-        is_late = self._timed_out and "preserve-status" not in self._options
-        return TIMED_OUT if is_late else as_status(code or 0)
+        return self._status(code)
 
     def run(self) -> int:
         if not self._foreground:
@@ -244,14 +245,10 @@ class Job:
 
     def _sleep(self) -> bool:
         """Sleep until a signal comes; return False at the deadline."""
-        poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        while True:
-            if poll.poll(self._deadline.milliseconds()):
-                os.read(self._reader, 65536)
-                return True
-            if self._deadline.expired():
-                return False
+        if not poll(self._reader, select.POLLIN, self._deadline):
+            return False
+        os.read(self._reader, 65536)
+        return True
 
     def _reap_orphans(self) -> None:
         ours = getattr(getattr(self.child, "_tree", None), "_keeper", self.child)
@@ -301,7 +298,7 @@ class Job:
             signal.signal(number, self._note)
 
     def _status(self, code: "int | None") -> int:
-        if self._timed_out and not ("preserve-status" in self._options or code == -signal.SIGKILL):
+        if self._timed_out and not ("preserve-status" in self._options or code == -KILL):
             return TIMED_OUT
         if code is not None and code < 0 and not self._timed_out:
             _die_of(-code)
@@ -330,21 +327,20 @@ class Tree(Job):
 
         popen: "Any" = subprocess.Popen
         closes, grace = os.name == "nt", self._kill_after or 0.0
-        trees: "list[Any]" = []
-        is_known = _thread.allocate_lock()
-        with is_known:
+        has_started = _thread.allocate_lock()
+        with has_started:
             if os.name != "nt":  # the tree may end without the exit of a child of ours
-                _thread.start_new_thread(self._tell_end, (is_known, trees))
-            trees.append(popen(command, close_fds=closes, tree=self._rest, grace=grace))
-        if trees[0].mechanism == "group":
+                _thread.start_new_thread(self._tell_end, (has_started,))
+            self.child = popen(command, close_fds=closes, tree=self._rest, grace=grace)
+        if self.child.mechanism == "group":
             RUN.complain("processes that leave the process group of COMMAND can escape here")
-        return trees[0]
+        return self.child
 
-    def _tell_end(self, is_known: "Any", trees: "list[Any]") -> None:
-        with is_known:
-            pass  # none: it can't be started
-        for tree in trees:
-            tree.wait()
+    def _tell_end(self, has_started: "Any") -> None:
+        with has_started:
+            pass
+        if self.child is not None:  # else it can't be started
+            self.child.wait()
             os.kill(os.getpid(), signal.SIGCHLD)
 
     def reap(self) -> bool:
