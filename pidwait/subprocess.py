@@ -126,7 +126,7 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
         if _WAIT == "wait":
             wait = _wait
 
-    def _popen_of_run(*args: "Any", _made: "Any" = None, **options: "Any") -> "Any":
+    def _popen_of_run(*args: "Any", _made: "list[Any]", **options: "Any") -> "Any":
         _popens.of_run.is_next = options.get("tree")  # else a handler's Popen would take it
         try:
             popen = Popen(*args, **options)
@@ -134,13 +134,12 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
             vars(_popens.of_run).clear()  # a mock has not asked
         if issubclass(type(popen), _popens.TreePopen):  # a mock may say that it is an instance
             getattr(_started, "tell", id)(popen)  # aio.run's
-            if _made is not None:
-                _made.append(popen)
+            _made.append(popen)
         return popen
 
     def _call(name: str, *args: "Any", **options: "Any") -> "Any":
         function = globals()[name]
-        if not hasattr(function, "_is_ours"):
+        if function is not _ours.get(name):
             options.pop("_made", None)
         return function(*args, **options)
 
@@ -157,17 +156,18 @@ if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
                 done.usage = made[0].usage if made else None
             return done
 
-        call._is_ours = True
         return call
 
     # The standard functions find Popen, and each other, in this module. A hook stays as it is.
-    _names = {"Popen": _popen_of_run}
+    _ours, _names = {}, {"Popen": _popen_of_run}
     _functions = "call", "check_call", "run", "check_output", "getstatusoutput", "getoutput"
     _names.update((_name, functools.partial(_call, _name)) for _name in _functions)
     for _name in _functions:
         if is_standard(getattr(_standard, _name)):
-            _function = with_globals(getattr(_standard, _name), **_names)
-            globals()[_name] = _function if _name[:3] == "get" else _with_usage(_function)
+            _ours[_name] = with_globals(getattr(_standard, _name), **_names)
+            if "output" not in _name:  # those call run()
+                _ours[_name] = _with_usage(_ours[_name])
+    globals().update(_ours)
 
 
 _users: "list[_ExitStack]" = []
