@@ -38,7 +38,7 @@ def forget():
     for table in _tables():
         table.clear()
     if os.name == "posix":  # these go with the binding that made them
-        _module("_starting.posix_spawn")._kept_structures.clear()
+        _module("_starting.posix_spawn")._structures.cache_clear()
 
 
 def _tables():

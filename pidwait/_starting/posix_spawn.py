@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 from _thread import _count
+from functools import lru_cache
 from types import BuiltinFunctionType, SimpleNamespace
 
 from .._base.checks import works
@@ -89,7 +90,8 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
                 raise Failed(errno.ENOTSUP, "%s has been replaced" % name)
         posix_spawn, strings = spawn_native("posix_spawn"), spawn_native("spawn_strings")
         argv, items = strings(request.argv), request.environment
-        actions, attributes = _structures(request.actions, request.attributes)
+        limit = _closing_limit() if request.actions[2] else 0
+        actions, attributes = _structures(limit, request.actions, request.attributes)
         request.error = 0
         if event and hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
@@ -149,20 +151,10 @@ def error_of_start(error: int, name: "Any") -> OSError:
     return OSError(error, text, name)
 
 
-# For later starts with the same actions and attributes.
-_kept_structures: "dict[Any, tuple[Structure, Structure]]" = {}
-
-
-def _structures(actions: "Any", attributes: "Any") -> "tuple[Structure, Structure]":
-    limit = _closing_limit() if actions[2] else 0
-    key = limit, actions, attributes
-    found = _kept_structures.get(key)
-    if found is None:
-        found = _file_actions(limit, actions), _attributes(limit is None, *attributes)
-        if len(_kept_structures) >= 16:
-            _kept_structures.clear()
-        _kept_structures[key] = found
-    return found
+@lru_cache(16)
+def _structures(limit: "int | None", actions: "Actions", attributes: "Any") -> "Any":
+    """Kept for later starts with the same arguments."""
+    return _file_actions(limit, actions), _attributes(limit is None, *attributes)
 
 
 def _closing_limit() -> "int | None":
