@@ -8,7 +8,6 @@ import sys
 from _thread import _local
 from errno import ENOSYS
 from functools import partial
-from types import BuiltinFunctionType
 
 from .._base.arguments import check_grace, check_signal
 from .._base.checks import TREE, TREES, choice, still_works, why_not
@@ -112,11 +111,11 @@ class TreePopen(_Base):  # type: ignore[misc]
         self, *args: "Any", tree: "bool | str" = False, grace: "float | None" = None, **more: "Any"
     ) -> None:
         hook = more.get("preexec_fn")
-        if isinstance(hook, BuiltinFunctionType):  # then no Python runs in a forked child
-            if hook is getattr(os, "setsid", None):
-                more.update(preexec_fn=None, start_new_session=True)
-            elif hook is getattr(os, "setpgrp", None):
-                more.update(preexec_fn=None, process_group=0)
+        # Then no Python runs in a forked child. Windows has neither function.
+        if hook is getattr(os, "setsid", self):
+            more.update(preexec_fn=None, start_new_session=True)
+        elif hook is getattr(os, "setpgrp", self):
+            more.update(preexec_fn=None, process_group=0)
         if tree not in (False, True, "kill", "wait", "leave"):
             raise ValueError("tree must be a bool, 'kill', 'wait' or 'leave', not %r" % (tree,))
         if tree:
