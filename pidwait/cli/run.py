@@ -179,7 +179,6 @@ class Job:
                 self._tell("TERM")
                 self.child.terminate()
                 code = self.child.wait()
-        self._report_usage(code)
         return self._status(code)
 
     def run(self) -> int:
@@ -207,14 +206,13 @@ class Job:
                     self._reap_orphans()
                 while self._came:
                     self._pass_on(self._came.pop(0))
-                if not self._sleep():
+                if poll(self._reader, select.POLLIN, self._deadline):
+                    os.read(self._reader, 65536)
+                else:
                     self._pass_on(signal.SIGALRM)
-        self._report_usage(self._code)
         return self._status(self._code)
 
     def _report_usage(self, code: "int | None") -> None:
-        if "usage" not in self._options:
-            return
         text = "%s; %.3f s" % (ending(code), Deadline.now() - self._began)
         used = self.child.usage
         if used is not None:
@@ -242,13 +240,6 @@ class Job:
     def _end_with_parent(self) -> None:
         self._note(signal.SIGTERM, None)
         os.write(self._writer, b"\0")
-
-    def _sleep(self) -> bool:
-        """Sleep until a signal comes; return False at the deadline."""
-        if not poll(self._reader, select.POLLIN, self._deadline):
-            return False
-        os.read(self._reader, 65536)
-        return True
 
     def _reap_orphans(self) -> None:
         ours = getattr(getattr(self.child, "_tree", None), "_keeper", self.child)
@@ -298,6 +289,8 @@ class Job:
             signal.signal(number, self._note)
 
     def _status(self, code: "int | None") -> int:
+        if "usage" in self._options:
+            self._report_usage(code)
         if self._timed_out and not ("preserve-status" in self._options or code == -KILL):
             return TIMED_OUT
         if code is not None and code < 0 and not self._timed_out:
@@ -325,13 +318,12 @@ class Tree(Job):
     def start(self, command: "Sequence[str]") -> "Any":
         from .. import subprocess  # few need it
 
-        popen: "Any" = subprocess.Popen
-        closes, grace = os.name == "nt", self._kill_after or 0.0
+        options: "Any" = {"tree": self._rest, "grace": self._kill_after or 0.0}
         has_started = _thread.allocate_lock()
         with has_started:
             if os.name != "nt":  # the tree may end without the exit of a child of ours
                 _thread.start_new_thread(self._tell_end, (has_started,))
-            self.child = popen(command, close_fds=closes, tree=self._rest, grace=grace)
+            self.child = subprocess.Popen(command, close_fds=os.name == "nt", **options)
         if self.child.mechanism == "group":
             RUN.complain("processes that leave the process group of COMMAND can escape here")
         return self.child
