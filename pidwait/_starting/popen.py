@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # gevent's os.close closes later, in its hub; that would not run while stdout is read to its end.
 _close = os.close
-_PID = itemgetter(0)
 # What the child gets for 0, 1 and 2, and our ends of the pipes.
 PAIRS = ("p2cread", "p2cwrite"), ("c2pwrite", "c2pread"), ("errwrite", "errread")
 _found_start: "Any" = getattr(subprocess.Popen, "_execute_child", None)
@@ -91,7 +90,7 @@ class Reaper:
     def __call__(self, pid: int, flags: int) -> "Any":
         if not self.result:
             # One call in C, as a signal handler may raise after it.
-            self.result.extend(filter(_PID, map(os.wait4, (pid,), (flags,))))
+            self.result.extend(filter(itemgetter(0), map(os.wait4, (pid,), (flags,))))
         return self.result[0][:2] if self.result else (0, 0)
 
     waitpid = __call__

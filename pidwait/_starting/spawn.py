@@ -105,15 +105,13 @@ def spawn(
             raise
     options: "dict[str, Any]" = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     options.update(env=env, cwd=cwd, start_new_session=start_new_session, close_fds=close_fds)
-    return _by_subprocess(request, args, argv, group, dict(options, pass_fds=passed))
+    if group >= 0:
+        options["process_group"] = group
+    return _by_subprocess(request, args, argv, dict(options, pass_fds=passed))
 
 
 def _by_subprocess(
-    request: "SpawnRequest | None",
-    args: "Any",
-    argv: "list[Any]",
-    group: int,
-    options: "dict[str, Any]",
+    request: "SpawnRequest | None", args: "Any", argv: "list[Any]", options: "dict[str, Any]"
 ) -> "Child":
     """Have the standard Popen start it."""
     error = None if request is None else request.error
@@ -121,8 +119,6 @@ def _by_subprocess(
         import subprocess
     except ImportError as why:  # after a chroot, say
         raise error_of_start(error or ENOSYS, argv[0]) from why
-    if group >= 0:
-        options["process_group"] = group
     start: "Any" = subprocess.Popen
     original = getattr(start, "_execute_child", None)
     if error is not None and is_standard(original):
