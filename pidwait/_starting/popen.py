@@ -74,12 +74,12 @@ def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
     popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
-# The argument by which the standard _internal_poll() takes a Reaper: its name from 3.13 on, or the
+# The argument by which the standard _internal_poll() takes a Wait4: its name from 3.13 on, or the
 # older one.
-REAPS_BY = "_del_safe" if hasattr(subprocess, "_del_safe") else "_waitpid"
+WAITPID = "_del_safe" if hasattr(subprocess, "_del_safe") else "_waitpid"
 
 
-class Reaper:
+class Wait4:
     """Calls os.wait4() in place of os.waitpid(), and keeps the result: POSIX."""
 
     WNOHANG, ECHILD = getattr(os, "WNOHANG", 0), ECHILD

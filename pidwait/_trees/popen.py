@@ -128,7 +128,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         elif grace is not None:
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
-        self._reaper = starts.Reaper()
+        self._wait4 = starts.Wait4()
         try:
             super().__init__(*args, **with_group(more))
         except BaseException:
@@ -186,13 +186,13 @@ class TreePopen(_Base):  # type: ignore[misc]
             return self._tree.usage  # type: ignore[no-any-return]
         if starts.IS_WINDOWS:
             return usage_by_handle(int(self._handle))
-        return usage_by_wait4(self._reaper.result[0][2]) if self._reaper.result else None
+        return usage_by_wait4(self._wait4.result[0][2]) if self._wait4.result else None
 
     def _internal_poll(self, **more: "Any") -> "Any":
         if self._tree is None:
             # __del__ has an argument, and may run when Python ends: os.wait4() does not work then.
             if not more and not starts.IS_WINDOWS:
-                more[starts.REAPS_BY] = self._reaper
+                more[starts.WAITPID] = self._wait4
             return super()._internal_poll(**more)
         if self.returncode is None:
             self.returncode = self._tree.poll()
