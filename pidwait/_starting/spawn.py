@@ -83,8 +83,7 @@ def spawn(
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
         raise ValueError("pass_fds and start_new_session can't be used on Windows")
-    if _left:
-        _reap_left()
+    _reap_left()
     backend()  # it may raise: do that before there is a child
     request: "SpawnRequest | None" = None
     if os.name != "nt":
