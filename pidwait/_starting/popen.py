@@ -16,9 +16,6 @@ IS_WINDOWS = os.name == "nt"
 if not IS_WINDOWS:
     from .posix_spawn import SpawnRequest, is_start_taken_away, start_by_posix_spawn, without_audit
 
-    # os.wait4() would import it, when there may be no file descriptor left.
-    __import__("_pypy_wait" if sys.implementation.name == "pypy" else "resource")
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any
@@ -75,8 +72,13 @@ def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
 
 
 # The argument by which the standard _internal_poll() takes a Wait4: its name from 3.13 on, or the
-# older one.
+# older one. "": os.wait4() can't be used.
 WAITPID = "_del_safe" if hasattr(subprocess, "_del_safe") else "_waitpid"
+try:
+    # os.wait4() would import it after the reaping, when there may be no file descriptor left.
+    __import__("_pypy_wait" if sys.implementation.name == "pypy" else "resource")
+except ImportError:  # on Windows, and in a minimal Python
+    WAITPID = ""
 
 
 class Wait4:

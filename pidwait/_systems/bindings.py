@@ -74,7 +74,6 @@ class Adapter:
     # A void * to a char *[] that ends with NULL; it keeps the strings alive.
     strings: "Callable[[list[bytes]], Pointer]"
     cell: "Callable[[], Pointer]"  # an int * to newly allocated memory; [0] is the int
-    longs: "Callable[[], Pointer]"  # a long * to 18 zeros
     string: "Callable[[Any], bytes]"
     variable: "Callable[[Any], Pointer]"
     _libraries: "dict[str | None, object]"
@@ -130,7 +129,7 @@ class CtypesAdapter(Adapter):
         import ctypes
 
         self._ctypes: "Any" = ctypes
-        self.cell, self.longs = ctypes.c_int * 1, ctypes.c_long * 18
+        self.cell = ctypes.c_int * 1
         self._types = {
             "int": ctypes.c_int,
             "unsigned int": ctypes.c_uint,
@@ -185,7 +184,6 @@ class CffiAdapter(Adapter):
         self.null, self.string = self._ffi.NULL, self._ffi.string
         self.variable = partial(self._ffi.cast, "char ***")
         self.pointer, self.cell = self._ffi.from_buffer, partial(self._ffi.new, "int *")
-        self.longs = partial(self._ffi.new, "long[18]")
         self._libraries = {None: self._load("kernel32" if _WINDOWS else None)}
 
     def _load(self, name: "str | None") -> "Any":

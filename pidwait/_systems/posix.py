@@ -163,13 +163,6 @@ def reap_child(pid: int) -> "Outcome":
     return code_of_status(status) if reaped else RUNNING
 
 
-def usage_by_waitid(longs: "Any") -> "Usage | None":
-    """From the longs of a struct rusage."""
-    if not longs or not longs[4]:
-        return None
-    return Usage(longs[0] + longs[1] / 1e6, longs[2] + longs[3] / 1e6, longs[4] * WAITID["MAXRSS"])
-
-
 def usage_by_wait4(rusage: "Any") -> "Usage | None":
     """From the last one of os.wait4()'s results."""
     return rusage and Usage(rusage[0], rusage[1], rusage[2] * WAITID["MAXRSS"])

@@ -191,7 +191,7 @@ class TreePopen(_Base):  # type: ignore[misc]
     def _internal_poll(self, **more: "Any") -> "Any":
         if self._tree is None:
             # __del__ has an argument, and may run when Python ends: os.wait4() does not work then.
-            if not more and not starts.IS_WINDOWS:
+            if not more and starts.WAITPID:
                 more[starts.WAITPID] = self._wait4
             return super()._internal_poll(**more)
         if self.returncode is None:

@@ -12,7 +12,7 @@ from ..bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Adapter, Any, Callable, Function, Rows
+    from ..._types import Adapter, Callable, Function, Rows
 
 # name: (result, arguments...)
 _PROTOTYPES = {
@@ -20,7 +20,7 @@ _PROTOTYPES = {
     "syscall": ("long", "long", "long", "long", "long", "long"),
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
     # the system call: its number, the arguments of the function, a struct rusage
-    "waitid_usage": ("long", "long", "long", "long", "long", "long", "void *"),
+    "waitid_usage": ("long", "long", "long", "long", "void *", "long", "void *"),
 }
 
 # From 424 on, a system call has the same number on every architecture but these.
@@ -96,12 +96,10 @@ class _Syscall:
 def _bind_usage(binding: "Adapter", name: str) -> "Function":
     """waitid(2) with its fifth argument, which the C library's function lacks.
 
-    Its arguments: idtype, id, 0, options, and the longs of a struct rusage. These stay zero if the
-    child has not exited.
+    Its arguments: idtype, id, NULL, options, and memory for a struct rusage. That stays as it is if
+    the child has not exited.
     """
-    function: "Any" = binding.function("syscall", _PROTOTYPES[name], None)
-    if binding.name == "ctypes":  # without conversions, a call takes half the time
-        function.argtypes = None
+    function = binding.function("syscall", _PROTOTYPES[name])
     return partial(function, number_of(name, _MACHINE, _ABI))
 
 
@@ -113,7 +111,6 @@ LINUX_ROWS: "Rows" = {
     "pidfd_send_signal": ("_signal", _Syscall),
     "waitid": ("os", lambda binding, name: WaitId(binding, _PROTOTYPES[name], SIGINFO)),
     "waitid_usage": (None, _bind_usage),
-    "rusage": (None, lambda binding, name: binding.longs),
     "ioctl": ("fcntl", None),
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),

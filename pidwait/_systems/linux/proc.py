@@ -13,18 +13,10 @@ from functools import partial
 from ..._base.checks import why_not, works
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import GONE, Failed, call, log
-from ..._base.handle import PENDING, RUNNING, Handle
+from ..._base.handle import PENDING, RUNNING, Handle, Usage
 from ..calls import ask
-from ..posix import (
-    code_of_status,
-    is_found,
-    look_at_child,
-    may_block,
-    opened,
-    reap_child,
-    usage_by_waitid,
-)
-from .calls import LOOK, P_PID
+from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
+from .calls import LOOK, P_PID, WORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -271,9 +263,13 @@ class ProcfsHandle(Handle):
 def ask_usage(handle: Handle, idtype: int, id_: int) -> None:
     """Ask what our child has used, just before it is reaped. Another thread may reap it now."""
     try:
-        longs = ask("rusage")
-        ask("waitid_usage", idtype, id_, 0, LOOK, longs)
-        handle.usage = usage_by_waitid(longs) or handle.usage
+        rusage = bytearray(18 * WORD)  # longs, also on 32 bits
+        ask("waitid_usage", idtype, id_, None, LOOK, rusage)
+        # Seconds and microseconds of both times; KiB.
+        user, micro_user, system, micro_system, peak, *_ = memoryview(rusage).cast("l")
+        if any(rusage):
+            times = user + micro_user / 1e6, system + micro_system / 1e6
+            handle.usage = Usage(*times, peak * 1024)
     except Failed as why:  # there is no binding
         log("pid %s, its usage: %s", handle.pid, why)
 
