@@ -15,7 +15,7 @@ from ._waiting.owners import PsutilTarget, Target, guarded, target_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._finding import ProcessInfo
-    from ._types import Any, Handle, Identity, Outcome, Proc, Self
+    from ._types import Any, Handle, Identity, NoReturn, Outcome, Proc, Self
 
 TERMINATE: int = _signal.SIGTERM
 KILL: int = getattr(_signal, "SIGKILL", TERMINATE)
@@ -300,7 +300,8 @@ class Process:
     def __hash__(self) -> int:
         return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
 
-    __reduce__ = refuse_copy
+    def __reduce__(self) -> "NoReturn":
+        refuse_copy(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "exited" if self._exited else "open"

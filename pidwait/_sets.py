@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import overload
 
-    from ._types import Callable, Generic, Iterable, Iterator, P, Proc, Self, Target
+    from ._types import Callable, Generic, Iterable, Iterator, NoReturn, P, Proc, Self, Target
     from ._waiting.members import Member
 if not TYPE_CHECKING:
     P, Generic = "P", {"P": object}  # for class WaitSet(Generic[P])
@@ -289,7 +289,8 @@ class WaitSet(Generic[P]):
         if core is not None and core.pid == getpid():
             warn_unclosed(self)
 
-    __reduce__ = refuse_copy
+    def __reduce__(self) -> "NoReturn":
+        refuse_copy(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._core is None else "open"

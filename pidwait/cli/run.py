@@ -318,12 +318,13 @@ class Tree(Job):
     def start(self, command: "Sequence[str]") -> "Any":
         from .. import subprocess  # few need it
 
-        options: "Any" = {"tree": self._rest, "grace": self._kill_after or 0.0}
+        popen: "Any" = subprocess.Popen
+        options = {"tree": self._rest, "grace": self._kill_after or 0.0}
         has_started = _thread.allocate_lock()
         with has_started:
             if os.name != "nt":  # the tree may end without the exit of a child of ours
                 _thread.start_new_thread(self._tell_end, (has_started,))
-            self.child = subprocess.Popen(command, close_fds=os.name == "nt", **options)
+            self.child = popen(command, close_fds=os.name == "nt", **options)
         if self.child.mechanism == "group":
             RUN.complain("processes that leave the process group of COMMAND can escape here")
         return self.child
