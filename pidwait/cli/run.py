@@ -141,7 +141,7 @@ class Job:
     So a terminal treats both as one job: Ctrl-Z stops both.
     """
 
-    child: "Any" = None
+    child: "Any"
     _code: "int | None" = None
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
@@ -315,6 +315,8 @@ def _die_of(number: int) -> None:
 class Tree(Job):
     """A command with all that it starts: its Popen stands for the whole tree."""
 
+    _popen: "Any" = None
+
     def start(self, command: "Sequence[str]") -> "Any":
         from .. import subprocess  # few need it
 
@@ -324,16 +326,16 @@ class Tree(Job):
         with has_started:
             if os.name != "nt":  # the tree may end without the exit of a child of ours
                 _thread.start_new_thread(self._tell_end, (has_started,))
-            self.child = popen(command, close_fds=os.name == "nt", **options)
-        if self.child.mechanism == "group":
+            self._popen = popen(command, close_fds=os.name == "nt", **options)
+        if self._popen.mechanism == "group":
             RUN.complain("processes that leave the process group of COMMAND can escape here")
-        return self.child
+        return self._popen
 
     def _tell_end(self, has_started: "Any") -> None:
         with has_started:
             pass
-        if self.child is not None:  # else it can't be started
-            self.child.wait()
+        if self._popen is not None:  # else it can't be started
+            self._popen.wait()
             os.kill(os.getpid(), signal.SIGCHLD)
 
     def reap(self) -> bool:
