@@ -51,8 +51,8 @@ passed on to the group.
       --rest kill|wait|leave with --tree, once COMMAND has exited: end the rest,
                              wait for it (the default), or leave it
       --with-parent          send TERM when the parent of this command exits
-      --usage                at the end, report on stderr how COMMAND has ended, the
-                             CPU time and the peak memory; with --tree, of all
+      --usage                at the end, report CPU time and memory on stderr;
+                             with --tree, of all that COMMAND has started
   -V, --version              show the version
   -h, --help                 show this
 
