@@ -6,7 +6,6 @@ import subprocess
 import sys
 from errno import ECHILD
 from functools import lru_cache
-from operator import itemgetter
 from types import MethodType
 
 from .._base.errors import not_by_handler
@@ -87,13 +86,13 @@ class Wait4:
     WNOHANG, ECHILD = getattr(os, "WNOHANG", 0), ECHILD
 
     def __init__(self) -> None:
-        self.result: "list[Any]" = []  # once it has reaped
+        self.result: "list[Any]" = [(0, 0, None)]
 
     def __call__(self, pid: int, flags: int) -> "Any":
-        if not self.result:
+        if not self.result[0][0]:
             # One call in C, as a signal handler may raise after it.
-            self.result.extend(filter(itemgetter(0), map(os.wait4, (pid,), (flags,))))
-        return self.result[0][:2] if self.result else (0, 0)
+            self.result[:] = map(os.wait4, (pid,), (flags,))
+        return self.result[0][:2]
 
     waitpid = __call__
 

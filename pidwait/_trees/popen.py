@@ -186,7 +186,8 @@ class TreePopen(_Base):  # type: ignore[misc]
             return self._tree.usage  # type: ignore[no-any-return]
         if starts.IS_WINDOWS:
             return usage_by_handle(int(self._handle))
-        return usage_by_wait4(self._wait4.result[0][2]) if self._wait4.result else None
+        pid, _, rusage = self._wait4.result[0]
+        return usage_by_wait4(rusage) if pid else None
 
     def _internal_poll(self, **more: "Any") -> "Any":
         if self._tree is None:

@@ -136,8 +136,10 @@ def test_a_run_of_a_handler_is_told_apart():
 
 
 def test_it_is_not_known_if_other_code_has_reaped_it():
-    popen = ours.Popen(["sh", "-c", "exit 3"])
+    popen = ours.Popen(["sh", "-c", "read x; exit 3"], stdin=PIPE)
     child = pidwait.spawn(["sh", "-c", "exit 3"])
+    assert popen.poll() is None
+    popen.stdin.close()
     for one in popen, child:
         os.waitpid(one.pid, 0)
     assert child.wait() in (None, 3) and child.usage is None
