@@ -14,7 +14,7 @@ from .bindings import NAMES, PLATFORM, binding, check_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Function, Make, Rows
+    from .._types import Any, Function, Make, Rows
 
 # A name that the module must have, too, or its function is incomplete: PyPy's select has kqueue,
 # but lacks this name.
@@ -87,10 +87,6 @@ def _find_calls() -> "tuple[Rows, dict[str, int]]":
 
 _rows, WAITID = _find_calls()
 CALLS = Calls(_rows)
-
-# The function of that name. A method of dict, as a Python function of ours would add to the
-# latency after a sleep.
-native: "Callable[[str], Function]" = CALLS.__getitem__
 
 
 def ask(name: str, *args: object) -> "Any":

@@ -14,7 +14,7 @@ from types import BuiltinFunctionType
 from .._base.deadline import LONGEST_SLEEP, Deadline
 from .._base.errors import Failed, call, log, not_by_handler, refusal
 from .._base.handle import RUNNING, Usage
-from .calls import WAITID, native, removed_type
+from .calls import CALLS, WAITID, removed_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def look_at_child(pid: int) -> "Outcome":
 
     Failed (ECHILD) if it is not our child. It does not reap.
     """
-    info = call(native("waitid"), WAITID["P_PID"], pid, WAITID["LOOK"])
+    info = call(CALLS["waitid"], WAITID["P_PID"], pid, WAITID["LOOK"])
     return RUNNING if info is None else code_of_child(info)
 
 

@@ -25,7 +25,7 @@ from ..._base.checks import still_works, works
 from ..._base.deadline import NOW, Backoff, Deadline
 from ..._base.errors import DENIED, Failed, call, log, not_by_handler
 from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
-from ..calls import ask, native
+from ..calls import CALLS, ask
 from ..posix import close, code_of_child, code_of_status, opened, own, poll, reap_child
 from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
 from .proc import ProcfsHandle, ask_usage, check_procfs, code_of_zombie, fd_info, read_stat
@@ -46,7 +46,7 @@ class PidfdHandle(Handle):
     ) -> None:
         self.pid = pid
         try:
-            self._file = file or open_(native("pidfd_open"), pid, 0)
+            self._file = file or open_(CALLS["pidfd_open"], pid, 0)
         except Failed as why:
             if why.errno == ENOENT:
                 raise Failed(ESRCH, "a thread's ID, not a process's") from None
@@ -63,7 +63,7 @@ class PidfdHandle(Handle):
         if reap:
             ask_usage(self, P_PIDFD, self.fd)
         try:
-            info = call(native("waitid"), P_PIDFD, self.fd, REAP if reap else LOOK)
+            info = call(CALLS["waitid"], P_PIDFD, self.fd, REAP if reap else LOOK)
             self._is_ours = True
             if info is not None:
                 return code_of_child(info)
@@ -107,7 +107,7 @@ class PidfdHandle(Handle):
         # some 6.18 a process is not found if its parent is outside of our PID namespace.
         for _ in range(2):
             try:
-                mask, _, _, _, status = get_info(native("ioctl"), self.fd)
+                mask, _, _, _, status = get_info(CALLS["ioctl"], self.fd)
                 is_reaped = bool(mask & PIDFD_INFO_EXIT)
                 return is_reaped, code_of_status(status) if is_reaped else PENDING
             except Failed as why:
@@ -210,7 +210,7 @@ def _pid_of(fd: int) -> "int | None":
             log("fd %d: %s", fd, why)
     if not info:
         try:
-            return get_info(native("ioctl"), fd)[1] or None
+            return get_info(CALLS["ioctl"], fd)[1] or None
         except Failed as why:  # it has been reaped, Linux < 6.13, or a policy
             log("PIDFD_GET_INFO: %s", why)
             return None
@@ -236,7 +236,7 @@ def check_pidfd() -> None:
     # Load these now: later there may be no file descriptor left to load them with.
     for name in "waitid pidfd_send_signal ioctl fcntl getrlimit setrlimit".split():
         try:
-            native(name)
+            CALLS[name]
         except Failed as why:
             log("%s: %s", name, why)
     with _own_pidfd() as file:
@@ -253,7 +253,7 @@ def check_send_signal() -> None:
 def check_get_info() -> None:
     """Ask about our own process. This works from Linux 6.13 on; exit codes need 6.15."""
     with _own_pidfd() as file:
-        get_info(native("ioctl"), file.fileno())
+        get_info(CALLS["ioctl"], file.fileno())
 
 
 def check_pidfs() -> None:

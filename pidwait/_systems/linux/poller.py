@@ -22,7 +22,7 @@ from struct import pack
 from ..._base.deadline import LONGEST, LONGEST_SLEEP, Deadline
 from ..._base.errors import Failed, call, log, not_by_handler
 from ..._base.steps import atomically
-from ..calls import Calls, ask, native
+from ..calls import CALLS, Calls, ask
 from ..posix import EventSource, may_block, opened, opened_wakeup, own, poll
 from .calls import RLIMIT_NOFILE
 from .handle import PidfdHandle
@@ -224,8 +224,8 @@ def _duplicate(file: "File") -> "File":
     raised: "list[bool]" = []
     moved: "list[File]" = []
     if soft != hard and soft <= _HIGH:
-        restore, raise_ = [(native("setrlimit"), RLIMIT_NOFILE, (to, hard)) for to in (soft, hard)]
-        duplicate = map(own, map(native("fcntl"), (file,), (_DUPFD_CLOEXEC,), (soft,)))
+        restore, raise_ = [(CALLS["setrlimit"], RLIMIT_NOFILE, (to, hard)) for to in (soft, hard)]
+        duplicate = map(own, map(CALLS["fcntl"], (file,), (_DUPFD_CLOEXEC,), (soft,)))
         try:
             # No handler's exception leaves the limit raised.
             call(atomically, raise_, (raised.append, True), (moved.extend, duplicate), restore)
@@ -236,5 +236,5 @@ def _duplicate(file: "File") -> "File":
                 if getattr(why, "errno", EINVAL) != EINVAL:
                     raise
     if not raised:
-        return opened(native("fcntl"), file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
+        return opened(CALLS["fcntl"], file, _DUPFD_CLOEXEC, min(soft // 2, _LOW))
     return moved[0] if moved else file

@@ -20,7 +20,7 @@ from struct import Struct
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import Failed, call, log
 from ..._base.handle import RUNNING, Handle, Usage
-from ..calls import ask, native
+from ..calls import CALLS, ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Owned(filter):  # type: ignore[type-arg]
         # Each call returns None, so the first next() makes all of them.
         calls = map(partial.__call__, chain(waits, handles))
         self = super().__new__(cls, None, chain(calls, repeat(True)))
-        call(handles.extend, map(partial, (native("CloseHandle"),), map(function, *zip(args))))
+        call(handles.extend, map(partial, (CALLS["CloseHandle"],), map(function, *zip(args))))
         self.waits, self.number = waits, handles[0].args[0]
         return self
 
@@ -88,7 +88,7 @@ def open_process(rights: int, pid: int) -> Owned:
     if pid % 4:
         raise Failed(ESRCH)
     try:
-        return Owned(native("OpenProcess"), rights, False, pid)
+        return Owned(CALLS["OpenProcess"], rights, False, pid)
     except Failed as why:
         if why.winerror == _ERROR_INVALID_PARAMETER:
             raise Failed(ESRCH) from None
@@ -278,7 +278,7 @@ def entries() -> "list[Entry]":
     found: "list[Entry]" = []
     entry = bytearray(_PROCESSENTRY32W.size)
     entry[:4] = len(entry).to_bytes(4, "little")
-    with Owned(native("CreateToolhelp32Snapshot"), _TH32CS_SNAPPROCESS, 0) as snapshot:
+    with Owned(CALLS["CreateToolhelp32Snapshot"], _TH32CS_SNAPPROCESS, 0) as snapshot:
         while True:
             try:
                 ask("Process32NextW" if found else "Process32FirstW", snapshot.number, entry)

@@ -20,7 +20,7 @@ from operator import itemgetter
 from ..._base.deadline import Deadline
 from ..._base.errors import Failed, call
 from ..._base.steps import atomically
-from ..calls import native
+from ..calls import CALLS
 from .calls import INVALID_HANDLE
 from .handle import LONGEST_CALL, Owned, Win32Handle, wait_for_handle
 
@@ -37,10 +37,10 @@ _LOOKS = 2 * _HANDLES  # at the end of a time-out: looks at 5,000 members would 
 def _registering(owned: Owned, port: Owned) -> "Call":
     """The call that has a packet posted when the process has exited."""
     numbers = (owned.number,), (port.number,), (owned.number,), (_INFINITE,)
-    wait = map(native("RegisterWaitWithQueue"), *numbers)
+    wait = map(CALLS["RegisterWaitWithQueue"], *numbers)
     # INVALID_HANDLE: return after the callback has. Closing the HANDLE during a wait is undefined
     # behaviour.
-    end = map(partial, (native("UnregisterWaitEx"),), wait, (INVALID_HANDLE,))
+    end = map(partial, (CALLS["UnregisterWaitEx"],), wait, (INVALID_HANDLE,))
     return owned.waits.extend, end
 
 
@@ -55,7 +55,7 @@ class PortPoller:
         self._turn = 0
         # The last argument: how many threads may run. With 1, a thread that has taken a packet
         # would keep the others asleep while it computes.
-        self._port = Owned(native("CreateIoCompletionPort"), INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
+        self._port = Owned(CALLS["CreateIoCompletionPort"], INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
@@ -91,7 +91,7 @@ class PortPoller:
         if milliseconds and get_ident() == self._main:
             wait_for_handle(milliseconds, port)
             milliseconds = 0
-        receive = native("GetQueuedCompletionStatus")
+        receive = CALLS["GetQueuedCompletionStatus"]
         packets = takewhile(bool, map(receive, repeat(port), chain((milliseconds,), repeat(0))))
         members = map(self._by_number.get, map(itemgetter(3), packets))
         call(self.ready.update, zip(members, repeat(None)))
@@ -113,7 +113,7 @@ class PortPoller:
 
     def wake(self, seconds: float) -> bool:
         """Wake one sleeper, which wakes the next for as long as there is work for others."""
-        call(native("PostQueuedCompletionStatus"), self._port.number, 0, 0, _WAKEUP)
+        call(CALLS["PostQueuedCompletionStatus"], self._port.number, 0, 0, _WAKEUP)
         return True
 
     def fileno(self) -> int:
