@@ -88,7 +88,6 @@ SPAWN_ROWS: "Rows" = dict(
     spawn_environ=(None, _bind_environ),
 )
 SPAWN_CALLS = Calls(SPAWN_ROWS)
-spawn_native = SPAWN_CALLS.__getitem__
 
 
 class Structure:
@@ -98,13 +97,13 @@ class Structure:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        destroy = spawn_native(kind + "_destroy")
-        self.pointer = spawn_native("spawn_memory")()
+        destroy = SPAWN_CALLS[kind + "_destroy"]
+        self.pointer = SPAWN_CALLS["spawn_memory"]()
         self.call("init")
         self._destroy = destroy
 
     def call(self, name: str, *arguments: "Any") -> None:
-        error = spawn_native(self._kind + "_" + name)(self.pointer, *arguments)
+        error = SPAWN_CALLS[self._kind + "_" + name](self.pointer, *arguments)
         if error:
             raise Failed(error)
 

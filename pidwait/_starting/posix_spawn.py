@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, SimpleNamespace
 from .._base.checks import works
 from .._base.errors import Failed, call, log
 from .._systems.bindings import PLATFORM
-from .libc_spawn import SPAWN_FLAGS, Structure, spawn_native
+from .libc_spawn import SPAWN_CALLS, SPAWN_FLAGS, Structure
 from .standard import with_globals
 
 TYPE_CHECKING = False
@@ -88,16 +88,16 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
             kind = type(getattr(sys.modules.get(module), name, None))
             if kind not in (BuiltinFunctionType, type(None)) and not is_start_taken_away():
                 raise Failed(errno.ENOTSUP, "%s has been replaced" % name)
-        posix_spawn, strings = spawn_native("posix_spawn"), spawn_native("spawn_strings")
+        posix_spawn, strings = SPAWN_CALLS["posix_spawn"], SPAWN_CALLS["spawn_strings"]
         argv, items = strings(request.argv), request.environment
         limit = _closing_limit() if request.actions[2] else 0
         actions, attributes = _structures(limit, request.actions, request.attributes)
         request.error = 0
         if event and hasattr(sys, "audit"):  # Python 3.8
             sys.audit(*event)  # novm
-        request.started = cell = spawn_native("spawn_cell")()
+        request.started = cell = SPAWN_CALLS["spawn_cell"]()
         # Another thread may change C's environ meanwhile.
-        block = spawn_native("spawn_environ")(_count()) if items is None else strings(items)
+        block = SPAWN_CALLS["spawn_environ"](_count()) if items is None else strings(items)
         rest = actions.pointer, attributes.pointer, argv, block
         if b"/" in request.executable:
             request.error = error = posix_spawn(cell, request.executable, *rest)
@@ -241,10 +241,10 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
         flags |= _flag("CLOEXEC_DEFAULT")
     if restore_signals:
         flags |= restore
-        signals = spawn_native("spawn_memory")()
-        spawn_native("sigemptyset")(signals)
+        signals = SPAWN_CALLS["spawn_memory"]()
+        SPAWN_CALLS["sigemptyset"](signals)
         for number in _signal.SIGPIPE, _signal.SIGXFSZ:  # Python itself ignores these
-            spawn_native("sigaddset")(signals, number)
+            SPAWN_CALLS["sigaddset"](signals, number)
         structure.call("setsigdefault", signals)
     if group >= 0:
         flags |= SPAWN_FLAGS["SETPGROUP"]
@@ -258,7 +258,7 @@ def _attributes(closes: bool, group: int, session: bool, restore_signals: bool) 
 def check_posix_spawn() -> None:
     _attributes(False, 0, False, True)
     Structure("posix_spawn_file_actions")
-    spawn_native("posix_spawn")
+    SPAWN_CALLS["posix_spawn"]
 
 
 def check_setsid() -> None:

@@ -63,7 +63,7 @@ class JobTree:
 
     def _go_on(self, *of_watch: object) -> None:
         """watch() calls this. So this object, and its job, stay alive until nothing is left."""
-        running, pid = self._find()
+        running, _, pid = self._find()
         if self.poll() is None and running:
             watch(pid, self._go_on)
 
@@ -82,10 +82,10 @@ class JobTree:
 
     def sleep(self, timeout: "float | None") -> None:
         with suppress(Failed):  # it has just exited
-            pid = self._find()[1] if self.has_exited() else self.pid
+            pid = self._find()[2] if self.has_exited() else self.pid
             handle = open_handle(pid)
             # While the handle is open, the pid is not reused.
-            if pid in (self.pid, self._find()[1]):
+            if pid in (self.pid, self._find()[2]):
                 handle.sleep(Deadline(timeout), Backoff(LONGEST))
 
     def has_exited(self) -> bool:
@@ -103,9 +103,8 @@ class JobTree:
             self._ask("TerminateJobObject", self._job.number, 1)
 
     def _find(self) -> "Any":
-        """The number of running processes, and the pid of one."""
-        running, _, pid = self._query(*JOB_PROCESSES)
-        return running, pid
+        """The number of running processes, another number, and the pid of one."""
+        return self._query(*JOB_PROCESSES)
 
     def _query(self, class_: int, structure: "Any") -> "Any":
         return self._ask("QueryInformationJobObject", self._job.number, class_, structure)

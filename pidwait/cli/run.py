@@ -14,18 +14,7 @@ from .._base.deadline import Deadline
 from .._process import KILL
 from .._systems.calls import WAITID, ask
 from .._systems.posix import poll
-from .shared import (
-    TIMED_OUT,
-    Command,
-    CommandError,
-    UsageError,
-    as_status,
-    digits,
-    duration,
-    ending,
-    ignores,
-    write,
-)
+from . import shared
 
 if os.name != "nt":
     import resource
@@ -70,7 +59,7 @@ exit status: that of COMMAND, or 128 plus the signal's number if one killed it
   127  COMMAND was not found
   137  KILL ended COMMAND after the time-out, or ended this command
 """
-RUN = Command(" run", "{prog} run [OPTION...] COMMAND [ARGUMENT...]", _RUN_TEXT)
+RUN = shared.Command(" run", "{prog} run [OPTION...] COMMAND [ARGUMENT...]", _RUN_TEXT)
 RUN.intermixed = False
 RUN.wrong = RUN.failed = 125
 _P_ALL = 0  # of Linux, for waitid(2)
@@ -101,14 +90,14 @@ def _started(start: "Callable[[Sequence[str]], Any]", command: "Sequence[str]") 
         why = error.strerror if error.errno == ENOSYS else why
         text = "can't start %r: %s" % (name, why)
         if error.errno == ENOENT:
-            with contextlib.suppress(UsageError):
-                duration({"timeout": name}, "timeout")
+            with contextlib.suppress(shared.UsageError):
+                shared.duration({"timeout": name}, "timeout")
                 text += " (to set a time-out, use -t %s)" % name
-            raise CommandError(text, 127) from None
+            raise shared.CommandError(text, 127) from None
         of_command = error.filename or isinstance(error, PermissionError)
-        raise CommandError(text, 126 if of_command else RUN.failed) from None
+        raise shared.CommandError(text, 126 if of_command else RUN.failed) from None
     except (ValueError, RuntimeError) as error:  # PIDWAIT_TREE has another value; no thread is left
-        raise CommandError("can't start %r: %s" % (name, error), RUN.failed) from None
+        raise shared.CommandError("can't start %r: %s" % (name, error), RUN.failed) from None
 
 
 def _signals() -> "dict[str, int]":
@@ -127,11 +116,11 @@ def _signals() -> "dict[str, int]":
 def _number_of(text: str) -> int:
     """From a name, with or without SIG, or a number."""
     name, known = text.upper(), _signals()
-    number = digits(text)
+    number = shared.digits(text)
     if number not in known.values():
         number = known.get(name[3:] if name.startswith("SIG") else name)
     if number is None:
-        raise UsageError("--signal: %r is not a signal" % text)
+        raise shared.UsageError("--signal: %r is not a signal" % text)
     return number
 
 
@@ -146,19 +135,19 @@ class Job:
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
         # 0 means no limit, as in GNU timeout.
-        self._timeout = duration(options, "timeout") or None
-        self._kill_after = duration(options, "kill-after") or None
+        self._timeout = shared.duration(options, "timeout") or None
+        self._kill_after = shared.duration(options, "kill-after") or None
         # Windows lacks most of them: there -s does nothing.
         self._signal = 0 if os.name == "nt" else _number_of(options.get("signal", "TERM"))
         self._options, self._began = options, Deadline.now()
         self._foreground = "foreground" in options
         if not command:
-            raise UsageError("give a COMMAND")
+            raise shared.UsageError("give a COMMAND")
         self._rest = options.get("rest", "wait")
         if "rest" in options and "tree" not in options:
-            raise UsageError("--rest needs --tree")
+            raise shared.UsageError("--rest needs --tree")
         if self._rest not in ("kill", "wait", "leave"):
-            raise UsageError("--rest: %r is not kill, wait or leave" % self._rest)
+            raise shared.UsageError("--rest: %r is not kill, wait or leave" % self._rest)
         self._command = command
         self._timed_out = False
         # Signals to pass on; each is there once, however often it came.
@@ -194,7 +183,7 @@ class Job:
             try:
                 watch_parent(self._end_with_parent)
             except RuntimeError as error:  # no thread is left
-                raise CommandError("--with-parent: %s" % error, RUN.failed) from None
+                raise shared.CommandError("--with-parent: %s" % error, RUN.failed) from None
         self._deadline = Deadline(self._timeout)
         with _started(self.start, self._command) as self.child:
             # From here on our messages on the terminal stop nobody. For the command, these
@@ -213,12 +202,12 @@ class Job:
         return self._status(self._code)
 
     def _report_usage(self, code: "int | None") -> None:
-        text = "%s; %.3f s" % (ending(code), Deadline.now() - self._began)
+        text = "%s; %.3f s" % (shared.ending(code), Deadline.now() - self._began)
         used = self.child.usage
         if used is not None:
             megabytes = used.max_rss / 1e6
             text += ", user %.3f s, system %.3f s, %.1f MB" % (used.user, used.system, megabytes)
-        write(sys.stderr, text + "\n")
+        shared.write(sys.stderr, text + "\n")
 
     def _catch_signals(self) -> None:
         # Our parent may have blocked SIGCHLD, and children inherit that.
@@ -229,7 +218,7 @@ class Job:
         passed_on = {_number_of(name) for name in "HUP INT QUIT TERM USR1 USR2 ALRM".split()}
         # Ignored signals stay ignored, for nohup. But not the signal that ends the command: a
         # script's background job ignores INT.
-        wanted = {one for one in passed_on if not ignores(one)} | {self._signal}
+        wanted = {one for one in passed_on if not shared.ignores(one)} | {self._signal}
         for one in wanted - {0, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(one, self._note)
 
@@ -292,10 +281,10 @@ class Job:
         if "usage" in self._options:
             self._report_usage(code)
         if self._timed_out and not ("preserve-status" in self._options or code == -KILL):
-            return TIMED_OUT
+            return shared.TIMED_OUT
         if code is not None and code < 0 and not self._timed_out:
             _die_of(-code)
-        return as_status(code or 0)
+        return shared.as_status(code or 0)
 
 
 def _drop(number: int, frame: object) -> None:
