@@ -122,10 +122,7 @@ def add_to_loop(loop: "AbstractEventLoop", targets: "Iterable[Target]") -> None:
             return
     for target in targets:
         core.add(target)
-    if core.schedule.members:  # some have exited: before what exits from now on
-        core.sleep(0)
-        core.collect(ref(core._waiter))
-    core.reschedule()
+    core.report()  # what has exited by now: before what exits from now on
 
 
 def _watch(loop: "AbstractEventLoop", target: "Target") -> None:
