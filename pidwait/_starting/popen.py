@@ -70,18 +70,12 @@ def close_ends(popen: "Any", plan: "dict[str, Any]") -> None:
     popen._closed_child_pipe_fds = True  # so that __init__ does not, should it fail from here on
 
 
-# The argument by which the standard _internal_poll() takes a Wait4: its name from 3.13 on, or the
-# older one. "": os.wait4() can't be used.
+# The argument by which the standard _internal_poll() takes a Wait4: from Python 3.13 on, or before.
 WAITPID = "_del_safe" if hasattr(subprocess, "_del_safe") else "_waitpid"
-try:
-    # os.wait4() would import it after the reaping, when there may be no file descriptor left.
-    __import__("_pypy_wait" if sys.implementation.name == "pypy" else "resource")
-except ImportError:  # on Windows, and in a minimal Python
-    WAITPID = ""
 
 
 class Wait4:
-    """Calls os.wait4() in place of os.waitpid(), and keeps the result: POSIX."""
+    """Calls os.wait4() in place of os.waitpid(), and keeps the result: macOS and the BSDs."""
 
     WNOHANG, ECHILD = getattr(os, "WNOHANG", 0), ECHILD
 

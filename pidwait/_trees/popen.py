@@ -10,7 +10,7 @@ from errno import ENOSYS
 from functools import partial
 
 from .._base.arguments import check_grace, check_signal
-from .._base.checks import TREE, TREES, choice, still_works, why_not
+from .._base.checks import TREE, TREES, choice, still_works, why_not, works
 from .._base.deadline import Deadline
 from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
@@ -18,6 +18,7 @@ from .._process import KILL
 from .._starting import popen as starts
 from .._starting.standard import with_globals, with_group
 from .._systems import backend, system
+from .._systems.calls import WAITID
 from . import check_keeper, check_reaper
 
 if system.tree == "job":
@@ -27,6 +28,8 @@ else:
     from .._systems.posix import usage_by_wait4
     from .group import GroupTree
     from .reaper import ReaperTree
+if system.tree == "reaper":
+    from .._systems.linux.proc import load_usage, usage_of_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,6 +108,7 @@ class TreePopen(_Base):  # type: ignore[misc]
     _grace: "float | None" = None
     _is_given_up = _is_run = False
     _output: "Any" = None
+    _usage: "Usage | None" = None
     returncode: "int | None"
 
     def __init__(
@@ -129,6 +133,8 @@ class TreePopen(_Base):  # type: ignore[misc]
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
         self._wait4 = starts.Wait4()
+        if system.tree == "reaper":
+            works(load_usage)
         try:
             super().__init__(*args, **with_group(more))
         except BaseException:
@@ -176,10 +182,8 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     @property
     def usage(self) -> "Usage | None":
-        """What it has used, a Usage; with a tree, what all of it has used.
-
-        None until it has been reaped, or if it is not known: if other code has reaped it, say.
-        """
+        """The Usage of it, or of its whole tree; None until it has been reaped, or if it is not
+        known: if other code has reaped it, say."""
         if self.returncode is None:
             return None
         if self._tree is not None:
@@ -187,13 +191,16 @@ class TreePopen(_Base):  # type: ignore[misc]
         if starts.IS_WINDOWS:
             return usage_by_handle(int(self._handle))
         pid, _, rusage = self._wait4.result[0]
-        return usage_by_wait4(rusage) if pid else None
+        return usage_by_wait4(rusage) if pid else self._usage
 
     def _internal_poll(self, **more: "Any") -> "Any":
         if self._tree is None:
-            # __del__ has an argument, and may run when Python ends: os.wait4() does not work then.
-            if not more and starts.WAITPID:
-                more[starts.WAITPID] = self._wait4
+            # __del__ has an argument, and may run when Python ends and our modules are cleared.
+            if self.returncode is None and not more:
+                if system.tree == "reaper":  # Linux shows it before the standard code reaps
+                    self._usage = usage_of_child(WAITID["P_PID"], self.pid) or self._usage
+                elif system.tree == "group":
+                    more[starts.WAITPID] = self._wait4
             return super()._internal_poll(**more)
         if self.returncode is None:
             self.returncode = self._tree.poll()

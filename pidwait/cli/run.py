@@ -205,8 +205,7 @@ class Job:
         text = "%s; %.3f s" % (shared.ending(code), Deadline.now() - self._began)
         used = self.child.usage
         if used is not None:
-            megabytes = used.max_rss / 1e6
-            text += ", user %.3f s, system %.3f s, %.1f MB" % (used.user, used.system, megabytes)
+            text += ", user %.3f s, system %.3f s, %.1f MB" % (*used[:2], used.max_rss / 1e6)
         shared.write(sys.stderr, text + "\n")
 
     def _catch_signals(self) -> None:

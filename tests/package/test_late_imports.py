@@ -132,8 +132,7 @@ def tell_when_it_waits(pid):
 
 def import_(name, *args, **more):
     caller = sys._getframe(1).f_globals.get("__name__", "")
-    is_ours = caller.startswith("{package}") and name != "resource"  # os.wait4() asks for that
-    if is_ours or name not in sys.modules:
+    if caller.startswith("{package}") or name not in sys.modules:
         os.write(2, ("%s imports %s; " % (caller, name)).encode())
     return imports(name, *args, **more)
 

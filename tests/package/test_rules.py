@@ -151,7 +151,6 @@ EXCEPTS = {
     "_base/errors.py": {"OSError"},
     "_systems/posix.py": {"OSError"},
     "_waiting/core.py": {"UnsupportedOperation"},
-    "_starting/popen.py": {"ImportError"},
     "_starting/spawn.py": {"ImportError"},
     "aio.py": {"CancelledError"},
 }

@@ -28,7 +28,7 @@ from ..._base.handle import PENDING, RUNNING, Handle, raise_closed
 from ..calls import CALLS, ask
 from ..posix import close, code_of_child, code_of_status, opened, own, poll, reap_child
 from .calls import LOOK, P_PIDFD, PIDFD_INFO_EXIT, REAP, get_info
-from .proc import ProcfsHandle, ask_usage, check_procfs, code_of_zombie, fd_info, read_stat
+from .proc import ProcfsHandle, check_procfs, code_of_zombie, fd_info, read_stat, usage_of_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PidfdHandle(Handle):
             if is_reaped:
                 return code
         if reap:
-            ask_usage(self, P_PIDFD, self.fd)
+            self.usage = usage_of_child(P_PIDFD, self.fd) or self.usage
         try:
             info = call(CALLS["waitid"], P_PIDFD, self.fd, REAP if reap else LOOK)
             self._is_ours = True

@@ -14,7 +14,7 @@ from ..._base.checks import why_not, works
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import GONE, Failed, call, log
 from ..._base.handle import PENDING, RUNNING, Handle, Usage
-from ..calls import ask
+from ..calls import CALLS, ask
 from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
 from .calls import LOOK, P_PID, WORD
 
@@ -217,7 +217,7 @@ class ProcfsHandle(Handle):
         code: "Outcome" = None
         try:
             if reap:
-                ask_usage(self, P_PID, self.pid)
+                self.usage = usage_of_child(P_PID, self.pid) or self.usage
             code = (reap_child if reap else look_at_child)(self.pid)
         except Failed as why:
             if why.errno != ECHILD:  # a policy
@@ -260,18 +260,23 @@ class ProcfsHandle(Handle):
         return None if self._started is None else ("start", self.pid, self._started)
 
 
-def ask_usage(handle: Handle, idtype: int, id_: int) -> None:
-    """Ask what our child has used, just before it is reaped. Another thread may reap it now."""
+def load_usage() -> None:
+    """Load the call of usage_of_child(): later there may be no file descriptor left for that."""
+    CALLS["waitid_usage"]
+
+
+def usage_of_child(idtype: int, id_: int) -> "Usage | None":
+    """What our child has used, if it has exited. Ask just before it is reaped."""
     try:
         rusage = bytearray(18 * WORD)  # longs, also on 32 bits
         ask("waitid_usage", idtype, id_, None, LOOK, rusage)
-        # Seconds and microseconds of both times; KiB.
-        user, micro_user, system, micro_system, peak, *_ = memoryview(rusage).cast("l")
-        if any(rusage):
-            times = user + micro_user / 1e6, system + micro_system / 1e6
-            handle.usage = Usage(*times, peak * 1024)
-    except Failed as why:  # there is no binding
-        log("pid %s, its usage: %s", handle.pid, why)
+    except Failed as why:  # another thread has reaped it
+        log("the usage of %d: %s", id_, why)
+        return None
+    # Seconds and microseconds of both times; KiB.
+    user, micro_user, system, micro_system, peak, *_ = memoryview(rusage).cast("l")
+    usage = Usage(user + micro_user / 1e6, system + micro_system / 1e6, peak * 1024)
+    return usage if any(rusage) else None
 
 
 PROC_CHECKS: "Checks" = [

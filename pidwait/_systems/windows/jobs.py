@@ -8,11 +8,9 @@ from ..calls import Calls
 from .calls import Wrapper32, row32
 from .handle import Owned
 
-# Classes of information, with their structures.
 # JobObjectBasicAccountingInformation. LARGE_INTEGER TotalUserTime, TotalKernelTime; and more
 JOB_TIMES = 1, Struct("4q4I")
-# JobObjectBasicProcessIdList. DWORD NumberOfAssignedProcesses, NumberOfProcessIdsInList; ULONG_PTR
-# ProcessIdList[1];
+# JobObjectBasicProcessIdList. DWORD NumberOfAssignedProcesses, and another number; ULONG_PTR pids
 JOB_PROCESSES = 3, Struct("IIP")
 # JobObjectExtendedLimitInformation. LARGE_INTEGER PerProcessUserTimeLimit, PerJobUserTimeLimit;
 # DWORD LimitFlags; and more; SIZE_T PeakProcessMemoryUsed, PeakJobMemoryUsed
