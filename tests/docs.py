@@ -112,7 +112,7 @@ def describe(module, name):
     if not (thing.__doc__ or "").startswith("Returned by"):  # nobody calls it
         heading += signature(thing, False)
     yield from ("", heading, "", *text(thing, module))
-    if is_class:
+    if is_class and not issubclass(thing, tuple):  # Usage has its fields alone
         for label, value in members(thing).items():
             if isinstance(value, property):
                 yield from ("", "#### %s" % label, "", *text(value, module))

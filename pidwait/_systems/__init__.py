@@ -52,6 +52,7 @@ def _find_system() -> "System":
         return LINUX
     from .bsd.system import BSD
 
+    __import__("resource")  # os.wait4() would do that after the reaping
     return BSD
 
 

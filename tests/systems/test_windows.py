@@ -462,7 +462,7 @@ def test_the_times_of_a_child(variant):
     with pidwait.spawn(command) as child:
         child.wait()
     for usage in popen.usage, child.usage, ours.run(command).usage:
-        assert 0.3 <= usage.user + usage.system < 5 and usage.max_rss >= 0
+        assert 0.3 <= usage.user + usage.system < 100 and usage.max_rss >= 0
 
 
 def test_memory_and_jobs_as_windows_reports_them(seam):

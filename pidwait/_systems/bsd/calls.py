@@ -7,7 +7,6 @@ number. "0q" pads the end where such a number is aligned to 8 bytes.
 """
 
 import os
-import resource  # noqa: F401 - os.wait4() would import it after the reaping
 import select
 from collections import namedtuple
 from errno import EINTR, ENOENT
