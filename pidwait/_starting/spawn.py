@@ -6,11 +6,13 @@ from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
 from .._base.arguments import check_pid
+from .._base.checks import works
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
 from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
 from .._process import Process
 from .._systems import backend, open_handle
+from .._systems.posix import load_usage
 from .standard import is_standard, with_group
 
 if os.name != "nt":
@@ -168,8 +170,7 @@ class Child(Process):
 
     spawn() returns a Child. ``Child(pid)`` takes over a child that other code has started; it
     raises ProcessLookupError if no process has the pid. ``args`` is the argument of spawn(),
-    and ``reaped`` is true once the child has been reaped. From then on ``usage`` is a Usage, or
-    None if it is not known: if other code has reaped the child, for example.
+    and ``reaped`` is true once the child has been reaped; then ``usage`` is a Usage, or None.
 
     The first wait that sees the exit reaps the child: wait(), or a function that takes the
     Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
@@ -192,6 +193,7 @@ class Child(Process):
         def pid(self) -> int: ...  # never None: it was known from the start
 
     def _start(self, handle: "Handle") -> None:
+        works(load_usage)
         self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)
 

@@ -163,6 +163,11 @@ def reap_child(pid: int) -> "Outcome":
     return code_of_status(status) if reaped else RUNNING
 
 
+def load_usage() -> object:
+    """Load what shows the usage of a child on Linux: later there may be no fd left for that."""
+    return "waitid_usage" in CALLS.rows and CALLS["waitid_usage"]
+
+
 def usage_by_wait4(rusage: "Any") -> "Usage | None":
     """From the last one of os.wait4()'s results."""
     return rusage and Usage(rusage[0], rusage[1], rusage[2] * WAITID["MAXRSS"])

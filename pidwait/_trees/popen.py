@@ -19,17 +19,17 @@ from .._starting import popen as starts
 from .._starting.standard import with_globals, with_group
 from .._systems import backend, system
 from .._systems.calls import WAITID
+from .._systems.posix import load_usage, usage_by_wait4
 from . import check_keeper, check_reaper
 
 if system.tree == "job":
     from .._systems.windows.handle import usage_by_handle
     from .job import JobTree
 else:
-    from .._systems.posix import usage_by_wait4
     from .group import GroupTree
     from .reaper import ReaperTree
 if system.tree == "reaper":
-    from .._systems.linux.proc import load_usage, usage_of_child
+    from .._systems.linux.proc import usage_of_child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,8 +133,7 @@ class TreePopen(_Base):  # type: ignore[misc]
             raise ValueError("grace needs tree")
         backend()  # what waits need is loaded now: later there may be no file descriptor left
         self._wait4 = starts.Wait4()
-        if system.tree == "reaper":
-            works(load_usage)
+        works(load_usage)
         try:
             super().__init__(*args, **with_group(more))
         except BaseException:

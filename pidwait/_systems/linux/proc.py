@@ -260,20 +260,14 @@ class ProcfsHandle(Handle):
         return None if self._started is None else ("start", self.pid, self._started)
 
 
-def load_usage() -> None:
-    """Load the call of usage_of_child(): later there may be no file descriptor left for that."""
-    CALLS["waitid_usage"]
-
-
 def usage_of_child(idtype: int, id_: int) -> "Usage | None":
-    """What our child has used, if it has exited. Ask just before it is reaped."""
+    """What our child has used, if it has exited: ask just before it is reaped."""
+    rusage = bytearray(18 * WORD)  # longs: seconds and microseconds of both times, KiB, and more
     try:
-        rusage = bytearray(18 * WORD)  # longs, also on 32 bits
-        ask("waitid_usage", idtype, id_, None, LOOK, rusage)
+        if "waitid_usage" in CALLS:  # else see load_usage()
+            ask("waitid_usage", idtype, id_, None, LOOK, rusage)
     except Failed as why:  # another thread has reaped it
         log("the usage of %d: %s", id_, why)
-        return None
-    # Seconds and microseconds of both times; KiB.
     user, micro_user, system, micro_system, peak, *_ = memoryview(rusage).cast("l")
     usage = Usage(user + micro_user / 1e6, system + micro_system / 1e6, peak * 1024)
     return usage if any(rusage) else None
