@@ -238,7 +238,7 @@ def _install_select(kernel, patch):
 
 def _install_os(kernel, patch):
     system = kernel.system
-    real_fork, real_kill, real_waitpid = os.fork, os.kill, os.waitpid
+    real_fork, real_kill, real_waitpid, real_wait4 = os.fork, os.kill, os.waitpid, os.wait4
     real_killpg = os.killpg
 
     def close(fd):
@@ -265,8 +265,12 @@ def _install_os(kernel, patch):
     def waitpid(pid, options):
         return kernel.waitpid(pid, options, real_waitpid)
 
+    def wait4(pid, options):
+        return (*kernel.waitpid(pid, options, real_wait4), None)[:3]
+
     patch(os, "close", system_call(close))
     patch(os, "waitpid", waitpid)
+    patch(os, "wait4", wait4)
     patch(os, "kill", kill)
     patch(os, "killpg", killpg)
     patch(os, "fork", fork)
