@@ -74,6 +74,7 @@ class Adapter:
     # A void * to a char *[] that ends with NULL; it keeps the strings alive.
     strings: "Callable[[list[bytes]], Pointer]"
     cell: "Callable[[], Pointer]"  # an int * to newly allocated memory; [0] is the int
+    longs: "Callable[[], Pointer]"  # a long * to 18 zeros
     string: "Callable[[Any], bytes]"
     variable: "Callable[[Any], Pointer]"
     _libraries: "dict[str | None, object]"
@@ -114,7 +115,7 @@ class _Checked:
         self._adapter, self._function, self._failure = adapter, function, failure
 
     def __call__(self, *arguments: object) -> int:
-        result = self._function(*map(self._adapter.convert, arguments))
+        result = self._function(*[self._adapter.convert(one) for one in arguments])
         if result == self._failure:
             raise self._adapter.refusal()
         return result
@@ -129,7 +130,7 @@ class CtypesAdapter(Adapter):
         import ctypes
 
         self._ctypes: "Any" = ctypes
-        self.cell = ctypes.c_int * 1
+        self.cell, self.longs = ctypes.c_int * 1, ctypes.c_long * 18
         self._types = {
             "int": ctypes.c_int,
             "unsigned int": ctypes.c_uint,
@@ -184,6 +185,7 @@ class CffiAdapter(Adapter):
         self.null, self.string = self._ffi.NULL, self._ffi.string
         self.variable = partial(self._ffi.cast, "char ***")
         self.pointer, self.cell = self._ffi.from_buffer, partial(self._ffi.new, "int *")
+        self.longs = partial(self._ffi.new, "long[18]")
         self._libraries = {None: self._load("kernel32" if _WINDOWS else None)}
 
     def _load(self, name: "str | None") -> "Any":

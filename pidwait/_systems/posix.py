@@ -165,7 +165,7 @@ def reap_child(pid: int) -> "Outcome":
 
 def load_usage() -> object:
     """Load what shows the usage of a child on Linux: later there may be no fd left for that."""
-    return "waitid_usage" in CALLS.rows and CALLS["waitid_usage"]
+    return "rusage" in CALLS.rows and (CALLS["rusage"], CALLS["waitid_usage"])
 
 
 def usage_by_wait4(rusage: "Any") -> "Usage | None":

@@ -107,8 +107,7 @@ class TreePopen(_Base):  # type: ignore[misc]
     _tree: "Any" = None
     _grace: "float | None" = None
     _is_given_up = _is_run = False
-    _output: "Any" = None
-    _usage: "Usage | None" = None
+    _output = _usage = None  # type: Any
     returncode: "int | None"
 
     def __init__(

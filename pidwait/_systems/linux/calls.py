@@ -12,15 +12,14 @@ from ..bindings import WaitId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..._types import Adapter, Callable, Function, Rows
+    from ..._types import Adapter, Any, Callable, Function, Rows
 
 # name: (result, arguments...)
 _PROTOTYPES = {
     # a system call number, and up to four arguments
     "syscall": ("long", "long", "long", "long", "long", "long"),
     "waitid": ("int", "int", "unsigned int", "void *", "int"),
-    # the system call: its number, the arguments of the function, a struct rusage
-    "waitid_usage": ("long", "long", "long", "long", "void *", "long", "void *"),
+    "waitid_usage": ("long", "long", "long", "long", "long", "long", "void *"),
 }
 
 # From 424 on, a system call has the same number on every architecture but these.
@@ -94,12 +93,13 @@ class _Syscall:
 
 
 def _bind_usage(binding: "Adapter", name: str) -> "Function":
-    """waitid(2) with its fifth argument, which the C library's function lacks.
+    """waitid(2) with its fifth argument, a struct rusage: idtype, id, 0, options, longs.
 
-    Its arguments: idtype, id, NULL, options, and memory for a struct rusage. That stays as it is if
-    the child has not exited.
+    No Python code converts the arguments, as a signal handler may raise there.
     """
-    function = binding.function("syscall", _PROTOTYPES[name])
+    function: "Any" = binding.function("syscall", _PROTOTYPES[name], None)
+    if binding.name == "ctypes":
+        function.argtypes = None
     return partial(function, number_of(name, _MACHINE, _ABI))
 
 
@@ -111,6 +111,7 @@ LINUX_ROWS: "Rows" = {
     "pidfd_send_signal": ("_signal", _Syscall),
     "waitid": ("os", lambda binding, name: WaitId(binding, _PROTOTYPES[name], SIGINFO)),
     "waitid_usage": (None, _bind_usage),
+    "rusage": (None, lambda binding, name: binding.longs),
     "ioctl": ("fcntl", None),
     "fcntl": ("fcntl", None),
     "getrlimit": ("resource", None),

@@ -14,9 +14,9 @@ from ..._base.checks import why_not, works
 from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import GONE, Failed, call, log
 from ..._base.handle import PENDING, RUNNING, Handle, Usage
-from ..calls import CALLS, ask
+from ..calls import CALLS
 from ..posix import code_of_status, is_found, look_at_child, may_block, opened, reap_child
-from .calls import LOOK, P_PID, WORD
+from .calls import LOOK, P_PID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,15 +262,13 @@ class ProcfsHandle(Handle):
 
 def usage_of_child(idtype: int, id_: int) -> "Usage | None":
     """What our child has used, if it has exited: ask just before it is reaped."""
-    rusage = bytearray(18 * WORD)  # longs: seconds and microseconds of both times, KiB, and more
-    try:
-        if "waitid_usage" in CALLS:  # else see load_usage()
-            ask("waitid_usage", idtype, id_, None, LOOK, rusage)
-    except Failed as why:  # another thread has reaped it
-        log("the usage of %d: %s", id_, why)
-    user, micro_user, system, micro_system, peak, *_ = memoryview(rusage).cast("l")
-    usage = Usage(user + micro_user / 1e6, system + micro_system / 1e6, peak * 1024)
-    return usage if any(rusage) else None
+    if "waitid_usage" not in CALLS:  # see load_usage()
+        return None
+    longs = CALLS["rusage"]()  # seconds and microseconds of both times, KiB, and more
+    CALLS["waitid_usage"](idtype, id_, 0, LOOK, longs)
+    user, micros, system, more_micros, peak = longs[0:5]
+    times = user + micros / 1e6, system + more_micros / 1e6
+    return Usage(*times, peak * 1024) if peak else None
 
 
 PROC_CHECKS: "Checks" = [
