@@ -268,7 +268,7 @@ def test_a_pid_of_a_file_must_match_what_else_is_asked_for(token, worker, chosen
 
 @pytest.mark.windows
 def test_it_does_not_choose_itself(token):
-    done = run("-l", "-f", "--name", "nonsense|" + token)
+    done = run("-l", "-f", "--name", token + "|" + token)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", NOTHING)
 
 
