@@ -202,8 +202,8 @@ def test_patch_adds_nothing_to_the_standard_one():
     assert not hasattr(popen, "usage") and not hasattr(done, "usage")
 
 
-# Twenty processes: the command with 0.2 s, ten in its session, and nine daemons, of which three are
-# in a session of their own, each with 50 ms; one of them holds 150 MB. They print what they used.
+# Twenty processes: the command with 0.2 s, ten in its session, and nine daemons. Three of these are
+# in sessions of their own. Each has 50 ms; one holds 150 MB. They print what they used.
 FAMILY = """
 import os, resource, sys, time
 
