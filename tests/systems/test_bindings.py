@@ -47,6 +47,19 @@ def test_a_call_that_fails_raises_the_systems_error(binding):
 
 
 @on_linux
+def test_what_a_signal_handler_raises_while_arguments_are_converted(adapter, monkeypatch):
+    """A StopIteration, too: it once ended the arguments early."""
+
+    def handler(self, argument):
+        raise StopIteration
+
+    close = adapter.function("close", ("int", "int"))
+    monkeypatch.setattr(type(adapter), "convert", handler)
+    with pytest.raises(StopIteration):
+        close(-1)
+
+
+@on_linux
 @pytest.mark.parametrize("code, told", [(0, (1, 0)), (7, (1, 7)), (-9, (2, 9))])
 def test_waitid(binding, start, code, told):
     """CLD_EXITED is 1, CLD_KILLED 2."""
