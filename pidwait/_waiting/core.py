@@ -324,7 +324,10 @@ class Core:
                 self.fall_back_to_polling(why)
 
     def _has_waiters(self) -> bool:
-        return any(waiter() is not None for waiter in list(self.waiters))
+        for waiter in list(self.waiters):
+            if waiter() is None:  # two exceptions have ended its wait
+                self.waiters.pop(waiter, None)
+        return bool(self.waiters)
 
     def fileno(self) -> int:
         fd = self.poller.fileno()
