@@ -26,7 +26,7 @@ from ._base import deadline as _deadline
 from ._base import errors as _errors
 from ._base import handle as _handle
 from ._starting import popen as _starts
-from ._starting.standard import HAS_PROCESS_GROUP, is_standard, with_globals, with_group
+from ._starting.standard import has_process_group, is_standard, with_globals, with_group
 from ._systems import posix as _posix
 from ._trees import popen as _popens
 
@@ -198,7 +198,7 @@ class _InPlace:
     wait = _wait  # Python 3.6's name
 
 
-_names_in_place = [_WAIT] + ["__init__"] * (not HAS_PROCESS_GROUP)
+_names_in_place = [_WAIT] + ["__init__"] * (not has_process_group())
 _names_in_place += [] if _starts.IS_WINDOWS else ["_execute_child", "poll"]
 
 
@@ -231,7 +231,7 @@ def patch() -> _ExitStack:
         _errors.log("patch() does not change %r: other code has replaced Popen", _standard.Popen)
     for name in _names_in_place if is_there else ():
         found, ours = vars(popen)[name], vars(_InPlace)[name]
-        if name == "_execute_child" and HAS_PROCESS_GROUP and not _starts.would_fork():
+        if name == "_execute_child" and has_process_group() and not _starts.would_fork():
             continue
         # Our __init__ adds an argument, and hands on the rest: it may stand over a hook.
         is_new = name not in _replaced and not hasattr(found, "_is_patch")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MethodType
 
 from .._base.errors import not_by_handler
-from .standard import HAS_PROCESS_GROUP, enter_group, is_standard
+from .standard import enter_group, has_process_group, is_standard
 
 IS_WINDOWS = os.name == "nt"
 if not IS_WINDOWS:
@@ -102,7 +102,7 @@ def start_child(self: "Any", original: "Any", values: "Any", named: "Any") -> No
     """_execute_child() of our Popen. ``original`` is the method that it replaces, bound."""
     # What is not standard is a hook, and must see each start.
     if is_standard(original) and not IS_WINDOWS:
-        if not HAS_PROCESS_GROUP or would_fork():  # a group may have become a preexec_fn
+        if not has_process_group() or would_fork():  # a group may have become a preexec_fn
             plan, group, preexec_fn = bound_arguments(values, named)
             is_ours = preexec_fn is not plan["preexec_fn"] or would_fork()
             if is_ours and preexec_fn is None and _start(self, plan, group):

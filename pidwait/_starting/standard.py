@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .._types import Any, Callable
 
-# On Windows the standard parameter does nothing.
-HAS_PROCESS_GROUP = os.name != "nt" and sys.version_info >= (3, 11)
 _CREATE_NEW_PROCESS_GROUP = 0x200  # subprocess has the name from Python 3.7 on
 
 
@@ -31,9 +29,14 @@ def with_globals(function: "Any", **names: "Any") -> "Any":
     return update_wrapper(copy, function)
 
 
+def has_process_group() -> bool:
+    """Whether the standard Popen has that parameter: from 3.11 on. On Windows it does nothing."""
+    return os.name != "nt" and hasattr(sys.modules["subprocess"], "_fork_exec")
+
+
 def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
     """Popen's arguments, with ``process_group`` on every Python."""
-    if HAS_PROCESS_GROUP:
+    if has_process_group():
         return options
     group = options.pop("process_group", None)
     if group is not None and not isinstance(group, int):
