@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What tests ask of a system that not every system has: the one place that knows what is there."""
 
+import importlib.util
 import os
 import signal
 import sys
 
 import pytest
 
-LINUX = sys.platform.startswith(("linux", "android"))
+from . import LINUX
+
 # This system's own. The probe is not asked here: it remembers its answers.
 BACKEND = "win32" if os.name == "nt" else "pidfd" if LINUX else "kqueue"
 THERE = {
@@ -19,7 +21,8 @@ THERE = {
     "code 0 of a stranger's zombie": not sys.platform.startswith(("darwin", "netbsd", "openbsd")),
 }
 # Linux's own.
-THERE.update(dict.fromkeys(["PTRACE_SEIZE", "clone(2)", "keeper of trees"], LINUX))
+THERE.update(dict.fromkeys(["PTRACE_SEIZE", "clone(2)"], LINUX))
+THERE["keeper of trees"] = LINUX and importlib.util.find_spec("_ctypes") is not None
 
 
 def need_quick_looks(variant):

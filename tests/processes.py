@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from . import hangs
-from .needs import LINUX, THERE
+from . import LINUX, hangs
+from .needs import THERE
 
 PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"

@@ -13,8 +13,7 @@ import signal
 import subprocess
 import time
 
-from . import pidwait
-from .needs import LINUX
+from . import LINUX, pidwait
 
 
 def _module(name):

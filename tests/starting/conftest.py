@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from .. import pidwait
-from ..needs import LINUX
+from .. import LINUX, pidwait
 from .cloexec_default import FLAG, StandIn
 
 pidwait.spawn  # noqa: B018 - which makes posix_spawn's calls known to the seam

@@ -16,9 +16,8 @@ import time
 
 import pytest
 
-from .. import pidwait
+from .. import LINUX, pidwait
 from .. import seam as calls
-from ..needs import LINUX
 from ..processes import exiting, not_on_windows, run_python
 
 if hasattr(pidwait, "__path__"):

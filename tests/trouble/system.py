@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-from ..needs import LINUX
+from .. import LINUX
 
 try:
     import resource
