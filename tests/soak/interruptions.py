@@ -112,7 +112,7 @@ def returned_by(frame):
     if code is not pidwait.WaitSet.wait.__code__ or PYPY:
         return ()
     is_return = code.co_code[following : following + 1] == bytes([dis.opmap["RETURN_VALUE"]])
-    return frame.f_locals["visit"].members if is_return else ()
+    return frame.f_locals["waiter"].members if is_return else ()
 
 
 class Signals:
