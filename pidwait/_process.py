@@ -4,6 +4,7 @@
 # signal without its enums, which take longer to load than this whole module.
 import _signal  # type: ignore[import-not-found]
 from errno import ENOSYS, ESRCH
+from functools import partial
 
 from ._base.arguments import check_pid, check_signal
 from ._base.deadline import NOW, Backoff, Deadline
@@ -75,27 +76,32 @@ def _reaped(
     target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
 ) -> "Outcome":
     """The code of what has exited, reaped by its owner; RUNNING if others of its tree still run."""
-
-    def look() -> "Outcome":
-        nonlocal seen
-        if seen is PENDING and handle is not None:
-            seen = handle.look(reap)
-        # If only the reaping shows the code, the owner reaps before we have seen a code.
-        if target.reaps or seen is not PENDING:
-            return guarded(target.reap, None if seen is PENDING else seen)
-        return PENDING
-
-    code, backoff = look(), Backoff()
+    codes, backoff = [seen], Backoff()
+    look = partial(_look_and_reap, target, handle, reap, codes)
+    code = look()
     while code is RUNNING and backoff.pause(deadline):
         code = look()
     code = settled(look, code, deadline)
     if code is RUNNING:
         return RUNNING
     if code is PENDING:  # the code that was seen before the reaping counts
-        code = seen
+        code = codes[-1]
     if not isinstance(code, int) and handle is not None:
         code = handle.look()  # the reaping may have come since, and may show the code
     return code if isinstance(code, int) else None  # it has exited, whatever the look says
+
+
+def _look_and_reap(
+    target: Target, handle: "Handle | None", reap: bool, codes: "list[Outcome]"
+) -> "Outcome":
+    """Look, unless ``codes`` ends with the code already, and have the owner reap."""
+    if codes[-1] is PENDING and handle is not None:
+        codes.append(handle.look(reap))
+    seen = codes[-1]
+    # If only the reaping shows the code, the owner reaps before we have seen a code.
+    if target.reaps or seen is not PENDING:
+        return guarded(target.reap, None if seen is PENDING else seen)
+    return PENDING
 
 
 def has_exited(proc: "Proc", timeout: "float | None" = 0) -> bool:
@@ -214,7 +220,7 @@ class Process:
             self._note(outcome)
         # Reap only now: if two threads reap, the second thread finds no child to look at.
         if reap:
-            self._note(settled(lambda: handle.look(True), handle.look(True), deadline))
+            self._note(settled(partial(handle.look, True), handle.look(True), deadline))
         return True
 
     def _note(self, code: "Outcome") -> None:

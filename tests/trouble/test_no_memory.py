@@ -111,12 +111,9 @@ def waits_for_many():
 of_sets = pytest.mark.skipif(
     sys.version_info[:2] == (3, 11), reason="CPython 3.11 loses references without memory"
 )
-of_dicts = pytest.mark.skipif(
-    sys.version_info[:2] == (3, 13), reason="CPython 3.13 crashes in list(dict) after a MemoryError"
-)
 SCENARIOS = [
     pytest.param((waits_for_many,), marks=of_sets),
-    pytest.param((adds,), marks=[of_sets, of_dicts]),
+    pytest.param((adds,), marks=of_sets),
     (waits_in_vain,),
     (waits, pidwait.wait),
     (waits, by_handle),
