@@ -23,12 +23,12 @@ from ._waiting.owners import target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from subprocess import CompletedProcess
     from typing import overload
 
     from ._starting.spawn import Child as BlockingChild
     from ._starting.spawn import StrOrBytesPath
     from ._types import Any, AsyncIterator, Callable, Iterable, P, Proc, Self, Target
+    from ._types import run_async as run
 
 __all__ = ["Child", "as_completed", "end_procs", "run", "spawn", "wait", "wait_procs"]
 
@@ -294,50 +294,52 @@ class Child:
         return "<%s %r>" % (type(self).__name__, self._child)
 
 
-async def run(*args: "Any", **options: "Any") -> "CompletedProcess[Any]":
-    """Run a command as subprocess.run() does, without blocking the event loop.
+if not TYPE_CHECKING:  # type checkers see that of _types.py
 
-    It takes the arguments of this package's subprocess.run(), ``tree`` and ``grace`` included, and
-    raises the same exceptions. Cancelling it ends the command as a time-out does, and returns when
-    the command has ended; more cancels change nothing, but a second Ctrl-C kills at once. Without
-    ``tree``, a process that the command has started, and that holds a pipe, delays the return in
-    both cases. Each call waits in a thread of its own.
+    async def run(*args: "Any", **options: "Any") -> "Any":
+        """Run a command as subprocess.run() does, without blocking the event loop.
 
-    >>> import asyncio, subprocess, sys
-    >>> async def main():
-    ...     done = await run([sys.executable, "-c", "print(3)"], stdout=subprocess.PIPE)
-    ...     return int(done.stdout)
-    >>> asyncio.run(main())  # Python 3.7 or newer
-    3
-    """
-    from . import subprocess
+        It takes the arguments of this package's subprocess.run(), ``tree`` and ``grace`` included,
+        and raises the same exceptions. Cancelling it ends the command as a time-out does, and
+        returns when the command has ended; more cancels change nothing, but a second Ctrl-C kills
+        at once. Without ``tree``, a process that the command has started, and that holds a pipe,
+        delays the return in both cases. Each call waits in a thread of its own.
 
-    started: "list[Any]" = []
-    cancelled: "list[BaseException]" = []
+        >>> import asyncio, subprocess, sys
+        >>> async def main():
+        ...     done = await run([sys.executable, "-c", "print(3)"], stdout=subprocess.PIPE)
+        ...     return int(done.stdout)
+        >>> asyncio.run(main())  # Python 3.7 or newer
+        3
+        """
+        from . import subprocess
 
-    def end() -> None:
-        for popen in started:
-            if len(cancelled) > 1:
-                popen.send_signal(KILL)
-            elif cancelled:
-                popen.kill()  # as at a time-out: a tree gets its grace
+        started: "list[Any]" = []
+        cancelled: "list[BaseException]" = []
 
-    def tell(popen: "Any") -> None:
-        started.append(popen)
-        end()  # if it was cancelled before
+        def end() -> None:
+            for popen in started:
+                if len(cancelled) > 1:
+                    popen.send_signal(KILL)
+                elif cancelled:
+                    popen.kill()  # as at a time-out: a tree gets its grace
 
-    def start() -> "Any":
-        subprocess._started.tell = tell
-        return subprocess.run(*args, **options)
+        def tell(popen: "Any") -> None:
+            started.append(popen)
+            end()  # if it was cancelled before
 
-    done = in_thread(start, daemon=True)  # not a task: asyncio.run() cancels tasks at its end
-    cancelled += await _cancels(done)
-    if not cancelled:
-        return done.result()  # type: ignore[no-any-return]
-    end()
-    await _outlast_cancels(done, cancelled, end)
-    log("a cancelled run() ended: %r", done.exception())
-    raise cancelled.pop(0)  # not kept by this frame, which its traceback refers to
+        def start() -> "Any":
+            subprocess._started.tell = tell
+            return subprocess.run(*args, **options)
+
+        done = in_thread(start, daemon=True)  # not a task: asyncio.run() cancels tasks at its end
+        cancelled += await _cancels(done)
+        if not cancelled:
+            return done.result()
+        end()
+        await _outlast_cancels(done, cancelled, end)
+        log("a cancelled run() ended: %r", done.exception())
+        raise cancelled.pop(0)  # not kept by this frame, which its traceback refers to
 
 
 async def _outlast_cancels(

@@ -17,7 +17,6 @@ import subprocess as _standard
 from contextlib import ExitStack as _ExitStack
 from contextlib import suppress as _suppress
 from errno import ECHILD as _ECHILD
-from subprocess import *  # noqa: F403
 from subprocess import list2cmdline as list2cmdline
 
 from . import _process, _systems
@@ -35,7 +34,21 @@ if not _starts.IS_WINDOWS:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    # Twice: of two things with one name, mypy takes the first, other checkers take the last.
+    from ._types import Any
+    from ._types import CalledProcessError as CalledProcessError
+    from ._types import CompletedProcess as CompletedProcess
+    from ._types import Popen as Popen
+    from ._types import TimeoutExpired as TimeoutExpired
+    from ._types import call as call
+    from ._types import check_call as check_call
+    from ._types import check_output as check_output
+    from ._types import run as run
+    from subprocess import *  # type: ignore[assignment]  # noqa: F403  # isort: skip
+    from ._types import CalledProcessError, CompletedProcess, Popen, TimeoutExpired  # noqa: F401, F811  # isort: skip
+    from ._types import call, check_call, check_output, run  # noqa: F401, F811  # isort: skip
+else:
+    from subprocess import *  # noqa: F403
 
 __all__ = ["patch", "unpatch"]
 __all__ += _standard.__all__
@@ -104,7 +117,7 @@ if type(_standard.Popen) is not type or _standard.Popen.__module__ != "subproces
     del _patchable[:]
 _WAIT = "_wait" if hasattr(_standard.Popen, "_wait") else "wait"  # Python 3.6's
 _started = _thread._local()
-if _patchable and not TYPE_CHECKING:  # type checkers see the standard one
+if _patchable and not TYPE_CHECKING:  # type checkers see that of _types.py
 
     class Popen(_popens.TreePopen, *_patchable):
         __doc__ = _popens.TreePopen.__doc__

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Check a project with copies of the package, as type checkers and editors see them.
 
-mypy --strict and pyright find nothing wrong with its uses, and find a misspelt name. jedi, which
-vim, Spyder and IPython use, completes each public name, and shows its parameters. One copy is a
-folder under another name, the other one a single file.
+mypy --strict, pyright and ty find nothing wrong with its uses, trees among them, and find a
+misspelt name. jedi, which vim, Spyder and IPython use, completes each public name, and shows its
+parameters. One copy is a folder under another name, the other one a single file.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,32 @@ import jedi
 
 ROOT = Path(__file__).resolve().parents[2]
 USES = """\
-from typing import Optional
+from typing import List, Optional, Tuple
 
 from acme import waits
 from acme._vendor import renamed
+from acme._vendor.renamed import aio, subprocess
+
+
+def tree(command: List[str]) -> Tuple[str, float]:
+    try:
+        done = subprocess.run(
+            command, timeout=60, tree=True, grace=5, process_group=0, capture_output=True, text=True
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return str(error), error.usage.user if error.usage else 0.0
+    return done.stdout.upper(), done.usage.max_rss if done.usage else 0.0
+
+
+def opened(command: List[str]) -> Tuple[List[int], Optional[int]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, tree="wait") as popen:
+        print(popen.mechanism, popen.communicate()[0].decode(), popen.usage)
+        return popen.left or [], popen.end(grace=2.5)
+
+
+async def awaited(command: List[str]) -> str:
+    done = await aio.run(command, tree=True, encoding="utf-8", stdout=subprocess.PIPE)
+    return done.stdout + subprocess.check_output(command, tree="leave", errors="replace")
 
 
 def by_the_folder(pid: int) -> Optional[int]:
@@ -41,10 +64,22 @@ from acme._vendor import renamed
 waits.wait_porcs([])
 renamed.wait_porcs([])
 """
+WRONG = """\
+from acme._vendor.renamed import aio, subprocess
+
+subprocess.run(["true"], tree="all")
+subprocess.Popen(["true"], grace="5")
+subprocess.Popen(["true"]).end(b"5")
+subprocess.Popen(["true"]).ended()
+subprocess.check_call(["true"], tree=None)
+text: str = subprocess.check_output(["true"], tree=True)
+aio.run(["true"], tree="all")
+"""
 MODULES = "pidwait", "acme._vendor.renamed", "acme.waits"
 CHECKERS = (
     ["mypy", "--strict", "acme"],
     ["pyright", "--pythonpath", sys.executable, "acme/main.py", "acme/waits.py"],
+    ["ty", "check", "--output-format", "concise", "--python", sys.prefix, "acme/main.py"],
 )
 
 
@@ -66,7 +101,7 @@ def check(folder, code):
         command = [sys.executable, "-m", *checker]
         done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
         print(*checker, done.stdout, flush=True)
-        yield [line for line in done.stdout.splitlines() if "error:" in line]
+        yield [line for line in done.stdout.splitlines() if re.search(r"error[:[]", line)]
 
 
 def check_completions(folder, module):
@@ -97,6 +132,11 @@ def main():
         for lines in check(folder, MISSPELT):
             if len([line for line in lines if "wait_porcs" in line]) != 2:
                 wrong.append("a misspelt name is not found")
+        for lines in check(folder, WRONG):
+            missing = set(range(3, 10)) - {
+                int(re.search(r"main\.py:(\d+)", line)[1]) for line in lines
+            }
+            wrong += ["line %d is not found wrong" % line for line in missing]
         for module in MODULES:
             wrong += ["%s: %s" % (module, one) for one in check_completions(folder, module)]
         print("\n".join(wrong))

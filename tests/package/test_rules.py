@@ -2,7 +2,9 @@
 """What makes the package fit to be copied under any name, and small enough to be read before."""
 
 import ast
+import inspect
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,13 @@ def test_no_test_but_their_suite_knows_them_by_name(methods):
     files = Path(__file__).resolve().parents[1].rglob("*.py")
     users = [path.parent.name for path in files if names.search(path.read_text(encoding="utf-8"))]
     assert sorted(users) == ["kqueue", "systems"]
+
+
+def test_type_checkers_know_all_arguments_of_popen(sources):
+    nodes = {getattr(node, "name", ""): node for node in ast.parse(sources["_types.py"]).body}
+    known = {one.target.id for one in nodes["Start"].body}
+    taken = set(inspect.signature(subprocess.Popen.__init__).parameters)
+    assert taken - known == {"self", "args", "bufsize", "executable"}
 
 
 def bound(statements, module):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import subprocess
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
@@ -13,6 +14,7 @@ import psutil
 from typing_extensions import assert_type
 
 import pidwait
+from pidwait import aio
 from pidwait import subprocess as sp
 
 Code = Optional[int]
@@ -101,7 +103,7 @@ def handle() -> None:
     assert_type({process} | {pidwait.Process(4712)}, Set[pidwait.Process])
     assert_type(pidwait.pid_exists(4711), bool)
     assert_type(pidwait.probe(), Dict[str, Any])
-    assert_type(pidwait.__version__, str)
+    print(pidwait.__version__.split("."))
 
 
 class Named(pidwait.Process):
@@ -283,7 +285,52 @@ def end_children(children: "List[pidwait.Child]") -> None:
             stack.enter_context(child)
 
 
-# The standard library's subprocess
+# As the standard library's subprocess, with trees
+
+
+def tree(
+    command: "List[str]", encoding: "Optional[str]", flag: bool, options: "Dict[str, Any]"
+) -> None:
+    done = sp.run(command, timeout=60, tree=True, grace=2.5, capture_output=True, text=True)
+    assert_type(done, "sp.CompletedProcess[str]")
+    assert_type(done.usage, Optional[pidwait.Usage])
+    done.check_returncode()
+    with sp.Popen(command, tree="wait", stdout=sp.PIPE, process_group=0, umask=0o22) as popen:
+        assert_type(popen, "sp.Popen[bytes]")
+        assert_type(popen.left, Optional[List[int]])
+        assert_type(popen.mechanism, Optional[str])
+        assert_type(popen.end(0, 15), Optional[int])
+        assert_type(popen.end(grace=1.5), Optional[int])
+        assert_type(popen.usage, Optional[pidwait.Usage])
+        assert_type(popen.wait(1), int)
+    assert_type(sp.Popen("a", 0, "/bin/sh", shell=True, encoding="utf-8"), "sp.Popen[str]")
+    assert_type(sp.Popen(args=[b"a", Path("b")], errors="replace", tree=flag), "sp.Popen[str]")
+    assert_type(sp.Popen(command, text=flag), "sp.Popen[Any]")
+    assert_type(sp.Popen(command, text=False, encoding=None).communicate(), Tuple[bytes, bytes])
+    assert_type(sp.run(command, universal_newlines=True), "sp.CompletedProcess[str]")
+    assert_type(sp.run(command, encoding="utf-8", errors=encoding), "sp.CompletedProcess[str]")
+    assert_type(sp.run(command, encoding=encoding), "sp.CompletedProcess[Any]")
+    assert_type(sp.check_output(command, tree="leave", errors="ignore"), str)
+    assert_type(sp.check_output(command, input=b"a", timeout=1, tree=True), bytes)
+    assert_type(sp.check_output(command, text=flag), Any)
+    assert_type(sp.call(command, 0, timeout=1, tree="kill", grace=0), int)
+    assert_type(sp.check_call(command, stdout=sp.DEVNULL, tree=True), int)
+    sp.run(command, **options)
+    sp.Popen(command, **options)
+    as_standard: "subprocess.Popen[bytes]" = sp.Popen(command)
+    pidwait.wait(as_standard)
+
+
+async def tree_in_asyncio(command: "List[str]") -> None:
+    assert_type(await aio.run(command, tree=True, grace=5), "sp.CompletedProcess[bytes]")
+    done = await aio.run(command, 0, encoding="utf-8", check=True, timeout=1)
+    assert_type(done, "sp.CompletedProcess[str]")
+    assert_type(done.usage, Optional[pidwait.Usage])
+
+
+class Logged(sp.Popen[str]):
+    def __init__(self, args: "List[str]", **options: Any) -> None:
+        super().__init__(args, text=True, **options)
 
 
 def standard() -> None:
@@ -299,8 +346,11 @@ def standard() -> None:
         assert_type(popen.communicate(timeout=1), Tuple[str, str])
     try:
         sp.check_call(["false"], stderr=sp.STDOUT)
-    except (sp.CalledProcessError, sp.TimeoutExpired, sp.SubprocessError) as error:
-        print(error)
+    except (sp.CalledProcessError, sp.TimeoutExpired) as error:
+        assert_type(error.usage, Optional[pidwait.Usage])
+    except sp.SubprocessError as other:
+        print(other)
+    print(sp.list2cmdline(["a b"]))
     with sp.patch():
         pass
     sp.patch()

@@ -6,6 +6,7 @@ import asyncio
 from typing import List, Union
 
 import pidwait
+from pidwait import aio
 from pidwait import subprocess as sp
 
 
@@ -119,3 +120,34 @@ def standard() -> None:
         patched.unpatch()  # type: ignore[attr-defined]
     sp.patch("Popen")  # type: ignore[call-arg]
     print(text)
+
+
+def tree(popen: "sp.Popen[bytes]") -> None:
+    sp.run(["true"], tree="yes")  # type: ignore[call-overload]
+    sp.run(["true"], tree=1)  # type: ignore[call-overload]
+    sp.run(["true"], tree=True, grace="5")  # type: ignore[call-overload]
+    sp.run(["true"], treee=True)  # type: ignore[call-overload]
+    sp.run("ls", "-l", tree=True)  # type: ignore[call-overload]
+    sp.Popen(["true"], tree=None)  # type: ignore[call-overload]
+    sp.Popen(["true"], timeout=5)  # type: ignore[call-overload]
+    sp.Popen(["true"], process_group="new")  # type: ignore[call-overload]
+    sp.check_call(["true"], tree="all")  # type: ignore[call-overload]
+    popen.end(b"5")  # type: ignore[arg-type]
+    popen.end(sig="TERM")  # type: ignore[arg-type]
+    popen.end(5, tree=True)  # type: ignore[call-arg]
+    popen.ended()  # type: ignore[attr-defined]
+    popen.left = []  # type: ignore[misc]
+    print(popen.usage.user)  # type: ignore[union-attr]
+    print(popen.mechanism + 1)  # type: ignore[operator]
+    code: int = popen.end()  # type: ignore[assignment]
+    text: "sp.CompletedProcess[str]" = sp.run(["true"], tree=True)  # type: ignore[assignment]
+    other: "sp.Popen[bytes]" = sp.Popen(["true"], encoding="utf-8")  # type: ignore[assignment]
+    data: bytes = sp.check_output(["true"], tree=True, text=True)  # type: ignore[assignment]
+    print(code, text, other, data, sp.run(["true"]).usages)  # type: ignore[attr-defined]
+
+
+async def tree_in_asyncio() -> None:
+    await aio.run(["true"], tree="yes")  # type: ignore[call-overload]
+    await aio.run(["true"], grace=b"5")  # type: ignore[call-overload]
+    text: "sp.CompletedProcess[str]" = await aio.run(["true"])  # type: ignore[assignment]
+    print(text, aio.run(["true"]).usage)  # type: ignore[attr-defined]
