@@ -180,6 +180,7 @@ if _patchable and not TYPE_CHECKING:  # type checkers see that of _types.py
             _ours[_name] = with_globals(getattr(_standard, _name), **_names)
             if "output" not in _name:  # those call run()
                 _ours[_name] = _with_usage(_ours[_name])
+            _ours[_name].__module__ = __name__  # where pickle finds them
     globals().update(_ours)
 
 

@@ -4,7 +4,9 @@
 import asyncio
 import contextlib
 import importlib
+import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 
@@ -15,6 +17,7 @@ from ..package.conftest import vendor
 from ..processes import WINDOWS
 
 pytestmark = pytest.mark.windows
+FUNCTIONS = "run call check_call check_output getoutput getstatusoutput".split()
 Standard, NAME = subprocess.Popen, "_execute_child"
 # What happens before the starts, in its order. "import" is that of a copy of the package, whose
 # Popen is used from then on; "copy" is the patch() of another copy.
@@ -135,3 +138,22 @@ def test_starts_under_hooks_and_patches(order, tree, copies, expected):
                 # The start of a tree may be several; on Windows the hooks don't see it.
                 assert calls == hooks or (tree and set(calls) == set(hooks if not WINDOWS else ""))
     assert dict(vars(Standard)) == before
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_functions_go_to_other_processes(patched, copies):
+    """By their names, as the standard ones do."""
+    for name, module in (
+        (pidwait.__name__, importlib.import_module(pidwait.__name__ + ".subprocess")),
+        ("another", copies("another")[1]),
+    ):
+        for function in map(vars(module).get, FUNCTIONS):
+            assert function.__module__ == name + ".subprocess"
+            assert pickle.loads(pickle.dumps(function)) is function
+        undo = module.patch() if patched else contextlib.ExitStack()
+        with undo, multiprocessing.get_context("spawn" if WINDOWS else "fork").Pool(1) as pool:
+            assert pool.map(module.call, [SAYING]) == [3]
+            with pytest.raises(subprocess.CalledProcessError) as caught:
+                pool.apply(module.check_output, [SAYING])
+            assert (caught.value.returncode, caught.value.output) == (3, b"said")
+            assert caught.value.usage is not None
