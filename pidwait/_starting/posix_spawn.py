@@ -81,7 +81,7 @@ class SpawnRequest:
 def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
     """Start a process; return its pid, or None if the standard library's code has to do it.
 
-    Audit hooks get ``event``. PermissionError if the process group can't be set.
+    Audit hooks get ``event``.
     """
     try:
         for module, name in _OWN_STARTS:  # debuggers replace these, to see each child
@@ -106,11 +106,6 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         if not error:
             return cell[0]  # type: ignore[no-any-return]
         request.started = (0,)
-        group, session, _ = request.attributes
-        if error == errno.EPERM and (group > 0 or (group == 0 and session)):
-            # setpgid(2) failed: the group is in another session, or the child leads one.
-            # subprocess' error has the name of the step before: the cwd, or nothing.
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), request.given[1])
         raise Failed(error, "posix_spawn: " + os.strerror(error))
     except Failed as why:
         log("subprocess starts %r, not posix_spawn: %s", request.given[0], why.error.strerror)

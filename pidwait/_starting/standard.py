@@ -4,7 +4,10 @@
 import os
 import sys
 from functools import partial, update_wrapper
+from operator import index
 from types import FunctionType, MethodType
+
+from .._base.errors import Failed, call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,10 +41,8 @@ def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
     """Popen's arguments, with ``process_group`` on every Python."""
     if has_process_group():
         return options
-    group = options.pop("process_group", None)
-    if group is not None and not isinstance(group, int):
-        raise TypeError("process_group must be an int, not %s" % type(group).__name__)
-    if group is not None and group >= 0:
+    group = checked_group(options.pop("process_group", None))
+    if group >= 0:
         if os.name != "nt":
             options["preexec_fn"] = partial(enter_group, group, options.get("preexec_fn"))
         elif group:
@@ -51,7 +52,26 @@ def with_group(options: "dict[str, Any]") -> "dict[str, Any]":
     return options
 
 
+def checked_group(group: "Any") -> int:
+    """Popen's ``process_group`` as a C int, as Python 3.11 takes it; -1 for none."""
+    number = -1 if group is None else index(group)
+    if not -(2**31) <= number < 2**31:
+        raise OverflowError("process_group does not fit into a C int: %d" % number)
+    return max(number, -1)
+
+
 def enter_group(group: int, preexec_fn: "Callable[[], object] | None") -> None:
-    os.setpgid(0, group)
+    try:
+        call(os.setpgid, 0, group)
+    except Failed as why:
+        # The standard code would say "Exception occurred in preexec_fn". So tell it the error, as
+        # its own code in C tells one that comes before exec.
+        frame: "Any" = sys._getframe()
+        while frame.f_code.co_name != "_execute_child":  # PyPy's partial is in between
+            frame = frame.f_back
+        if frame.f_globals.get("__name__") != "subprocess":  # gevent's tells it
+            raise why.error from None
+        os.write(frame.f_locals["errpipe_write"], b"OSError:%x:noexec" % why.errno)
+        os._exit(255)
     if preexec_fn is not None:
         preexec_fn()

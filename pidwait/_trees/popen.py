@@ -16,7 +16,7 @@ from .._base.errors import PASSING, Failed, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
 from .._starting import popen as starts
-from .._starting.standard import with_globals, with_group
+from .._starting.standard import checked_group, with_globals, with_group
 from .._systems import backend, system
 from .._systems.calls import WAITID
 from .._systems.posix import load_usage, usage_by_wait4
@@ -156,7 +156,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         plan["args"] = [args] if is_path or isinstance(args, (str, bytes)) else list(args)
         plan["args"], plan["executable"] = starts.command_of(plan)
         plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
-        plan.update(process_group=group, preexec_fn=preexec_fn)
+        plan.update(process_group=checked_group(group), preexec_fn=preexec_fn)
         if hasattr(sys, "audit"):  # Python 3.8
             event = map(plan.get, ("executable", "args", "cwd", "env"))
             sys.audit("subprocess.Popen", *event)  # novm

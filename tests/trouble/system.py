@@ -22,7 +22,7 @@ WHY_NO_CALLS = "this interpreter has no ctypes" if LINUX else "this system is no
 libc = ctypes.CDLL(None, use_errno=True) if LINUX and ctypes is not None else None
 
 # Of asm-generic/unistd.h, which all processors have since Linux 5.1 but Alpha: the same numbers.
-NUMBERS = {"pidfd_send_signal": 424, "pidfd_open": 434}
+NUMBERS = {"pidfd_send_signal": 424, "pidfd_open": 434, "clone3": 435}
 PIDFD_GET_INFO = 0xC040FF0B  # linux/pidfd.h
 PIDFD_INFO_EXIT = 1 << 3
 
@@ -67,12 +67,12 @@ def pidfd_info(fd):
 # machine: (AUDIT_ARCH, numbers of the system calls that differ between machines)
 _NAMES = (
     "waitid ioctl seccomp epoll_create1 epoll_ctl epoll_wait epoll_pwait"
-    " timerfd_create timerfd_settime prlimit64 kill clock_gettime"
+    " timerfd_create timerfd_settime prlimit64 kill clock_gettime execve setpgid"
 ).split()
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, "247 16 317 291 233 232 281 283 286 302 62 228"),
+    "x86_64": (0xC000003E, "247 16 317 291 233 232 281 283 286 302 62 228 59 109"),
     # It has no epoll_wait(2): the C library calls epoll_pwait(2).
-    "aarch64": (0xC00000B7, "95 29 277 20 21 22 22 85 86 261 129 113"),
+    "aarch64": (0xC00000B7, "95 29 277 20 21 22 22 85 86 261 129 113 221 154"),
 }
 _ARCHITECTURES = {
     machine: (arch, dict(zip(_NAMES, map(int, numbers.split()))))
