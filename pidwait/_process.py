@@ -45,7 +45,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
     """
     if isinstance(proc, Process):
         return proc.wait(timeout, reap)
-    target, handle, sure = target_of(proc), None, None
+    target = proc if isinstance(proc, Target) else target_of(proc)
+    handle = sure = None
     deadline = Deadline(timeout)
     if target.pid is None:
         raise ValueError("proc has no pid: it has been reaped, or is in another PID namespace")

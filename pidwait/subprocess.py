@@ -28,6 +28,7 @@ from ._starting import popen as _starts
 from ._starting.standard import has_process_group, is_standard, with_globals, with_group
 from ._systems import posix as _posix
 from ._trees import popen as _popens
+from ._waiting import owners as _owners
 
 if not _starts.IS_WINDOWS:
     from ._starting import posix_spawn as _posix_spawn
@@ -98,8 +99,10 @@ def _wait_for_child(
     if self.returncode is not None:
         return self.returncode
     deadline = _deadline.Deadline(timeout)
+    target: "Any" = _owners.PopenOwner(self, self.pid)
+    target.reaps_by = "_internal_poll"  # a subclass's poll() may call wait()
     try:
-        seen = _process.wait(self, timeout)
+        seen = _process.wait(target, timeout)
     except _errors.not_by_handler(_errors.TimeoutExpired):
         raise _standard.TimeoutExpired(self.args, timeout) from None
     code = _reaped(self, seen, deadline)

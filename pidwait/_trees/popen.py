@@ -206,7 +206,7 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _wait_for_tree(self, timeout: "float | None") -> "Any":
         deadline = Deadline(timeout)
-        while self.poll() is None:
+        while self._internal_poll() is None:
             if deadline.expired():
                 if not self._is_in_time():
                     raise subprocess.TimeoutExpired(self.args, timeout)  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
         output, has_ended = None, False
         while not (output or has_ended):
-            has_ended = self.poll() is not None
+            has_ended = self._internal_poll() is not None
             try:
                 output = late.output, late.stderr = super().communicate(timeout=1)
             except not_by_handler(subprocess.TimeoutExpired):
@@ -261,7 +261,7 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _may_end(self) -> bool:
         """Whether the tree runs and is this process's. In a forked child nothing ends it."""
-        runs, is_ours = self.poll() is None, self._starter == os.getpid()
+        runs, is_ours = self._internal_poll() is None, self._starter == os.getpid()
         if runs and not is_ours:
             log("pid %d, its tree is of process %d, which alone ends it", self.pid, self._starter)
         return runs and is_ours

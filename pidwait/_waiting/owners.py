@@ -131,6 +131,7 @@ class PopenOwner(Owner):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
     _is_inherited = False
+    reaps_by = "poll"
 
     def confirm(self) -> "Outcome":
         code = self.proc.returncode
@@ -151,7 +152,7 @@ class PopenOwner(Owner):
         lost = code is None and self._is_lost()
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.
-        known = _checked(self.proc.poll())
+        known = _checked(getattr(self.proc, self.reaps_by)())
         if known is RUNNING:
             return PENDING
         if code:
@@ -246,7 +247,7 @@ class TreeOwner(PopenOwner):
     """Our Popen of a tree. The tree ends with the command's exit, or later."""
 
     def reap(self, code: "int | None" = None) -> "Outcome":
-        return _checked(self.proc.poll())
+        return _checked(self.proc._internal_poll())  # a subclass's poll() may raise TimeoutExpired
 
     confirm = reap
 

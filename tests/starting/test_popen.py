@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The drop-in Popen and its functions have the results and the errors of the standard ones."""
 
+import asyncio
+import contextlib
 import errno
 import gc
 import importlib
@@ -34,6 +36,8 @@ from ..processes import (
     state,
 )
 from .conftest import note_starts, ours, signalled
+
+aio = importlib.import_module(pidwait.__name__ + ".aio")
 
 POPENS = subprocess.Popen, ours.Popen
 PARAMETERS = inspect.signature(subprocess.Popen.__init__).parameters
@@ -355,6 +359,30 @@ def test_what_answers_eperm_is_found_out(call, forks, forked):
                     assert found in expected, (start, program, group)
 
     forked(check)
+
+
+@pytest.mark.parametrize("how", ["ours", "patched", "tree"])
+def test_a_wait_calls_no_poll_that_calls_wait(how):
+    class Mine(ours.Popen if how != "patched" else subprocess.Popen):
+        polls = 0
+
+        def poll(self):
+            self.polls += 1
+            return self.wait(timeout=0)
+
+    def by_aio(popen):
+        with contextlib.closing(asyncio.new_event_loop()) as loop:
+            return loop.run_until_complete(aio.wait(popen, 30))
+
+    most = dict.fromkeys([Mine.wait, lambda popen: popen.wait(30)], 0)
+    most[lambda popen: popen.communicate() and popen.returncode] = 0
+    most.update({pidwait.wait: 9, by_aio: 9})
+    most[lambda popen: pidwait.wait_procs([popen, os.getppid()], 0.5)[0][0][1]] = 9
+    with ours.patch() if how == "patched" else contextlib.ExitStack():
+        for wait in most:
+            with Mine(exiting(3, after=0.02), **{"tree": True} if how == "tree" else {}) as popen:
+                assert wait(popen) == popen.returncode == 3
+            assert popen.polls <= most[wait]
 
 
 def test_end_of_a_pipe_is_not_taken_for_a_closed_file_descriptor(forks):
