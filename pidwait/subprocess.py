@@ -88,7 +88,9 @@ def _reaped(self: "Any", seen: "Any", deadline: "Any") -> "Any":
 def _wait_for_child(
     self: "Any", original: "Any", timeout: "Any" = None, *endtime: "Any", **named: "Any"
 ) -> "Any":
-    if endtime or named or not is_standard(original):  # endtime: before Python 3.7
+    # NaN ends no wait of the standard Popen, which has no _tree. endtime: before Python 3.7.
+    is_odd = endtime or named or (timeout != timeout and not hasattr(self, "_tree"))
+    if is_odd or not is_standard(original):
         return original(timeout, *endtime, **named)
     # One call costs less. It goes by the pid, so no thread, handler or system may reap before it.
     blocks = timeout is self.returncode is None and hasattr(os, "waitid") and not _thread._count()

@@ -3,6 +3,7 @@
 
 import functools
 import importlib.util
+import math
 import os
 import subprocess
 
@@ -44,6 +45,14 @@ def test_patched_popen_waits_by_events(variant, no_sleep):
         assert type(child) is Standard
         with ours.Popen(exiting(5)) as child:
             assert child.wait(30) == 5
+
+
+def test_patched_popen_takes_what_the_original_takes_for_a_time():
+    """NaN, say, which never comes; our own Popen refuses it, as all that waits here."""
+    with ours.patch():
+        assert subprocess.call(exiting(3, after=0.02), timeout=math.nan) == 3
+        with ours.Popen(exiting(3)) as child, pytest.raises(ValueError, match="timeout"):
+            child.wait(math.nan)
 
 
 @pytest.mark.parametrize("timeout", [None, 60])

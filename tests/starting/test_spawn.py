@@ -509,8 +509,7 @@ def outcome(start, options):
     try:
         child = start(**options)
     except OSError as error:
-        # Python 3.13 gives a path as a str if it uses posix_spawn itself.
-        return type(error), error.errno, error.filename and os.fspath(error.filename)
+        return type(error), error.errno, error.filename
     except (TypeError, ValueError) as error:
         return type(error)
     with child:

@@ -322,21 +322,24 @@ def test_what_ends_the_thread_is_reported_and_the_next_watch_starts_a_new_one(
 
 
 IN_A_SUBINTERPRETER = """if True:
-    import os
-
     try:
         import _interpreters as interpreters
-        made = interpreters.create("legacy")
+        made = interpreters.create("{kind}")
     except ImportError:
         import _xxsubinterpreters as interpreters
-        made = interpreters.create(isolated=False)
+        made = interpreters.create(isolated="{kind}" == "isolated")
     interpreters.run_string(made, '''if True:
+        import os
         import {package} as pidwait
+        from {package} import subprocess
 
-        try:
-            pidwait.watch({pid}, print).cancel()
-        except RuntimeError as error:
-            print(error)
+        os.environ["PIDWAIT_TREE"] = "group"
+        command = ["sh", "-c", "echo it has started"]
+        for tree in False, True:
+            try:
+                subprocess.run(command, tree=True) if tree else pidwait.watch({pid}, print)
+            except RuntimeError as error:
+                print(error, len(os.listdir("/proc/self/task")))
     ''')
     interpreters.destroy(made)
 """
@@ -345,11 +348,14 @@ IN_A_SUBINTERPRETER = """if True:
 @pytest.mark.skipif(
     not hasattr(_thread, "_is_main_interpreter"), reason="before Python 3.12 nothing tells it"
 )
-def test_a_subinterpreter_refuses_a_watch_that_would_abort_the_program_at_its_end(variant):
-    code = IN_A_SUBINTERPRETER.format(package=pidwait.__name__, pid=os.getpid())
-    done = run_python(code)
-    text = "a daemon thread would abort the program at this interpreter's end\n"
-    assert (done.stdout, done.stderr, done.returncode) == (text, "", 0)
+@pytest.mark.parametrize("kind", ["legacy", "isolated"])
+def test_a_subinterpreter_refuses_a_thread_that_would_abort_the_program(variant, kind):
+    """Also that of a tree by "group", before its command starts."""
+    done = run_python(
+        IN_A_SUBINTERPRETER.format(package=pidwait.__name__, pid=os.getpid(), kind=kind)
+    )
+    text = "a daemon thread would abort the program at this interpreter's end 1\n"
+    assert (done.stdout, done.stderr, done.returncode) == (text * 2, "", 0)
 
 
 AT_THE_END = """if True:
