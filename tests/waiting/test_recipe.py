@@ -290,6 +290,24 @@ def test_it_polls_where_proc_is_hidden(polling, start):
     assert polling.wait_pid(child.pid) is True
 
 
+@pytest.mark.skipif(bool(KQUEUES), reason="only Linux lets a process choose its name in /proc")
+def test_a_name_is_not_taken_for_lines(polling, start):
+    script = r"printf 'a\rState: Z\rb' > /proc/$$/comm; echo; read line"
+    child = start("sh", "-c", script, stdin=-1, stdout=-1)
+    child.stdout.readline()
+    assert polling.wait_pid(child.pid, 0.01) is False
+    child.communicate()
+    assert polling.wait_pid(child.pid) is True
+
+
+@pytest.mark.skipif(bool(KQUEUES), reason="its /proc is Linux's")
+def test_the_proc_of_another_pid_namespace_is_not_read(polling, monkeypatch):
+    with another_thread() as tid:
+        assert polling.wait_pid(tid, 0) is True
+        monkeypatch.setattr(os, "readlink", lambda path: "1")
+        assert polling.wait_pid(tid, 0) is False
+
+
 def test_the_exception_of_a_handler_in_a_look_comes_out(polling):
     """An OSError that is raised there is not taken for the system's answer."""
 
