@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, SimpleNamespace
 
 from .._base.checks import works
-from .._base.errors import Failed, call, log
+from .._base.errors import Failed, audit, call, log
 from .._systems.bindings import PLATFORM
 from .libc_spawn import SPAWN_CALLS, SPAWN_FLAGS, Structure
 from .standard import with_globals
@@ -93,8 +93,8 @@ def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
         limit = _closing_limit() if request.actions[2] else 0
         actions, attributes = _structures(limit, request.actions, request.attributes)
         request.error = 0
-        if event and hasattr(sys, "audit"):  # Python 3.8
-            sys.audit(*event)  # novm
+        if event:
+            audit(*event)
         request.started = cell = SPAWN_CALLS["spawn_cell"]()
         # Another thread may change C's environ meanwhile.
         block = SPAWN_CALLS["spawn_environ"](_count()) if items is None else strings(items)

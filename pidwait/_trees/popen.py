@@ -12,7 +12,7 @@ from functools import partial
 from .._base.arguments import check_grace, check_signal
 from .._base.checks import TREE, TREES, choice, still_works, why_not, works
 from .._base.deadline import Deadline
-from .._base.errors import PASSING, Failed, log, not_by_handler
+from .._base.errors import PASSING, Failed, audit, log, not_by_handler
 from .._ending import end_procs
 from .._process import KILL
 from .._starting import popen as starts
@@ -157,9 +157,7 @@ class TreePopen(_Base):  # type: ignore[misc]
         plan["args"], plan["executable"] = starts.command_of(plan)
         plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
         plan.update(process_group=checked_group(group), preexec_fn=preexec_fn)
-        if hasattr(sys, "audit"):  # Python 3.8
-            event = map(plan.get, ("executable", "args", "cwd", "env"))
-            sys.audit("subprocess.Popen", *event)  # novm
+        audit("subprocess.Popen", *map(plan.get, ("executable", "args", "cwd", "env")))
         try:
             self._tree.start(plan, partial(_start_alone, kind))
         except Failed as why:  # there is no interpreter to start, or it ends at once
