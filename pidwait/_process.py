@@ -143,13 +143,12 @@ class Process:
 
     _exited = _is_closed = False
     _exitcode = None  # type: int | None
-    _identity = None  # type: Identity | None
 
     def __init__(self, pid: "int | ProcessInfo") -> None:
         self._start(_opened(pid))
 
     def _start(self, handle: "Handle") -> None:
-        self._identity = handle.identify()
+        self._identity: "Identity | None" = handle.identify()
         self._pid, self._backend = handle.pid, handle.backend
         self._shared = Shared(handle)  # from here on, __del__ closes the handle
 
@@ -298,14 +297,10 @@ class Process:
             return NotImplemented
         if self is other:
             return True
-        mine = self._identify()
-        return mine is not None and mine == other._identify()
-
-    def _identify(self) -> "Identity | None":
-        return self._identity
+        return self._identity is not None and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._identify() or self.pid)  # equal handles can differ in pid: from_fd()
+        return hash(self._identity or self.pid)  # equal handles can differ in pid: from_fd()
 
     def __reduce__(self) -> "NoReturn":
         refuse_copy(self)

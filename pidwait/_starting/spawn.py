@@ -9,7 +9,7 @@ from .._base.arguments import check_pid
 from .._base.checks import works
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
-from .._base.handle import PENDING, RUNNING, Handle, Shared, settled
+from .._base.handle import PENDING, RUNNING, Handle, settled
 from .._process import Process
 from .._systems import backend, open_handle
 from .._systems.posix import load_usage
@@ -20,7 +20,7 @@ if os.name != "nt":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Identity, Iterable, Mapping, Outcome, Protocol, Sequence, Union, Usage
+    from .._types import Any, Iterable, Mapping, Outcome, Protocol, Sequence, Union, Usage
 
     class HasFileno(Protocol):  # novm
         def fileno(self) -> int: ...
@@ -178,8 +178,7 @@ class Child(Process):
     The first wait that sees the exit reaps the child: wait(), or a function that takes the
     Child. Then the handle is released. The end of a ``with`` block waits, as Popen's does. If
     you close a running Child, the first spawn() after its exit reaps the child. In a forked
-    process, a Child reaps nothing, and waits as a Process does. Compare Childs before they are
-    reaped or closed: later, a Child that has never been compared equals only itself.
+    process, a Child reaps nothing, and waits as a Process does.
 
     >>> import sys
     >>> with spawn([sys.executable, "-c", "raise SystemExit(3)"]) as child:
@@ -197,8 +196,7 @@ class Child(Process):
 
     def _start(self, handle: "Handle") -> None:
         works(load_usage)
-        self._pid, self._backend = handle.pid, handle.backend
-        self._shared = Shared(handle)
+        super()._start(handle)
 
     def wait(self, timeout: "float | None" = None, reap: bool = True) -> "int | None":
         """Wait until the child has exited, and reap it; return its exit code.
@@ -236,12 +234,6 @@ class Child(Process):
             if self.reaped:
                 raise UnsupportedOperation("a reaped child has no fileno")
             return handle.fileno()  # type: ignore[no-any-return]
-
-    def _identify(self) -> "Identity | None":
-        with self._shared.use() as handle:
-            if self._identity is None and handle is not None:
-                self._identity = handle.identify()
-        return self._identity
 
     def close(self) -> None:
         """Release the handle, as Process.close() does. Reap the child now if it has exited,

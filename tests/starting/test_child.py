@@ -286,7 +286,8 @@ def test_equals_what_stands_for_the_same_process(variant):
         another.kill()
     assert child == child != another
     child = pidwait.spawn(TRUE)
-    child.wait()
-    child.close()
-    assert child == child != another and child in {child, another}
+    with pidwait.Process(child.pid) as process:
+        child.wait()
+        child.close()
+        assert child == process != another and child in {process, another}
     assert str(child.pid) in repr(child) and "closed" in repr(child)
