@@ -243,19 +243,6 @@ def _new(pid: int, started: "int | None" = None) -> ProcessInfo:
     return info
 
 
-def _families() -> "Iterator[tuple[int, int, int, int | None]]":
-    """(pid, start time, parent's pid, group) of each process that we may see."""
-    for facts in lister.read_all():
-        try:
-            group = facts.group() if hasattr(facts, "group") else None
-            yield facts.pid, facts.started(), facts.ppid(), group
-        except Failed as why:
-            if why.errno not in (ESRCH, *DENIED):
-                raise why.as_error(lister.where, facts.pid) from None
-        finally:
-            facts.close()
-
-
 def add_children(
     family: "list[ProcessInfo]", recursive: bool = True, groups: "Container[int | None]" = ()
 ) -> None:
@@ -273,10 +260,19 @@ def add_children(
     began = lister.now()
     started: "dict[int, int]" = {}
     children: "dict[int, list[tuple[int, int]]]" = {}
-    for pid, born, parent_pid, its_group in _families():
+    for facts in lister.read_all():
+        try:
+            pid, born, parent_pid = facts.pid, facts.started(), facts.ppid()
+            is_member = hasattr(facts, "group") and facts.group() in groups
+        except Failed as why:
+            if why.errno not in (ESRCH, *DENIED):  # else it has exited, or is hidden
+                raise why.as_error(lister.where, facts.pid) from None
+            continue
+        finally:
+            facts.close()
         started[pid] = born
         children.setdefault(parent_pid, []).append((pid, born))
-        if its_group in groups:
+        if is_member:
             add(pid, born)
     # A child may have a lower pid than its parent, so go from parents to children.
     for parent in family if recursive else family[:1]:
