@@ -139,10 +139,7 @@ def _checked_group(process_group: int, start_new_session: bool) -> int:
     if start_new_session:
         raise ValueError("process_group can't be combined with start_new_session")
     is_new = type(process_group) is int and process_group == 0
-    group = 0 if is_new else check_pid(process_group, "process_group")
-    if group and os.name == "nt":
-        raise ValueError("process_group can only be 0 on Windows")
-    return group
+    return 0 if is_new else check_pid(process_group, "process_group")
 
 
 def _stream(name: str, value: "Any") -> int:
