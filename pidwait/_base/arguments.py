@@ -27,6 +27,14 @@ def check_pid(pid: "Any", name: str = "pid") -> int:
     return number
 
 
+def check_fd(name: str, value: "Any") -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("%s must be a file descriptor, not %s" % (name, type(value).__name__))
+    if not 0 <= value < 2**31:
+        raise ValueError("%s is not a file descriptor: %d" % (name, value))
+    return value
+
+
 def check_callback(callback: object) -> None:
     if not callable(callback):
         raise TypeError("callback must be callable, not %s" % type(callback).__name__)

@@ -79,10 +79,7 @@ class SpawnRequest:
 
 
 def start_by_posix_spawn(request: SpawnRequest, *event: "Any") -> "int | None":
-    """Start a process; return its pid, or None if the standard library's code has to do it.
-
-    Audit hooks get ``event``.
-    """
+    """Start it; return its pid, or None if subprocess has to. Audit hooks get ``event``."""
     try:
         for module, name in _OWN_STARTS:  # debuggers replace these, to see each child
             kind = type(getattr(sys.modules.get(module), name, None))

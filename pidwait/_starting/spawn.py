@@ -5,7 +5,7 @@ import os
 from errno import ENOSYS, ESRCH
 from io import UnsupportedOperation
 
-from .._base.arguments import check_pid
+from .._base.arguments import check_fd, check_pid
 from .._base.checks import works
 from .._base.deadline import NOW, Deadline
 from .._base.errors import Failed, TimeoutExpired, log, not_by_handler
@@ -80,7 +80,7 @@ def spawn(
         raise TypeError("env must be a mapping, not %s" % type(env).__name__)
     group = -1 if process_group is None else _checked_group(process_group, start_new_session)
     stdio = _stream("stdin", stdin), _stream("stdout", stdout), _stream("stderr", stderr)
-    passed = [_checked_fd("pass_fds", fd) for fd in pass_fds] if pass_fds else ()
+    passed = [check_fd("pass_fds", fd) for fd in pass_fds] if pass_fds else ()
     if passed and not close_fds:
         raise ValueError("pass_fds needs close_fds")
     if os.name == "nt" and (passed or start_new_session):
@@ -154,15 +154,7 @@ def _stream(name: str, value: "Any") -> int:
         return value
     elif value == _PIPE:
         raise ValueError("%s: spawn makes no pipes; pass an end of os.pipe(), or use Popen" % name)
-    return _checked_fd(name, value)
-
-
-def _checked_fd(name: str, value: "Any") -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError("%s must be a file descriptor, not %s" % (name, type(value).__name__))
-    if not 0 <= value < 2**31:
-        raise ValueError("%s is not a file descriptor: %d" % (name, value))
-    return value
+    return check_fd(name, value)
 
 
 class Child(Process):

@@ -384,7 +384,7 @@ def test_from_fd_of_what_is_no_pidfd_is_refused(by_pidfd):
     for fd in True, 1.0, "1", None:
         with pytest.raises(TypeError, match="^fd must be"):
             pidwait.Process.from_fd(fd)
-    with pytest.raises(ValueError, match="^fd must not be negative"):
+    with pytest.raises(ValueError, match="^fd is not a file descriptor: -1"):
         pidwait.Process.from_fd(-1)
     ends = os.pipe()
     for fd in ends:

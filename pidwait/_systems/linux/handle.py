@@ -21,6 +21,7 @@ import select
 import sys
 from errno import ECHILD, EINVAL, ENOENT, ENOSYS, ESRCH
 
+from ..._base.arguments import check_fd
 from ..._base.checks import still_works, works
 from ..._base.deadline import NOW, Backoff, Deadline
 from ..._base.errors import DENIED, Failed, call, log, not_by_handler
@@ -191,10 +192,7 @@ class PidfdHandle(Handle):
 
 def received_pidfd(fd: int) -> PidfdHandle:
     """The handle for a pidfd; its ``pid`` is None if the process has no pid here any more."""
-    if isinstance(fd, bool) or not isinstance(fd, int):
-        raise TypeError("fd must be a file descriptor, not %s" % type(fd).__name__)
-    if fd < 0:
-        raise ValueError("fd must not be negative: %d" % fd)
+    check_fd("fd", fd)
     call(os.get_inheritable, fd)  # whether it is open
     pid = _pid_of(fd)
     call(os.set_inheritable, fd, False)
