@@ -13,7 +13,7 @@ from errno import EBADF, EPIPE
 from .. import __version__
 from .._base.arguments import check_pid
 from .._base.checks import FFI, choice
-from .._base.errors import PACKAGE, not_by_handler
+from .._base.errors import IS_WHOLE, PACKAGE, not_by_handler
 from .._systems import backend
 from .._systems.bindings import NAMES
 
@@ -52,7 +52,11 @@ class Command:
 
     def run(self, work: "Callable[[dict[str, str], list[str]], int]", argv: "Sequence[str]") -> int:
         try:
-            chosen, operands = self._parse(argv)
+            try:
+                chosen, operands = self.parse(argv)
+            except UsageError as error:
+                more = "" if self._name else advice(argv)
+                raise UsageError("%s%s" % (error, more)) from None
             if "help" in chosen:
                 say(self._help.replace("{prog}", self.prog))
                 return 0
@@ -81,7 +85,7 @@ class Command:
         """Write a line to stderr, if possible: a lost message does not change the exit status."""
         write(sys.stderr, "%s%s: %s\n" % (self.prog, self._name, about))
 
-    def _parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
+    def parse(self, argv: "Sequence[str]") -> "tuple[dict[str, str], list[str]]":
         """The options by their long names, and the operands. The help lists the options."""
         if not any(word.startswith("-") for word in argv):
             return {}, list(argv)  # getopt loads gettext
@@ -94,6 +98,7 @@ class Command:
         short = "".join(one + ":" * bool(value) for one, _, value in options if one)
         long_ = [name + "=" * bool(value) for _, name, value in options]
         lists = [name for _, name, value in options if value.endswith(",...")]
+        once = [name for _, name, value in options if value in (" FILE", " PATTERN")]
         names = {"-" + one: "--" + name for one, name, _ in options}
         try:
             found, operands = read(list(argv), short, long_)
@@ -102,6 +107,8 @@ class Command:
         chosen: "dict[str, str]" = {}
         for name, value in found:
             name = names.get(name, name)[2:]
+            if name in chosen and name in once:
+                raise UsageError("--%s can't be given twice" % name)
             several = name in chosen and name in lists
             chosen[name] = chosen[name] + "," + value if several else value
         return chosen, operands
@@ -109,10 +116,25 @@ class Command:
 
 def called_by(is_program: bool) -> str:
     """What messages call this command: if it is the program, by the name of its file."""
-    name, python = os.path.basename(sys.argv[0]), "python" if os.name == "nt" else "python3"
+    name, python = map(os.path.basename, (sys.argv[0], sys.executable or "python3"))
+    python = python.partition(".exe")[0]
     if is_program and name not in ("", "-c", "__main__.py"):
         return python + " -" if name == "-" else name
     return "%s -m %s" % (python, PACKAGE)
+
+
+def advice(words: "Sequence[str]", by_name: bool = False) -> str:
+    """For words that were not understood: what may be meant."""
+    import difflib
+
+    for word in [one.lstrip("-") for one in words if IS_WHOLE]:
+        if word in ("run", "vendor"):
+            return "; put the options of {0} after the word {0}, as in {0} -h".format(word)
+        for near in difflib.get_close_matches(word, ("run", "vendor")):
+            return "; did you mean %s, or --name %s?" % (near, word)
+        if by_name and word[:1].isalpha():
+            return "; to wait by name: --name " + word
+    return ""
 
 
 def digits(text: str) -> "int | None":
@@ -143,6 +165,28 @@ def duration(options: "dict[str, str]", name: str) -> float:
     if not parts or not text:
         raise UsageError("--%s: %r is not a duration, such as 90, 0.5s or 1h30m" % (name, given))
     return sum(float(found) * unit for found, unit in zip(parts.groups("0"), _UNITS.values()))
+
+
+def signals() -> "dict[str, int]":
+    """{name without SIG: number}, as in GNU timeout; of two names the first is shown."""
+    names = [one[3:] for one in dir(_signal) if one[:3] == "SIG" and one[3] != "_"]
+    found = {"EXIT": 0, **{name: getattr(_signal, "SIG" + name) for name in names}}
+    first, last = found.get("RTMIN", 1), found.get("RTMAX", 0)
+    for number in range(last - first + 1):
+        found["RTMIN+%d" % number] = first + number
+        found["RTMAX-%d" % number] = last - number
+    return found
+
+
+def signal_number(text: str) -> int:
+    """From a name, with or without SIG, or a number."""
+    name, known = text.upper(), signals()
+    number = digits(text)
+    if number not in known.values():
+        number = known.get(name[3:] if name.startswith("SIG") else name)
+    if number is None:
+        raise UsageError("--signal: %r is not a signal" % text)
+    return number
 
 
 def as_status(code: int) -> int:

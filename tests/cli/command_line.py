@@ -9,10 +9,10 @@ import time
 
 from .. import pidwait, seam
 from ..needs import THERE
-from ..processes import WINDOWS, state
+from ..processes import state
 
 COMMAND = [sys.executable, "-m", pidwait.__name__]
-PROG = ("python -m " if WINDOWS else "python3 -m ") + pidwait.__name__
+PROG = os.path.basename(sys.executable).partition(".exe")[0] + " -m " + pidwait.__name__
 
 
 def run(*args, **kwargs):

@@ -20,6 +20,7 @@ from ..processes import (
     WINDOWS,
     eventually,
     exiting,
+    gone_pid,
     need_program,
     not_on_windows,
     sleeping,
@@ -348,6 +349,12 @@ def test_kill_after_counts_from_a_signal_that_is_passed_on(start_job):
     assert job.stdout.readline() == b"ready\n"
     job.terminate()
     assert job.wait() == -signal.SIGKILL
+    # It is no time-out, if the command itself has died of the signal.
+    rest = "sleep 60 & echo ready; exec sleep 60"
+    job = start_job(*RUN, "--tree", "-k", "0.1", "sh", "-c", rest)
+    assert job.stdout.readline() == b"ready\n"
+    job.send_signal(signal.SIGINT)
+    assert job.wait() == -signal.SIGINT
 
 
 @posix
@@ -456,10 +463,44 @@ def test_foreground_reads_from_the_terminal_and_gets_ctrl_c():
     assert seen.rstrip().endswith(b"9"), seen
 
 
-def has_pending_signals(pid):
-    with open("/proc/%d/status" % pid) as file:
-        pending = re.findall(r"^(?:Sig|Shd)Pnd:\s*(\w+)", file.read(), re.M)
-    return any(int(one, 16) for one in pending)
+@posix
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="nobody tells who sends a signal")
+@pytest.mark.parametrize("way", ["key", "kill -INT 0"])
+@pytest.mark.parametrize(
+    "options", ["", "-f", "--tree", "--tree -f", "group --tree", "setsid -w", "--tree setsid -w"]
+)
+def test_ctrl_c_comes_once(options, way):
+    """Whether the command has it from the terminal, from its group or from us. USR1 comes later."""
+    import pty
+
+    *group, options = options.rpartition("group ")
+    traps = "trap 'echo INT' INT; trap 'echo USR1; exit 5' USR1; trap 'kill -INT 0' USR2; "
+    script = traps + "echo ready; while :; do sleep 0.01; done"
+    pid, fd = pty.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.environ.update(PYTHONPATH=os.pathsep.join(sys.path))
+            os.environ.update({"PIDWAIT_TREE": "group"} if any(group) else {})
+            os.execvp(RUN[0], [*RUN, *options.split(), "sh", "-c", script])
+        finally:
+            os._exit(127)
+    seen = b""
+    try:
+        while b"ready" not in seen:
+            seen += os.read(fd, 1024)
+        until_it_sleeps(pid)
+        os.write(fd, b"\x03") if way == "key" else os.kill(pid, signal.SIGUSR2)
+        while b"INT" not in seen:
+            seen += os.read(fd, 1024)
+        os.kill(pid, signal.SIGUSR1)
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while True:
+                seen += os.read(fd, 1024)
+    finally:
+        os.close(fd)
+        status = os.waitpid(pid, 0)[1]
+    assert (seen.count(b"INT"), os.WEXITSTATUS(status)) == (1, 5), seen
 
 
 @posix
@@ -479,7 +520,6 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
         assert job.stdout.readline() == b"ready\n"
         for number in [signal.SIGUSR1, signal.SIGUSR2] * 50:
             job.send_signal(number)
-            eventually(lambda: not has_pending_signals(job.pid))
         job.stdin.close()
         assert 0 < told.read().count(b"sending signal") < 10
 
@@ -538,13 +578,22 @@ def test_a_tree_is_ended(start_job, trap, status):
 
 
 @posix
-@pytest.mark.parametrize("options", ["-k 0.05", "--tree -k 0.05"])
+@pytest.mark.parametrize("options", ["", "--tree", "--ancestors"])
 def test_a_command_ends_with_the_parent_of_run(start_job, options):
-    command = [*RUN, "--with-parent", *options.split(), "sh", "-c", "trap '' TERM; echo $$; read x"]
-    parent = start_job("sh", "-c", '"$@" & echo; wait', "sh", *command)
+    """Or, with --ancestors, with that of its parent, which lives on."""
+    command = [*RUN, "--with-parent", *options.split(), "-k", "0.05"]
+    command += ["sh", "-c", "trap '' TERM; echo $$; read x"]
+    own = ["sh", "-c", 'sh -c "$0" sh "$@"; :'] if options == "--ancestors" else ["sh", "-c"]
+    parent = start_job(*own, '"$@" & echo; wait', *["sh"] * (len(own) < 3), *command)
     pid = int(parent.stdout.readline() + parent.stdout.readline())
     parent.kill()
     eventually(lambda: state(pid) in (None, "Z"))
+
+
+@posix
+def test_a_parent_that_has_exited_ends_the_command_at_once(start_job):
+    for options in ["--parent"], ["--ancestors", "--parent"]:
+        assert start_job(*RUN, *options, str(gone_pid()), "sleep", "60").wait() == -signal.SIGTERM
 
 
 NO_THREAD = """

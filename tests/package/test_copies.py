@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .. import pidwait
+from ..cli.command_line import PROG
 from ..processes import WINDOWS, exiting
 from .conftest import put, read, run, vendor
 
@@ -60,7 +61,7 @@ def test_a_copy_is_the_package_with_its_licence_and_a_record(tmp_path):
     }
     assert run("-m", RENAMED, "-V", path=tmp_path) == (
         0,
-        "python3 -m %s %s\n" % (RENAMED, VERSION),
+        "%s -m %s %s\n" % (PROG.split()[0], RENAMED, VERSION),
         "",
     )
 

@@ -14,6 +14,7 @@ import types
 import pytest
 
 from .. import pidwait
+from ..cli.command_line import PROG
 from ..processes import PYTHON, WINDOWS, exiting_when_told
 from .conftest import heavy_modules, run, vendor
 
@@ -139,7 +140,7 @@ def test_it_is_a_command_as_a_file_a_module_or_on_standard_input(folder, start):
     with path.open("rb") as file:
         status, _, err = run("-", "-t", "0.01", child.pid, stdin=file)
     assert status == 124
-    name = "python -" if WINDOWS else "python3 -"
+    name = PROG.split()[0] + " -"
     assert err.startswith("%s: timed out; still running: %d" % (name, child.pid))
     child.stdin.close()
     status, out, err = run(path, "--exit-code", "-v", child.pid)
