@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Processes chosen by what they are: by name, user, parent and so on."""
 
+import contextlib
 import os
 from functools import partial
+from stat import S_ISFIFO
 
 from .. import ProcessInfo, has_exited
 from .._base.errors import not_by_handler
@@ -11,7 +13,7 @@ from .shared import UsageError, digits, label, process_id, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._types import Any, Callable, Iterator
+    from .._types import Any, Callable, Iterable, Iterator
 
 # More of a wait's usage and help.
 CHOICE = (
@@ -21,8 +23,8 @@ CHOICE = (
        {prog} vendor [OPTION...] DEST""",
     """
 Instead of giving PIDs, choose the processes that match all of these options:
-      --name PATTERN      search the name, not cut to 15 characters, for this
-                          Python regular expression
+      --name PATTERN      search the name, or that of a script, not cut to 15
+                          characters, for this Python regular expression
   -f, --full              search PATTERN in the command line, not in the name
   -x, --exact             PATTERN must match the whole name or command line
   -i, --ignore-case       ignore upper and lower case
@@ -34,13 +36,21 @@ Instead of giving PIDs, choose the processes that match all of these options:
   -o, --oldest            of the matching processes, the one that started first
   -l, --list              show the processes, and do not wait
 With -F, only the process of that PID can match; without -F, zombies, this
-process and its ancestors never match. If no process matches, the exit status is
-1 (127 with --exit-code), or 0 with -e.
+process and its ancestors never match, nor do other waits for the same, nor what
+reads our output. If no process matches, the exit status is 1 (127 with
+--exit-code), or 0 with -e.
 
 run works like GNU timeout, and vendor copies this package into a project: see
 run -h, vendor -h.
 """,
 )
+# An interpreter, options without a program's text or a module's name, and a file.
+_SCRIPT = r"""(?:[^\0]*[/\\])?
+    (?:(?:ba|da|z|k|mk|fi|a|c|tc)?sh\0(?:-\w*o\0\w+\0|-[^\0]*[^co\0]\0)*
+    |(?:python|pypy|perl|ruby|node|php|lua|tclsh|expect)[\d.]*w?(?:\.exe)?\0
+     (?:-[WX]\0[^\0]+\0|-[^\0]*[^cemWX\0]\0)*)
+    ([^-\0][^\0]*)"""
+_SHOWN = "pid name ppid username cmdline create_time status".split()
 _CHOOSING = "name", "user", "parent", "group", "session", "newest", "oldest"
 
 
@@ -57,14 +67,25 @@ def check_options(options: "dict[str, str]", has_pids: bool) -> bool:
     return bool(chosen)
 
 
-def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
-    """The pids' processes that match all options; without pids, other running processes."""
+def choose(options: "dict[str, str]", pids: "list[int]", parse: "Any") -> "list[ProcessInfo]":
+    """The pids' processes that match all options; without pids, other running processes.
+
+    ``parse(words)`` returns the options and operands of a wait's command line.
+    """
     criteria = list(_criteria(options))
-    attributes = {"name", "ppid", "status", "create_time", *(one for one, _ in criteria)}
+    # The name of a user may have to be asked for in the network.
+    attributes = {one for one in _SHOWN if one != "username" or "json" in options}
+    attributes.update(one for one, _ in criteria)
     listed = {info.pid: info for info in list_all(attributes, None)}
     among = set(pids) or set(listed) - _ancestors(listed)
     found = [info for info in listed.values() if info.pid in among and (pids or _runs(info))]
     found = [info for info in found if all(fits(info.info) for _, fits in criteria)]
+    if not pids:  # who waits for us is left out
+        waits, me = {os.getpid()}, listed.get(os.getpid())
+        if "name" in options and me is not None and all(fits(me.info) for _, fits in criteria):
+            waits.update(info.pid for info in found if _is_alike(info, options, parse))
+        waits |= _readers(waits, listed)
+        found = [info for info in found if info.pid not in waits]
     if "newest" not in options and "oldest" not in options:
         return found
     # The system may not show when another user's process was started.
@@ -76,12 +97,8 @@ def choose(options: "dict[str, str]", pids: "list[int]") -> "list[ProcessInfo]":
 def show_list(found: "list[ProcessInfo]", as_json: bool) -> None:
     import json
 
-    shown = "pid name ppid username cmdline create_time status".split() if as_json else ["name"]
-    for info in found:
-        try:
-            facts = info.as_dict(shown)
-        except not_by_handler(ProcessLookupError):
-            continue
+    for info in found:  # by what is known: it may be gone
+        facts = {name: info.info.get(name) for name in _SHOWN}
         say((json.dumps(facts) if as_json else label(info.pid, facts["name"])) + "\n")
 
 
@@ -94,7 +111,7 @@ def _criteria(options: "dict[str, str]") -> "Iterator[tuple[str, Callable[[Any],
             yield "cmdline", lambda its: match(_line(its["cmdline"]) or its["name"])
         else:
             # pgrep searches the name as the kernel keeps it, cut.
-            yield "comm", lambda its: match(its["name"]) or match(its["comm"])
+            yield "comm", lambda its: any(map(match, (its["name"], its["comm"], _script(its))))
     if "user" in options:
         words = options["user"].split(",")
         if os.name == "nt":
@@ -134,6 +151,14 @@ def _matcher(options: "dict[str, str]") -> "Callable[[str | None], bool]":
     return lambda name: name is not None and match(name) is not None
 
 
+def _script(its: "dict[str, Any]") -> "str | None":
+    """The name of the script that an interpreter runs, as pidof -x has it."""
+    import re
+
+    found = re.match(_SCRIPT, "\0".join(its["cmdline"] or ()), re.VERBOSE)
+    return found and os.path.basename(found.group(1))
+
+
 def _line(words: "list[str] | None") -> str:
     # As pgrep: without empty arguments at the end, which setting a title may have left there.
     return "\0".join(words or ()).rstrip("\0").replace("\0", " ")
@@ -166,6 +191,39 @@ def _uid(word: str) -> int:
 def _runs(info: ProcessInfo) -> bool:
     # A process whose main thread has ended looks like a zombie while its other threads run.
     return info.info["status"] not in ("zombie", "dead") or not has_exited(info)
+
+
+def _is_alike(info: ProcessInfo, options: "dict[str, str]", parse: "Any") -> bool:
+    """Whether it waits for the same, or has such a command for a shell (as tmux's client)."""
+    import re
+
+    words: "list[str]" = info.info["cmdline"] or []
+    commands = re.split(r"[\0;|&\n]|\s\d*[<>]", re.sub("['\"]", "", "\0".join(words)))
+    for line in [words, *map(str.split, commands)]:
+        for start in [at for at, word in enumerate(line) if at and word[:1] == "-"]:
+            with contextlib.suppress(UsageError):
+                its, operands = parse(line[start:])
+                if not operands and its.get("name") == options["name"]:
+                    return bool(its.get("full") == options.get("full"))
+    return False
+
+
+def _readers(waits: "set[int]", listed: "Iterable[int]") -> "set[int]":
+    """Those who read what the waits write to pipes, and so on, as far as Linux shows them."""
+    found, new = set(), waits
+    while new:
+        pipes = {_pipe(pid, fd) for pid in new for fd in (1, 2)} - {None}
+        new = {pid for pid in listed if pipes and pid not in found and _pipe(pid, 0) in pipes}
+        found |= new
+    return found
+
+
+def _pipe(pid: int, fd: int) -> "tuple[int, int] | None":
+    try:
+        its = os.stat("/proc/%d/fd/%d" % (pid, fd))
+    except not_by_handler(OSError):
+        return None
+    return (its.st_dev, its.st_ino) if S_ISFIFO(its.st_mode) else None
 
 
 def _ancestors(listed: "dict[int, ProcessInfo]") -> "set[int]":

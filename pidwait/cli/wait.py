@@ -20,6 +20,7 @@ from .shared import (
     Command,
     CommandError,
     UsageError,
+    advice,
     as_status,
     digits,
     duration,
@@ -84,15 +85,16 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         return _show_probe(probe(), "json" in options)
     if "any" in options and "count" in options:
         raise UsageError("--any can't be combined with --count")
-    chooses = IS_WHOLE and check_options(options, bool(operands))
     # "$(pgrep make)" is one operand, of several lines or none.
     words = [word for operand in operands for word in operand.split()]
-    if IS_WHOLE and words and words[0] in ("run", "vendor"):
-        raise UsageError("put the options of {0} after the word {0}, as in {0} -h".format(words[0]))
+    try:
+        pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
+    except UsageError as error:
+        raise UsageError("%s%s" % (error, advice(words, "name" not in options))) from None
+    chooses = IS_WHOLE and check_options(options, bool(operands))
     nobody = NOT_KNOWN if "exit-code" in options else NOT_THERE
     if "pidfile" in options:
-        words.append(_read_pid(options["pidfile"], nobody))
-    pids = list(dict.fromkeys(process_id(word.lstrip("+"), "PID") for word in words))
+        pids = list(dict.fromkeys([*pids, _read_pid(options["pidfile"], nobody)]))
     if not pids and not chooses and "exited" not in options:
         others = "--name, or --probe" if IS_WHOLE else "--probe"
         raise UsageError("give at least one PID, or " + others)
@@ -101,16 +103,17 @@ def wait_for_exits(options: "dict[str, str]", operands: "list[str]") -> int:
         count = digits(options["count"]) or 0
         if not count:
             raise UsageError("--count: %r is not a number greater than 0" % options["count"])
-        if count > len(pids) and pids and not chooses:  # without pids, there is -e
-            raise UsageError("--count %d is more than the number of PIDs: %d" % (count, len(pids)))
     deadline = Deadline(duration(options, "timeout") if "timeout" in options else None)
     chooses = chooses or (bool(pids) and "list" in options)
-    targets: "Any" = choose(options, pids) if chooses else pids
+    targets: "Any" = choose(options, pids, WAIT.parse) if chooses else pids
     if chooses and not targets and "exited" not in options:
         raise CommandError("no process matches (use -e to ignore)", nobody)
     if "list" in options:
         show_list(targets, "json" in options)
         return 0
+    if count > len(targets) > 0:  # with none, there is -e
+        of = "processes" if chooses else "PIDs"
+        raise UsageError("--count %d is more than the number of %s: %d" % (count, of, len(targets)))
     if os.getpid() in pids:
         raise UsageError("%d is this process, which can't wait for itself" % os.getpid())
     return _CommandWait(options, deadline).run(targets, count or len(targets))
@@ -133,16 +136,17 @@ def _show_probe(answer: "dict[str, Any]", as_json: bool) -> int:
     return 0
 
 
-def _read_pid(path: str, nobody: int) -> str:
+def _read_pid(path: str, nobody: int) -> int:
     """The file's first word, as pgrep takes it: some programs write more."""
     try:
         with open(path, "rb") as file:
             word = (file.read(64).split() or [b""])[0].decode("ascii", "replace")
+        return process_id(word, "PID")
     except not_by_handler(OSError) as error:
-        raise CommandError("--pidfile: %s: %s" % (path, error.strerror), nobody) from None
-    if not digits(word):
-        raise CommandError("--pidfile: %s does not begin with a PID" % path, nobody)
-    return word
+        text = " (a PID needs no option)" if digits(path) else ""
+        raise CommandError("--pidfile: %s: %s%s" % (path, error.strerror, text), nobody) from None
+    except UsageError:
+        raise CommandError("--pidfile: %s does not begin with a PID" % path, nobody) from None
 
 
 class _CommandWait:

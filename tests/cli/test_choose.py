@@ -116,6 +116,31 @@ def test_by_a_name_that_is_longer_than_the_kernel_keeps(token, named, chosen, ma
             assert json.loads(main("--json", *how + which).stdout)["name"] == name
 
 
+@posix
+@pytest.mark.parametrize(
+    "words, names",
+    [
+        (["{}"], "sh"),
+        (["/bin/sh", "-eo", "nolog", "{}"], "sh"),
+        ([sys.executable, "-W", "ignore", "-u", "{}"], "python"),
+        (["/bin/sh", "-c", ": $0; while :; do sleep 0.01; done", "{}"], None),
+        (["tail", "-f", "{}"], None),
+    ],
+)
+def test_by_the_name_of_a_script(token, start, chosen, tmp_path, words, names):
+    """Not of any other file."""
+    name = token + "-database-backup"
+    path = tmp_path / name
+    path.write_text(
+        "import time; time.sleep(60)" if names == "python" else "#!/bin/sh -e\nread x\n"
+    )
+    path.chmod(0o755)
+    child = start(*[one.format(path) for one in words], stdin=subprocess.PIPE)
+    eventually(lambda: chosen("-f", "--name", name) == [child.pid])
+    for pattern in [token], [name], ["-x", name]:
+        assert chosen(*pattern[:-1] + ["--name", pattern[-1]]) == [child.pid] * bool(names)
+
+
 # It changes its name and writes its title over its arguments, as chromium, nginx and postgres do.
 TITLED = """if True:
     import sys
@@ -283,6 +308,31 @@ def test_it_chooses_none_of_its_ancestors(token, named, tmp_path, inner):
     assert lines.decode() == "%d (%s)\n" % (other.pid, token)
 
 
+@posix
+def test_it_chooses_nobody_who_waits_for_the_same(token, start, worker, chosen, tmp_path):
+    """Under whatever name, as it would wait for us; nor the shell that runs that wait."""
+    zipapp = tmp_path / "app.pyz"
+    zipapp.write_text(
+        "import sys; sys.path[:] = %r; from %s.cli import main; main()"
+        % (sys.path, pidwait.__name__)
+    )
+    pipe = " 2>&1 | cat | tee %s/%s" % (tmp_path, token)
+    waits = [
+        start(*COMMAND, "-ef", "--name", token),
+        start(sys.executable, str(zipapp), "--name=" + token, "-fe", "-t", "60"),
+        start("sh", "-c", "%s -t 60 -fe --na '%s'; exit $?" % (SHELL, token)),
+        start("sh", "-c", SHELL + " -e -f --name " + token + pipe),
+    ]
+    others = [worker("--name", token), worker("-f", "x", "--name", token), worker("-x", token)]
+    expected = sorted(one.pid for one in others)
+    eventually(lambda: len(chosen("-f", "--name", token + "|" + token)) == len(others) + 7)
+    done = run("-l", "--json", "-f", "--name", token)
+    for child in others:
+        child.kill()
+    assert pids_in(done.stdout) == expected
+    assert [child.wait() for child in waits] == [0] * 4
+
+
 @needs_pthread_exit
 @posix
 def test_it_chooses_no_zombies(start, named, token, chosen, main):
@@ -314,11 +364,13 @@ def test_it_waits_for_as_many_as_it_is_asked_for(token, named, start, option):
 
 
 @pytest.mark.windows
-@pytest.mark.parametrize("args", [(), ("--any",), ("-c", "9")])
+@pytest.mark.parametrize("args", [(), ("--any",), ("-c", "2")])
 def test_the_time_can_be_up(token, worker, main, args):
     pids = sorted(worker(token).pid for _ in range(2))
     done = main("-t", "0", "--json", "-f", "--name", token, *args)
     assert done.returncode == 124
+    many = main("-c", "3", "-f", "--name", token)
+    assert many.returncode == 2 and "3 is more than the number of processes: 2 (" in many.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["pid"] for row in found] == pids
     assert all(row["found"] and not row["exited"] and row["name"] for row in found)
@@ -419,8 +471,8 @@ def test_list_shows_what_would_be_waited_for(start, worker, token, main):
         (["--name", ""], "--name '' would match every process"),
         (["--name", "x", "1"], "give PIDs or --name, not both"),
         (["-n", "1"], "give PIDs or --newest, not both"),
-        (["-P", "1", "make"], "give PIDs or --parent, not both"),
-        (["-f", "make"], "--full needs --name"),
+        (["-P", "1", "2"], "give PIDs or --parent, not both"),
+        (["-f", "1"], "--full needs --name"),
         (["-x", "-n"], "--exact needs --name"),
         (["-i"], "--ignore-case needs --name"),
         (["-n", "-o"], "--newest can't be combined with --oldest"),

@@ -181,7 +181,9 @@ def test_a_pid_can_come_from_a_file(zombie, sleeper, main, tmp_path, text):
 
 
 @pytest.mark.windows
-@pytest.mark.parametrize("text", [b"", b"\n \n", b"x", b"1x", b"-1", b"0", b"\xff", b"\0" * 99])
+@pytest.mark.parametrize(
+    "text", [b"", b"\n \n", b"x", b"1x", b"-1", b"0", b"9" * 11, b"\xff", b"\0" * 99]
+)
 def test_a_file_without_a_pid_is_refused(main, tmp_path, text):
     path = tmp_path / "file"
     path.write_bytes(text)
@@ -191,6 +193,7 @@ def test_a_file_without_a_pid_is_refused(main, tmp_path, text):
     for option, status in ("-e", 1), ("--exit-code", 127):
         done = main(option, "-F", path)
         assert done == (status, "", "%s: --pidfile: %s: No such file or directory\n" % (PROG, path))
+    assert main("--pid", "123").stderr.endswith(" (a PID needs no option)\n")
 
 
 @pytest.mark.windows
@@ -320,12 +323,22 @@ def test_an_exit_code_that_the_system_does_not_tell_is_125(monkeypatch, start, z
         (["--count=", "1"], "--count: '' is not a number greater than 0"),
         (["-c", "1_0", "1"], "--count: '1_0' is not a number greater than 0"),
         (["-c", "x", "--name", "x"], "--count: 'x' is not a number greater than 0"),
-        (["make"], "PID: 'make' is not a number"),
+        (["1", "make"], "PID: 'make' is not a number; to wait by name: --name make"),
+        (["-f", "make"], "PID: 'make' is not a number; to wait by name: --name make"),
+        (["-u", "me", "make"], "; to wait by name: --name make"),
+        (["vendr", "x"], "; did you mean vendor, or --name vendr?"),
+        (["runn", "-k", "1", "true"], "-k not recognized; did you mean run, or --name runn?"),
+        (["--tree", "run", "true"], "--tree not recognized; put the options of run after the word"),
+        (["-k", "1", "run", "true"], "-k not recognized; put the options of run after the word"),
+        (["-s", "KILL", "run", "true"], "; put the options of run after the word run"),
+        (["-F", "a", "-F", "b"], "--pidfile can't be given twice"),
+        (["--name", "a", "--name=b"], "--name can't be given twice"),
         (["-t", "5", "run", "true"], "put the options of run after the word run, as in run -h"),
         (["run", "-t", "x", "-k", "5", "true"], "--timeout: 'x' is not a duration"),
         (["run", "-t", "5", "-k", "x", "true"], "--kill-after: 'x' is not a duration"),
         (["run", "--tree", "--rest", "x", "true"], "--rest: 'x' is not kill, wait or leave"),
         (["run", "--nonesuch", "true"], "--nonesuch not recognized"),
+        (["run", "--parent", "x", "true"], "--parent: 'x' is not a number"),
         (["run"], "give a COMMAND"),
     ],
 )
