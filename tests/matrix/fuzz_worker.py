@@ -165,7 +165,7 @@ class Worker:
         self.note("args is args", child.args is options["args"])
         of_streams = "mode encoding errors line_buffering write_through buffer".split()
         for name, value in vars(child).items():
-            if name not in ("pid", "args", "_waitpid_lock", "_process_group"):
+            if name not in ("pid", "args", "_waitpid_lock", "_process_group", "_wait4"):
                 settings = [getattr(value, setting, None) for setting in of_streams]
                 self.note("Popen." + name, [value] + settings)
         deadline = time.monotonic() + PATIENCE
