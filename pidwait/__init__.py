@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Wait for processes to exit, without polling, on every Python from 3.6 on.
 
-Import two more modules by name: ``aio`` waits in asyncio; ``subprocess`` is the standard library's
-subprocess, but starts processes by posix_spawn and waits for them without polling.
+Import two more modules by name, unless a copy is without them: ``aio`` waits in asyncio;
+``subprocess`` is the standard library's subprocess, but starts processes by posix_spawn and waits
+for them without polling.
 """
 
 import sys

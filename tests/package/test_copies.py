@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import marshal
 import os
+import pkgutil
+import re
 import shutil
 import signal
 import subprocess
@@ -15,13 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from .. import pidwait
+from .. import LINUX, pidwait
 from ..cli.command_line import PROG
 from ..processes import WINDOWS, exiting
 from .conftest import put, read, run, vendor
 
+ROOT = Path(__file__).resolve().parents[2]
 VERSION = pidwait.__version__
+HERE = "windows" if WINDOWS else "linux" if LINUX else "bsd"
 OTHER = "0.0.1"
+SILENCE = [b"# flake8: noqa", b"# pylint: skip-file", b"# fmt: off", b"# mypy: ignore-errors"]
 RENAMED = "another._vendor.renamed"
 CHANGED_BY_HAND = 4
 
@@ -50,9 +55,13 @@ def test_a_copy_is_the_package_with_its_licence_and_a_record(tmp_path):
     assert (status, err) == (0, "")
     got = read(dest)
     assert out.startswith("%s: %s: %d written" % (dest, VERSION, len(got) - 1))
-    root = Path(__file__).resolve().parents[2]
     # Git on Windows may have changed the ends of its lines.
-    assert got["LICENSE"].split() == root.joinpath("LICENSE").read_bytes().split()
+    assert got["LICENSE"].split() == ROOT.joinpath("LICENSE").read_bytes().split()
+    assert b"Copyright" in got["LICENSE"].splitlines()[2] and got["py.typed"] == b""
+    for path in filter(lambda path: path.endswith(".py"), got):
+        lines = got[path].split(b"\n")
+        assert lines[:5] == [b"# SPDX-License-Identifier: BSD-3-Clause", *SILENCE], path
+        assert lines[5].startswith(b"# pyright: ") and lines[5:].count(lines[5]) == 1
     lines = got["VENDORED"].decode().splitlines()
     assert lines[0] == "# pidwait " + VERSION
     digests = dict(reversed(line.split("  ")) for line in lines[1:])
@@ -81,7 +90,7 @@ def test_a_copy_of_a_copy_or_from_a_zip_is_the_same(tmp_path, copy):
     assert status == 124 and "zipped.inside: timed out" in err
 
 
-def test_compiled_files_alone_are_no_source(tmp_path, copy):
+def test_compiled_files_alone_are_no_source_but_work(tmp_path, copy):
     for path in list(copy.rglob("*.py")):
         code = compile(path.read_bytes(), str(path), "exec")
         head = importlib.util.MAGIC_NUMBER + b"\0" * (12 if sys.version_info >= (3, 7) else 8)
@@ -90,9 +99,11 @@ def test_compiled_files_alone_are_no_source(tmp_path, copy):
     status, _, err = run("-m", RENAMED, "vendor", tmp_path / "dest", path=tmp_path)
     assert status == 1
     assert "__init__.py" in err and not tmp_path.joinpath("dest").exists()
+    code = "from %s import subprocess; print(subprocess.run(%r, tree=True).returncode)"
+    assert run("-c", code % (RENAMED, exiting(3)), path=tmp_path) == (0, "3\n", "")
 
 
-@pytest.mark.parametrize("name", ["with-dash", "class", "1st"])
+@pytest.mark.parametrize("name", ["with-dash", "class", "1st", "async", "await", "\ufb01le"])
 def test_a_name_that_can_not_be_imported_is_refused(tmp_path, name):
     status, _, err = vendor(tmp_path / name)
     assert status == 2
@@ -170,6 +181,39 @@ def test_compiled_files_ends_of_lines_and_remarks_are_no_change(copy):
     with open(str(copy / "VENDORED"), "ab") as file:
         file.write(b"\n# a remark  of ours\n")
     assert vendor("--check", copy)[0] == 0
+
+
+@pytest.mark.parametrize("update", [False, True], ids=["cp -r", "update"])
+def test_a_copy_without_the_lines_that_silence_checks_is_updated(tmp_path, contents, update):
+    """They were not in older versions, and are not in what cp -r makes."""
+    dest, silence = tmp_path / "dest", contents["aio.py"].partition(b'"""')[0].split(b"\n", 1)[1]
+    plain = {path: data.replace(silence, b"", 1) for path, data in contents.items()}
+    text = pkgutil.get_data(pidwait.__name__, "__init__.py").replace(b"\r\n", b"\n")
+    plain["__init__.py"] = text.replace(silence, b"", 1)
+    put(plain, dest)
+    if update:
+        record = ["%s  %s\n" % (hashlib.sha256(plain[path]).hexdigest(), path) for path in plain]
+        put({"VENDORED": ("# pidwait %s\n%s" % (OTHER, "".join(record))).encode()}, dest)
+        assert vendor("--check", dest)[0] == 3
+    with dest.joinpath("aio.py").open("ab") as file:
+        file.write(b"# changed\n")
+    status, out, err = vendor(dest)
+    assert (status, out) == (1, "") and "aio.py was changed" in err
+    put({"aio.py": plain["aio.py"]}, dest)
+    assert vendor(dest)[0] == vendor("--check", dest)[0] == 0
+    assert {path: data for path, data in read(dest).items() if path != "VENDORED"} == contents
+
+
+def test_what_would_be_imported_instead_is_a_change(copy, old):
+    more = ["_sets/__init__.py", "cli/run.cpython-311-x86_64-linux-gnu.so", "_base/__init__.pyd"]
+    put(dict.fromkeys(more, b"# ours\n"), copy)
+    put({"_sets/module.py": b"", "cli/other.so": b"", "own/__init__.py": b""}, copy)
+    changes = "".join("added: %s\n" % path for path in sorted(more))
+    status, out, err = vendor("--check", copy)
+    assert (status, out) == (4, "%s: %s, changed by hand:\n%s" % (copy, VERSION, changes))
+    status, out, err = vendor(copy)
+    assert (status, out) == (1, "") and "_sets/__init__.py was added" in err
+    assert vendor("--force", copy)[0] == 0 and copy.joinpath("_sets", "__init__.py").exists()
 
 
 def test_a_changed_copy_does_not_update_itself(tmp_path, copy):
@@ -352,7 +396,11 @@ def test_a_link_that_somebody_else_has_prepared_is_not_followed(tmp_path, name):
 
 @pytest.mark.parametrize(
     "args",
-    ["", "one two", "--check", "--check --force one", "--systems linux one", "--parts wait one"],
+    [
+        *("", "one two", "--check", "--check --force one", "--check --systems linux one"),
+        *("--parts none one/two", "--systems plan9 one/two", "--single-file --parts none a.py"),
+        "--single-file --parts trees a.py",
+    ],
 )
 def test_wrong_arguments_change_nothing(tmp_path, monkeypatch, args):
     monkeypatch.chdir(str(tmp_path))
@@ -417,3 +465,137 @@ def test_what_is_behind_a_link_in_a_copy_stays(copy, tmp_path, link):
         status, out, err = vendor(*force, copy)
         assert (status, out) == (1, "") and "%s is a symbolic link" % place in err
     assert os.listdir(str(victim)) == ["data.txt"]
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows can't lock a folder")
+@pytest.mark.parametrize("args", [["a/b/copy"], ["--single-file", "copy.py"]], ids=" ".join)
+def test_of_several_at_once_each_succeeds(tmp_path, start, args):
+    code = "import %s.cli as cli; cli.main()" % pidwait.__name__
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    command = sys.executable, "-c", code, "vendor", *args
+    options = {"cwd": str(tmp_path), "env": env, "stdout": subprocess.DEVNULL}
+    started = [start(*command, **options) for _ in range(4)]
+    assert [one.wait() for one in started] == [0] * 4
+    assert vendor("--check", tmp_path / args[-1])[0] == 0
+
+
+@pytest.mark.skipif(not shutil.which("sha256sum"), reason="there is no sha256sum")
+def test_sha256sum_verifies_a_copy(copy):
+    command = ["sha256sum", "--quiet", "-c", "VENDORED"]
+    assert subprocess.call(command, cwd=str(copy)) == 0
+    with copy.joinpath("aio.py").open("ab") as file:
+        file.write(b"# changed\\n")
+    assert subprocess.call(command, cwd=str(copy), stderr=subprocess.DEVNULL) == 1
+
+
+# Names that each part has, and a use of it.
+PARTS = {
+    "wait": ("wait Process TimeoutExpired Usage", "it.wait(popen, 60)"),
+    "many": ("WaitSet as_completed wait_procs", "it.wait_procs([popen], 60)[0][0][1]"),
+    "watch": ("Watch watch watch_parent", "it.watch(popen, lambda *_: None) and popen.wait()"),
+    "spawn": ("Child spawn", "it.spawn(sys.argv[1:]).wait()"),
+    "find": ("ProcessInfo process_iter", "it.ProcessInfo(popen.pid).wait(60)"),
+    "end": ("end_procs", "popen.wait() if it.end_procs([]) else None"),
+    "trees": ("end_procs watch_parent", "subprocess.run(sys.argv[1:], tree=True).returncode"),
+    "aio": ("end_procs", "loop.run_until_complete(aio.wait(popen, 60))"),
+    "probe": ("probe", "popen.wait() if it.probe()['calls'] else None"),
+    "cli": ("", "cli.main(['run', '--tree', *sys.argv[1:]])"),
+}
+USES = """if True:
+    import importlib, pkgutil, sys
+    import part as it
+    modules = "{2}".split()
+    for module in pkgutil.walk_packages(it.__path__, "part."):
+        if module.name not in ("part._types", "part._trees.keeper"):
+            importlib.import_module(module.name)
+    assert set("{0}".split()) <= set(it.__all__) <= set(dir(it)), it.__all__
+    import asyncio, subprocess
+    popen, loop = subprocess.Popen(sys.argv[1:]), asyncio.new_event_loop()
+    if "aio" in modules:
+        from part import aio
+    if "cli" in modules:
+        from part import cli
+    if "subprocess" in modules:
+        from part import subprocess
+    found = {1}
+    popen.wait()
+    loop.close()
+    assert found == 3, found
+    print(*it.__all__)
+"""
+
+
+@pytest.mark.parametrize("part", list(PARTS))
+def test_a_copy_of_a_part_works_and_has_no_more(tmp_path, part):
+    dest = tmp_path / "part"
+    assert vendor("--parts", part, "--systems", HERE, dest)[0] == vendor("--check", dest)[0] == 0
+    assert read(dest)["VENDORED"].decode().splitlines()[1:3] == [
+        "# parts: " + ("wait" if part == "wait" else "wait," + part),
+        "# systems: " + HERE,
+    ]
+    modules = " ".join(one.name.partition(".")[0] for one in dest.iterdir())
+    status, out, err = run("-c", USES.format(*PARTS[part], modules), *exiting(3), path=tmp_path)
+    assert (status, err) == (0, "")
+    # Another part's names are there only if it needs that part.
+    needs = {"end": {"many", "find"}, "probe": {"spawn"}}
+    needs["trees"] = {"many", "watch", "spawn", "find", "end"}
+    needs.update(aio=needs["trees"], cli={*needs["trees"], "probe"})
+    there = {"wait", part, *needs.get(part, ())}
+    names = {name for one in there for name in PARTS[one][0].split()}
+    assert set(out.split()) - {"has_exited", "pid_exists"} == names
+    assert ("aio" in modules) == (part == "aio")
+    assert ("subprocess" in modules) == (part in ("trees", "aio", "cli"))
+    assert ("__main__" in modules) == (part == "cli")
+
+
+def test_all_parts_are_the_whole_package(tmp_path, contents):
+    dest = tmp_path / "dest"
+    assert vendor("--parts", ",".join(PARTS), dest)[0] == 0
+    files = read(dest)
+    assert files.pop("VENDORED").count(b"\n") == len(contents) + 1 and files == contents
+    code = "import dest; print(*dest.__all__)"
+    assert run("-c", code, path=tmp_path)[1].split() == sorted(pidwait.__all__)
+
+
+def test_an_update_keeps_the_parts_and_systems_that_were_chosen(tmp_path, old):
+    dest, again = tmp_path / "dest", tmp_path / "again"
+    chosen = "--parts", "spawn,many", "--systems", "bsd,linux"
+    assert run("-m", "other", "vendor", *chosen, dest, path=old)[0] == 0
+    assert not dest.joinpath("_systems", "windows").exists()
+    assert vendor("--check", dest) == (3, "%s: %s; this is %s\n" % (dest, OTHER, VERSION), "")
+    assert vendor(dest)[0] == vendor("--check", dest)[0] == vendor(*chosen, again)[0] == 0
+    assert read(dest) == read(again)
+    assert b"\n# parts: wait,many,spawn\n# systems: linux,bsd\n" in read(dest)["VENDORED"]
+    put({"own.txt": b"ours"}, dest)
+    assert vendor("--parts", "wait", dest)[1].endswith(": 1 written, 11 removed\n")
+    assert "_sets.py" not in read(dest) and "own.txt" in read(dest)
+    assert b"\n# parts: wait\n# systems: linux,bsd\n" in read(dest)["VENDORED"]
+    assert vendor("--check", dest)[0] == 0
+
+
+def test_a_part_can_not_make_a_whole_copy(tmp_path):
+    dest, again = tmp_path / "part", tmp_path / "again"
+    assert vendor("--parts", "cli", "--systems", HERE, dest)[0] == 0
+    status, out, err = run("-m", "part", "vendor", again, path=tmp_path)
+    assert (status, out) == (1, "") and "this copy has no aio: copy from a whole one" in err
+    assert not again.exists()
+    args = "--parts", "wait", "--systems", HERE, again
+    assert run("-m", "part", "vendor", *args, path=tmp_path)[0] == vendor("--check", again)[0] == 0
+
+
+def test_elsewhere_a_copy_says_what_it_is_for(tmp_path):
+    others = sorted({"linux", "bsd", "windows"} - {HERE})
+    assert vendor("--systems", ",".join(others), tmp_path / "dest")[0] == 0
+    status, _, err = run("-c", "import dest", path=tmp_path)
+    assert status == 1 and "ImportError: this copy is for %s and %s alone" % (*others,) in err
+
+
+def test_readme_says_how_many_lines_the_usual_choices_have(tmp_path):
+    text = ROOT.joinpath("README.md").read_text("utf-8")
+    found = re.findall(r"`(--parts [^`]*)`(?: copies)? ([\d,]+)", text)
+    assert len(found) == 2
+    for number, (options, said) in enumerate(found):
+        dest = tmp_path / str(number)
+        assert vendor(*options.split(), dest / "copy")[0] == 0
+        lines = sum(data.count(b"\n") for path, data in read(dest).items() if path[-3:] == ".py")
+        assert 0 <= int(said.replace(",", "")) - lines < 200, (options, lines)

@@ -89,10 +89,21 @@ def test_its_head_names_version_systems_parts_digest_and_licence(folder):
     assert b"\r" not in data
     head, _, body = data.decode().partition("OF SUCH DAMAGE.\n")
     assert " %s in one file" % pidwait.__version__ in head
-    assert "systems: %s\n" % HERE in head and "parts:   wait,many,probe,cli\n" in head
+    assert "systems: %s\n" % HERE in head and "parts:   wait,many,watch,cli\n" in head
+    assert head.startswith(
+        "#!/usr/bin/env python3\n# SPDX-License-Identifier: BSD-3-Clause\n# flake8"
+    )
     assert "Redistributions of source code must retain" in head
     (digest,) = re.findall(r"\n    ([0-9a-f]{64})\n", head)
-    assert digest == hashlib.sha256(body.encode()).hexdigest()
+    assert digest == hashlib.sha256(data.replace(digest.encode(), b"")).hexdigest()
+
+
+def redone(text, old=pidwait.__version__, new="0.0.1"):
+    """The text with a replacement, as if that were the version that was made."""
+    text = text.replace(old.encode(), new.encode(), 1)
+    (digest,) = re.findall(rb"\n    ([0-9a-f]{64})\n", text)
+    other = hashlib.sha256(text.replace(digest, b"")).hexdigest()
+    return text.replace(digest, other.encode())
 
 
 def test_it_is_the_same_each_time_printed_or_written(folder):
@@ -161,9 +172,12 @@ def test_check_tells_whether_it_is_current_or_was_changed(folder, tmp_path):
     path.write_bytes(text.replace(b"\n", b"\r\n"))
     version = pidwait.__version__
     assert vendor("--check", path) == (0, "%s: %s, current\n" % (path, version), "")
-    path.write_bytes(text + b"# ours\n")
-    assert vendor("--check", path) == (4, "%s: %s, changed by hand\n" % (path, version), "")
-    path.write_bytes(text.replace(version.encode(), b"0.0.1", 1))
+    for changed in text + b"# ours\n", text.replace(b"# fmt: off\n", b"# fmt: off\n# ruff: noqa\n"):
+        path.write_bytes(changed)
+        said = "%s: %s, changed by hand:\nchanged: %s\n" % (path, version, path)
+        assert vendor("--check", path) == (4, said, "")
+        assert vendor("--single-file", path)[0] == 1 and path.read_bytes() == changed
+    path.write_bytes(redone(text))
     status, out, _ = vendor("--check", path)
     assert (status, out) == (3, "%s: 0.0.1; this is %s\n" % (path, version))
     path.write_bytes(b"import os\n")
@@ -216,8 +230,8 @@ def test_an_update_keeps_the_parts_and_systems_that_were_chosen(tmp_path):
     chosen = "--parts", "wait,spawn", "--systems", "linux,windows"
     assert vendor("--single-file", *chosen, path)[0] == 0
     made = path.read_bytes()
-    path.write_bytes(made.replace(pidwait.__version__.encode(), b"0.0.1"))
-    assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
+    path.write_bytes(redone(made))
+    assert vendor("--single-file", path)[0] == 0 and path.read_bytes() == made
     path.write_bytes(made + b"# mine\n")
     assert vendor("--single-file", "--force", path)[0] == 0 and path.read_bytes() == made
     for args, line in (
@@ -228,7 +242,22 @@ def test_an_update_keeps_the_parts_and_systems_that_were_chosen(tmp_path):
         assert line in path.read_bytes()
     path.write_bytes(b"")
     assert vendor("--single-file", path)[0] == 0
-    assert b"parts:   wait,many,probe,cli\nsystems: linux,bsd,windows\n" in path.read_bytes()
+    assert b"parts:   wait,many,watch,cli\nsystems: linux,bsd,windows\n" in path.read_bytes()
+
+
+@pytest.mark.parametrize("changed", [b"", b"# ours\n"], ids=["", "changed"])
+def test_one_of_an_older_version_is_updated(tmp_path, folder, changed):
+    """Its digest is of its body alone, and its part "many" had watch()."""
+    path = tmp_path / "waits.py"
+    body = folder.joinpath("waits.py").read_bytes().partition(b"OF SUCH DAMAGE.\n")[2]
+    head = '"""pidwait 0.0.1 in one file: waits.\n\nparts:   wait,many\nsystems: %s\n' % HERE
+    head += "sha256 of what follows the licence:\n    %s\n" % hashlib.sha256(body).hexdigest()
+    path.write_bytes(head.encode() + b'"""\n# OF SUCH DAMAGE.\n' + body + changed)
+    assert vendor("--check", path)[0] == (4 if changed else 3)
+    assert vendor("--single-file", path)[0] == (1 if changed else 0)
+    if not changed:
+        text = path.read_bytes()
+        assert b"\nparts:   wait,many,watch\nsystems: " in text and b"'watch'" in text
 
 
 @pytest.mark.skipif(WINDOWS, reason="Windows has no such modes, nor links for everybody")
@@ -259,7 +288,7 @@ def test_what_may_not_be_written_is_named(tmp_path, folder):
     assert status == 1 and err.endswith("%s: Permission denied\n" % path)
 
 
-@pytest.mark.parametrize("parts", ["wait", "many", "spawn", "probe", "cli"])
+@pytest.mark.parametrize("parts", ["wait", "many", "find", "probe", "cli"])
 def test_it_is_a_program_where_it_has_a_command_line(tmp_path, parts):
     path = tmp_path / "waits.py"
     assert vendor("--single-file", "--parts", parts, path)[0] == 0
@@ -270,15 +299,18 @@ def test_it_is_a_program_where_it_has_a_command_line(tmp_path, parts):
 
 
 def test_parts_bring_what_they_need(tmp_path):
-    names = {"wait": set(), "many": {"WaitSet", "watch"}, "spawn": {"spawn", "Child"}}
+    names = {"wait": {"wait", "Usage"}, "many": {"WaitSet"}, "watch": {"watch", "watch_parent"}}
+    names.update(spawn={"spawn", "Child"}, find={"process_iter"}, end={"end_procs"})
     names["probe"] = {"probe"}
-    for part, more in names.items():
+    needs = {"end": {"many", "find"}, "probe": {"spawn"}}
+    for part in names:
         status, text, _ = vendor("--single-file", "--parts", part, "--systems", HERE)
         assert status == 0
         made = types.ModuleType("made")
         exec(text, made.__dict__)
-        assert made.wait and more <= set(made.__all__)
-        assert not [other for other in set(names) - {part} if names[other] & set(made.__all__)]
+        there = {"wait", part, *needs.get(part, ())}
+        assert {one for one in names if names[one] & set(made.__all__)} == there
+        assert set.union(*map(names.get, there)) <= set(made.__all__) <= set(dir(made))
 
 
 def test_elsewhere_it_says_what_it_is_for(tmp_path):
@@ -287,14 +319,15 @@ def test_elsewhere_it_says_what_it_is_for(tmp_path):
     assert vendor("--single-file", "--systems", other, path)[0] == 0
     status, _, err = run(path)
     assert status == 1
-    assert "ImportError: this file is for %s alone" % other in err
+    assert "ImportError: this copy is for %s alone" % other in err
 
 
 @pytest.mark.parametrize(
     "args, text",
     [
         (["--systems", "plan9"], "--systems: 'plan9' is not one of linux, bsd, windows"),
-        (["--parts", "aio"], "--parts: 'aio' is not one of wait, many, spawn, probe, cli"),
+        (["--parts", "a"], "--parts: 'a' is not one of wait, many, watch, spawn, find, end, "),
+        (["--parts", "wait,aio"], "--parts: a single file can't have aio; copy a folder"),
         (["a", "b"], "give one FILE"),
         (["/no/such/folder/file.py"], "file.py: "),
     ],
