@@ -10,6 +10,7 @@ zip            the same in a zip
 vendoring      what the tool `vendoring` makes of the sdist's wheel, as in pip; the tool has a
                virtual environment in the user's cache, as it does not run on old interpreters
 vendoring-zip  the same in a zip
+wait, many, trees  a copy of that part for Linux and BSD: tests that need more are skipped
 """
 
 import fcntl
@@ -26,7 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pidwait-matrix"
 FOLDERS = "acme/lib/_vendor"
-WAYS = {"folder", "bare", "zip", "vendoring", "vendoring-zip"}
+PARTS = ("wait", "many", "trees")
+WAYS = {"folder", "bare", "zip", "vendoring", "vendoring-zip", *PARTS}
 WORKERS = 3  # the tests mostly wait
 # "-S -E" would hide from children what they have to import.
 BARE = ["-S", "-E", "-s", "-OO"]
@@ -41,6 +43,35 @@ BOOT = """if True:
     else:
         import pytest
         sys.exit(pytest.main())
+"""
+# A plugin of pytest for a copy of a part. What the tests ask the probe is answered by a whole copy.
+PLUGIN = """import re
+import {name} as part, pytest, whole._base.checks, whole._systems.calls
+
+def probe():
+    whole._base.checks._answers.clear()
+    whole._systems._backend.clear()
+    whole._systems.calls.CALLS.clear()
+    part._systems.backend()  # as the part's own would
+    return whole.probe()
+
+part.probe = probe
+lacks = re.compile("module '{name}' has no attribute|No module named '{name}[.]"
+                   "|cannot import name '.*' from '{name}'")
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if call.excinfo and lacks.search(str(call.excinfo.value)):
+        why = "Skipped: the copy has no more than its part"
+        report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], why)
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    report = (yield).get_result()
+    if report.failed and lacks.search(str(report.longrepr)):
+        report.outcome = "skipped"
+        report.longrepr = str(collector.path), 0, "Skipped: the copy has no more than its part"
 """
 PROJECT = """
 [tool.vendoring]
@@ -59,7 +90,7 @@ def call(*command, **kwargs):
 
 
 def copy_tests(top, name):
-    """All but the package; in tests, `pidwait` is the copy's name."""
+    """All but the package; in tests, `pidwait` is the copy."""
     ignored = shutil.ignore_patterns(".git", ".tox", ".venv", ".*_cache", "__pycache__", "pidwait")
     shutil.copytree(str(ROOT), str(top), ignore=ignored)
     init = top / "tests" / "__init__.py"
@@ -69,9 +100,22 @@ def copy_tests(top, name):
     init.write_text(text)
 
 
-def copy_folder(made):
-    call(sys.executable, "-m", "pidwait", "vendor", made / FOLDERS / "renamed", cwd=str(ROOT))
+def copy_folder(made, *options):
+    vendor = sys.executable, "-m", "pidwait", "vendor"
+    call(*vendor, *options, made / FOLDERS / "renamed", cwd=str(ROOT))
     return "renamed"
+
+
+def complete(top, name):
+    """Beside a copy of a part: the plugin, and a whole copy, where seam.py finds other modules."""
+    call(sys.executable, "-m", "pidwait", "vendor", top / "whole", cwd=str(ROOT))
+    top.joinpath("lacking.py").write_text(PLUGIN.format(name=name))
+    seam = top / "tests" / "seam.py"
+    text, lacking = seam.read_text(), "            raise\n        return pidwait\n"
+    if text.count(lacking) != 1:
+        sys.exit("{} does not look for modules as before".format(seam))
+    other = '            return importlib.import_module("whole." + name)\n        return pidwait\n'
+    seam.write_text(text.replace(lacking, other))
 
 
 def copy_vendoring(made):
@@ -126,7 +170,7 @@ def put_in_zip(top):
 
 def command(way, top, path):
     if way != "bare":
-        return [sys.executable, "-m", "pytest"]
+        return [sys.executable, "-m", "pytest"] + ["-p", "lacking"] * (way in PARTS)
     boot = top / "boot.py"
     boot.write_text(BOOT.format(path=path + [one for one in sys.path[1:] if one]))
     bare = [sys.executable] + BARE + [str(boot)]
@@ -138,12 +182,15 @@ def run(way, args):
     with tempfile.TemporaryDirectory() as tmp:
         made, top = Path(tmp, "made"), Path(tmp, "suite")
         made.mkdir()
-        name = copy_vendoring(made) if way.startswith("vendoring") else copy_folder(made)
+        options = ["--parts", way, "--systems", "linux,bsd"] if way in PARTS else []
+        name = copy_vendoring(made) if way.startswith("vendoring") else copy_folder(made, *options)
         name = "%s.%s" % (FOLDERS.replace("/", "."), name)
         copy_tests(top, name)
         for folder in "acme", "acme/lib", FOLDERS:
             made.joinpath(folder, "__init__.py").touch()
         shutil.move(str(made / "acme"), str(top / "acme"))
+        if way in PARTS:
+            complete(top, name)
         path = [str(top)]
         if way.endswith("zip"):
             put_in_zip(top)

@@ -36,7 +36,6 @@ from .conftest import ours
 if os.name == "nt":
     pytest.skip("sh", allow_module_level=True)
 
-aio = importlib.import_module(pidwait.__name__ + ".aio")
 PIPE, DEVNULL, run, Popen = subprocess.PIPE, subprocess.DEVNULL, ours.run, ours.Popen
 KEEPER = pidwait.probe()["calls"].get("keeper of trees", {"available": False})["available"]
 needs_keeper = pytest.mark.skipif(not KEEPER, reason="there can be no keeper")
@@ -421,6 +420,7 @@ def test_all_waits_wait_for_the_end_of_the_tree(mechanism, witness):
     eventually(lambda: exits)
     checked(exits[0])
     with contextlib.closing(asyncio.new_event_loop()) as loop:
+        aio = importlib.import_module(pidwait.__name__ + ".aio")
         checked(loop.run_until_complete(aio.wait(popen(), 60)))
 
 

@@ -15,7 +15,6 @@ from ..processes import run_python
 from .conftest import ours
 from .test_tree import TIMEOUTS, needs_keeper
 
-aio = importlib.import_module(pidwait.__name__ + ".aio")
 PIPE = subprocess.PIPE
 # It holds 150 MB and uses 0.2 s, and prints on stderr what the system says of it.
 BUSY = """
@@ -69,6 +68,7 @@ def by_run():
 def by_loop(*args, **options):
     loop = asyncio.new_event_loop()
     try:
+        aio = importlib.import_module(pidwait.__name__ + ".aio")
         return loop.run_until_complete(aio.run(*args, **options))
     finally:
         loop.close()
