@@ -182,17 +182,16 @@ def rows(results, lacks):
     # From 3.15 on Popen.wait does not poll any more.
     popen_bound = 1 / 30 if sys.version_info < (3, 15) else None
     pairs = (
-        ("wait(pid)", "inline", 1.10),
-        ("wait(pid)", "psutil", 1.0),
+        ("wait(pid)", "inline", None),
+        ("wait(pid)", "psutil", 1.05),
         ("wait(pid)", "os.waitpid", None),
-        ("wait(popen)", "inline, poll()", 1.15),
-        ("wait(popen)", "psutil.Popen", 1.05),
+        ("wait(popen)", "inline, poll()", None),
+        ("wait(popen)", "psutil.Popen", 1.25),
         ("wait(popen)", "Popen.wait", popen_bound),
     )
     cpu_bounds = {
-        ("wait(pid)", "inline"): 1.4,
-        ("wait(pid)", "psutil"): 0.6,
-        ("wait(popen)", "psutil.Popen"): 1.25,
+        ("wait(pid)", "psutil"): 0.7,
+        ("wait(popen)", "psutil.Popen"): 1.6,
     }
     for title, column, percent in ("p50", 0, 50), ("p90", 0, 90), ("CPU", 1, 50):
         figures = {
