@@ -152,6 +152,40 @@ def test_a_set_without_a_port_polls(use_variant, seam, suspended):
             assert sorted(code for _, code in all_exits(waiting, 0)) == [3, 3, 3]
 
 
+@pytest.mark.parametrize("takes", [False, True])
+def test_where_a_wait_for_a_port_does_not_show_its_packets(use_variant, seam, suspended, takes):
+    """Or takes one of them: then the set sleeps for short times, and probe() says so."""
+    use_variant("win32-own")
+    (child,) = suspended(1)
+    names = "CreateIoCompletionPort", "WaitForMultipleObjects", "GetQueuedCompletionStatus"
+    create, wait, receive = map(seam.get, names)
+    ports = []
+
+    def created(*args):
+        ports.append(create(*args))
+        return ports[-1]
+
+    def waited(handles, *args):
+        if handles[0] not in ports:
+            return wait(handles, *args)
+        answer = wait(handles, *args) if takes else 258
+        if answer == 0:
+            receive(handles[0], 0)
+        return answer
+
+    seam.put(names[0], created)
+    seam.put(names[1], waited)
+    row = pidwait.probe()["calls"]["completion port"]
+    assert not row["available"] and "packet" in row["reason"]
+    with pidwait.WaitSet([child]) as waiting:
+        began = time.monotonic()
+        ending = threading.Timer(0.5, end, (child, 3))
+        ending.start()
+        assert waiting.wait(100) == [(child, 3)]
+        ending.join()
+    assert time.monotonic() - began < 50
+
+
 def test_a_polled_member_keeps_no_thread_busy(use_variant, seam, suspended):
     """It comes while others sleep: each of them notices once."""
     use_variant("win32-own")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 POINTER_SIZE = 8 if sys.maxsize > 2**32 else 4
 INVALID_HANDLE = 2 ** (POINTER_SIZE * 8) - 1  # INVALID_HANDLE_VALUE
 # The longest call, in milliseconds, where a call on the main thread does not notice Ctrl-C.
-_SLICE = 100
+LONGEST_DEAF = 100
 
 _TYPES = {"HANDLE": "uintptr_t", "SIZE_T": "uintptr_t", "PVOID": "void *"}
 _TYPES.update(DWORD="unsigned int", NTSTATUS="unsigned int", BOOL="int", ENUM="int")
@@ -51,7 +51,7 @@ class _Wait(Wrapper32):
 
     def __call__(self, handles: "tuple[int, ...]", wait_all: bool, milliseconds: int) -> int:
         array = bytearray().join(one.to_bytes(POINTER_SIZE, "little") for one in handles)
-        return self._function(len(handles), array, wait_all, min(milliseconds, _SLICE))
+        return self._function(len(handles), array, wait_all, min(milliseconds, LONGEST_DEAF))
 
 
 class _Times(Wrapper32):

@@ -21,6 +21,7 @@ from ..._base.deadline import Backoff, Deadline
 from ..._base.errors import Failed, call, log
 from ..._base.handle import RUNNING, Handle, Usage
 from ..calls import CALLS, ask
+from .calls import INVALID_HANDLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +112,14 @@ def wait_for_handle(milliseconds: int, *handles: int) -> bool:
             raise
         return False  # Python's signal handler has run, or runs now
     return bool(answer < len(handles))  # else it is WAIT_TIMEOUT
+
+
+def new_port() -> Owned:
+    """A completion port that lets any number of threads run.
+
+    With 1, a thread that has taken a packet would keep the others asleep while it computes.
+    """
+    return Owned(CALLS["CreateIoCompletionPort"], INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
 
 
 class Win32Handle(Handle):
@@ -324,8 +333,22 @@ def check_times() -> None:
         ask("GetProcessTimes", owned.number)
 
 
+def check_port() -> None:
+    """Check that a port is signalled while it has a packet, and that a wait leaves it there.
+
+    The documentation of the wait functions does not list ports.
+    """
+    with new_port() as port:
+        answers = [wait_for_handle(0, port.number)]
+        ask("PostQueuedCompletionStatus", port.number, 0, 0, 1)
+        answers += [wait_for_handle(0, port.number) for _ in range(2)]
+        if answers != [False, True, True] or not ask("GetQueuedCompletionStatus", port.number, 0):
+            raise Failed(ENOSYS, "a wait does not show whether a completion port has a packet")
+
+
 HANDLE_CHECKS: "Checks" = [
     ("OpenProcess", "OpenProcess", check_win32),
     ("WaitForMultipleObjects", "WaitForMultipleObjects", check_win32),
     ("GetProcessTimes", "GetProcessTimes", check_times),
+    ("completion port", "CreateIoCompletionPort", check_port),
 ]

@@ -17,12 +17,20 @@ from io import UnsupportedOperation
 from itertools import chain, repeat, takewhile
 from operator import itemgetter
 
+from ..._base.checks import works
 from ..._base.deadline import Deadline
 from ..._base.errors import Failed, call
 from ..._base.steps import atomically
 from ..calls import CALLS
-from .calls import INVALID_HANDLE
-from .handle import LONGEST_CALL, Owned, Win32Handle, wait_for_handle
+from .calls import INVALID_HANDLE, LONGEST_DEAF
+from .handle import (
+    LONGEST_CALL,
+    Owned,
+    Win32Handle,
+    check_port,
+    new_port,
+    wait_for_handle,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,9 +61,8 @@ class PortPoller:
         self._by_number: "dict[int, Member]" = {}
         self.ready: "dict[object, None]" = {}
         self._turn = 0
-        # The last argument: how many threads may run. With 1, a thread that has taken a packet
-        # would keep the others asleep while it computes.
-        self._port = Owned(CALLS["CreateIoCompletionPort"], INVALID_HANDLE, 0, 0, 0xFFFFFFFF)
+        self._port = new_port()
+        self._is_waitable = works(check_port)
         # The main thread, which Ctrl-C interrupts; without threading, it is this one.
         threading = sys.modules.get("threading")
         self._main = get_ident() if threading is None else threading.main_thread().ident
@@ -85,10 +92,11 @@ class PortPoller:
 
     def poll(self, seconds: "float | None") -> None:
         """Sleep until there is a packet, for ``seconds`` at most, or less."""
+        # Ctrl-C does not end GetQueuedCompletionStatus, but a wait for the port.
         milliseconds, port = Deadline(seconds).milliseconds(LONGEST_CALL), self._port.number
-        # Ctrl-C does not end GetQueuedCompletionStatus. A port is signalled while it has packets,
-        # though the documentation of the wait functions does not list ports.
-        if milliseconds and get_ident() == self._main:
+        if not self._is_waitable:
+            milliseconds = min(milliseconds, LONGEST_DEAF)
+        elif milliseconds and get_ident() == self._main:
             wait_for_handle(milliseconds, port)
             milliseconds = 0
         receive = CALLS["GetQueuedCompletionStatus"]
