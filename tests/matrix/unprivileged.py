@@ -4,6 +4,10 @@
 `nobody` may be unable to read this tree, this environment or its interpreter, so the suite runs on
 copies, with an interpreter of the same version that everybody may run. Without one, it runs as
 root, or fails if the environment variable CI is set. SIGHUP is ignored, as under nohup(1).
+
+With --small it runs as a user who may have few processes and few open files, as on the BSDs. The
+limit counts all processes of a user. So this is another user, in a PID namespace of its own, and it
+fails if a test has left a process.
 """
 
 import os
@@ -16,17 +20,40 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTEST = ["-m", "pytest"] + sys.argv[1:]
+IS_SMALL = sys.argv[1:2] == ["--small"]
+USER = "games" if IS_SMALL else "nobody"
+PROCESSES, FILES = 160, 128
+PYTEST = ["-m", "pytest"] + sys.argv[1 + IS_SMALL :]
 CACHE = Path(sysconfig.get_path("data"), "pytest-cache")  # which `nobody` can't reach
 
 
 def drop():
     import pwd  # not on Windows
+    import resource
 
-    nobody = pwd.getpwnam("nobody")
+    if IS_SMALL:
+        resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+    user = pwd.getpwnam(USER)
     os.setgroups([])
-    os.setgid(nobody.pw_gid)
-    os.setuid(nobody.pw_uid)
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+
+
+def run(command, **options):
+    """Run it as that user. The first process of a PID namespace reaps its orphans, too."""
+    child = subprocess.Popen(command, preexec_fn=drop, **options)
+    while os.getpid() == 1:
+        pid, status = os.wait()
+        if pid == child.pid:
+            child.returncode = os.WEXITSTATUS(status) or os.WTERMSIG(status)
+            break
+    child.wait()
+    left = [path for path in Path("/proc").glob("[0-9]*") if IS_SMALL and path.owner() == USER]
+    if left:
+        print("left: {}, such as {}".format(len(left), (left[0] / "cmdline").read_bytes()[:500]))
+    return child.returncode or bool(left)
 
 
 def public_interpreter():
@@ -45,6 +72,9 @@ def public_interpreter():
 
 
 def main():
+    if IS_SMALL and os.getpid() != 1:
+        namespace = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        return subprocess.call([*namespace, sys.executable, *sys.argv])
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit that
     public = public_interpreter() if hasattr(os, "getuid") and os.getuid() == 0 else None
@@ -67,8 +97,8 @@ def main():
             shutil.copytree(CACHE, cache)
         cache.mkdir(exist_ok=True)
         for path in [cache, *cache.rglob("*")]:
-            shutil.chown(path, "nobody")
-        code = subprocess.call(command, preexec_fn=drop, cwd=tree, env=env)
+            shutil.chown(path, USER)
+        code = run(command, cwd=tree, env=env)
         shutil.copytree(cache, CACHE, dirs_exist_ok=True)
         return code
 

@@ -16,7 +16,7 @@ import pytest
 from .. import pidwait
 from ..conftest import open_fds
 from ..processes import OnPurpose, become_zombie, eventually, exiting, interrupted_by, sleeping
-from ..waiting.crowd import in_a_fork
+from ..waiting.crowd import in_a_fork, room
 from .kqueue.systems import named
 from .test_kqueue import any_, by_each_binding, each
 
@@ -73,7 +73,7 @@ def test_one_kqueue_serves_all(on, start, system, binding):
 @any_
 def test_hundreds_of_exits_come_in_their_order(on, herd, system):
     on(system)
-    pids = [herd.fork(0) for _ in range(300)]
+    pids = [herd.fork(0) for _ in range(room(300))]
     with pidwait.WaitSet(pids) as waiting:
         for pid in reversed(pids):
             os.kill(pid, signal.SIGTERM)

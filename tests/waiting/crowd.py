@@ -9,16 +9,24 @@ import traceback
 
 from ..processes import PYTHON
 
+# Each forked process ends when it is told to, or when the last writer of the pipe has ended.
 SCRIPT = """if True:
-    import os, signal, sys
+    import os, select, signal, sys
 
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    reader, writer = os.pipe()
     pids = []
     for number in range(int(sys.argv[1])):
         pid = os.fork()
         if pid == 0:
             try:
-                signal.sigwait([signal.SIGUSR1])
+                os.close(writer)
+                told, teller = os.pipe()
+                os.set_blocking(teller, False)
+                signal.set_wakeup_fd(teller)
+                signal.signal(signal.SIGUSR1, lambda *args: None)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+                select.select([reader, told], [], [])
             finally:
                 os._exit(number % 256)
         pids.append(pid)
@@ -28,6 +36,14 @@ SCRIPT = """if True:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 """
+
+
+def room(count):
+    """So many processes, or as many as our limit leaves to each of several tests at once."""
+    import resource  # not on Windows
+
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return count if os.getuid() == 0 or limit < 0 else min(count, limit // 4)
 
 
 class Crowd:
