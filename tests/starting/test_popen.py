@@ -58,8 +58,8 @@ echo error >&2
 exit 3
 """
 SHELL = "sh", "-c", SCRIPT
-PASSED = 150  # a file descriptor that is not in use
-CLOSED = 987
+PASSED = 99  # a file descriptor that is not in use
+CLOSED = 97
 LONG = "x" * 3000000  # E2BIG
 
 

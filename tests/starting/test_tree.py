@@ -31,6 +31,7 @@ from ..processes import (
     run_python,
     state,
 )
+from ..waiting.crowd import room
 from .conftest import ours
 
 if os.name == "nt":
@@ -303,7 +304,7 @@ pwd; umask; echo "$A"; cut -d' ' -f 4- /proc/$$/stat | cut -d' ' -f 2,3 | sed "s
 grep -E '^(Uid|Gid|Groups|SigBlk|SigIgn)' /proc/self/status
 ls /proc/$$/fd; env | sort; ulimit -a
 """
-OPTIONS = [{}, {"env": {"A": "b", "PATH": os.environ["PATH"]}}, {"cwd": "/"}, {"pass_fds": (150,)}]
+OPTIONS = [{}, {"env": {"A": "b", "PATH": os.environ["PATH"]}}, {"cwd": "/"}, {"pass_fds": (99,)}]
 OPTIONS += [{"restore_signals": False}, {"close_fds": False, "executable": "/bin/sh"}]
 OPTIONS += [
     {"start_new_session": True},
@@ -325,14 +326,14 @@ def test_the_command_finds_what_it_finds_without_a_tree(reaper, options, monkeyp
     monkeypatch.delenv("LC_CTYPE", raising=False)
     monkeypatch.setenv("LANG", "C")  # Python adds LC_CTYPE to it
     reader, writer = os.pipe()
-    os.dup2(reader, 150)
+    os.dup2(reader, 99)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
     args = STATE if "shell" in options else ["sh", "-c", STATE]
     try:
         found = [run(args, stdout=PIPE, tree=tree, **options) for tree in (False, True)]
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for fd in reader, writer, 150:
+        for fd in reader, writer, 99:
             os.close(fd)
     assert found[0].returncode == found[1].returncode
     # glibc's posix_spawn has one or both of the signals ignored that it keeps for itself.
@@ -570,7 +571,7 @@ def test_a_default_time_out_of_sockets_is_not_the_trees(reaper, witness, timeout
 def test_a_chain_of_many_processes_is_ended(reaper, witness, tmp_path):
     file = tmp_path / "chain"
     file.write_text('[ $1 = 0 ] && { echo ready; exec sleep 60; }; sh "$0" $(($1 - 1)); :')
-    popen = witness.started("sh %s 1010" % file)
+    popen = witness.started("sh %s %d" % (file, room(1010)))
     assert popen.end(1) < 0
     assert popen.left == [] and not witness.sees()
 
