@@ -55,7 +55,7 @@ def without_proc():
     system.mount("tmpfs", "/proc")
     for args in ["-o"], ["--list", "-o"], ["--list", "--json", "1"]:
         status, said = main(*args)
-        assert status == 1 and ": processes can't be listed: " in said
+        assert status == 1 and ": processes can't be listed in /proc: " in said
     done = run("run", "--tree", "touch", "/proc/mark")
     assert "can escape here" in done.stderr
     assert done.returncode == 0 and os.path.exists("/proc/mark")

@@ -365,7 +365,7 @@ def can_not_be_listed(text="/proc shows another PID namespace"):
         lambda: pidwait.ProcessInfo(os.getpid()),
     ):
         error = raises(OSError, function)
-        assert error.errno == errno.ENOENT and "processes can't be listed: " + text in str(error)
+        assert error.errno == errno.ENOENT and "can't be listed in /proc: " + text in str(error)
     assert pidwait.pid_exists(os.getpid())
 
 

@@ -115,7 +115,7 @@ def _check() -> None:
     user_name.cache_clear()
     why = why_not(check_procfs)
     if why is not None:
-        raise OSError(ENOENT, "processes can't be listed: %s" % why.error.strerror)
+        raise OSError(ENOENT, "processes can't be listed in /proc: %s" % why.error.strerror)
 
 
 class LinuxLister:
