@@ -518,6 +518,7 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
     os.close(writer)
     with open(reader, "rb") as told:
         assert job.stdout.readline() == b"ready\n"
+        until_it_sleeps(job.pid)
         for number in [signal.SIGUSR1, signal.SIGUSR2] * 50:
             job.send_signal(number)
         job.stdin.close()
