@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def main(args):
     with tempfile.TemporaryDirectory() as tmp:
         vendor = [sys.executable, "-m", "pidwait", "vendor", "--single-file"]
-        vendor += ["--parts", "many,spawn,cli"]
+        vendor += ["--parts", "many,watch,spawn,cli"]
         subprocess.check_call(vendor + [os.path.join(tmp, "pidwait.py")], cwd=str(ROOT))
         shutil.copytree(str(ROOT / "tests"), os.path.join(tmp, "tests"))
         shutil.copy(str(ROOT / "pyproject.toml"), tmp)
