@@ -31,6 +31,7 @@ def atomically(*calls: "Call") -> "list[Any]":
 def atomically_if(condition: "Call", *calls: "Call") -> bool:
     """Make the first call; if its result is true, make the others. Return whether it was true."""
     made: "list[bool]" = []
+    # No list: without memory, CPython 3.10 loses the references in it.
     then = {True: _lazily(calls + ((made.append, True),))}
     is_true = filter(None, map(bool, _lazily([condition])))
     list(chain.from_iterable(map(then.__getitem__, is_true)))

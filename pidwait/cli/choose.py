@@ -80,7 +80,7 @@ def choose(options: "dict[str, str]", pids: "list[int]", parse: "Any") -> "list[
     among = set(pids) or set(listed) - _ancestors(listed)
     found = [info for info in listed.values() if info.pid in among and (pids or _runs(info))]
     found = [info for info in found if all(fits(info.info) for _, fits in criteria)]
-    if not pids:  # who waits for us is left out
+    if not pids:  # leave out the processes that wait for this one
         waits, me = {os.getpid()}, listed.get(os.getpid())
         if "name" in options and me is not None and all(fits(me.info) for _, fits in criteria):
             waits.update(info.pid for info in found if _is_alike(info, options, parse))

@@ -86,10 +86,10 @@ class Bench:
     def closefrom(self):
         options = {"heap": GIB, "column": WALL, "count": 10, "rounds": 20, "processes": 1}
         title = "standard : our Popen, 1 GiB, inverse"
-        rows = self.measure("3.8", [(title, "ours", "standard", 1 / 30)], **options)
+        rows = self.measure("3.8", [(title, "ours", "standard", 1 / 35)], **options)
         title = "the same, without closefrom"
         options["hidden"] = True
-        return rows + self.measure("3.8", [(title, "ours", "standard", 1 / 30)], **options)
+        return rows + self.measure("3.8", [(title, "ours", "standard", 1 / 35)], **options)
 
     def threads_256(self):
         return [by_threads("3.11", 1.3, self.processes), by_threads("3.8", 1.5, self.processes)]

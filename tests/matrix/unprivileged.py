@@ -5,9 +5,9 @@
 copies, with an interpreter of the same version that everybody may run. Without one, it runs as
 root, or fails if the environment variable CI is set. SIGHUP is ignored, as under nohup(1).
 
-With --small it runs as a user who may have few processes and few open files, as on the BSDs. The
-limit counts all processes of a user. So this is another user, in a PID namespace of its own, and it
-fails if a test has left a process.
+--small limits the user to 160 processes and 128 open files, as on the BSDs. The limit counts all
+processes of a user, so this is another user, in a PID namespace of its own. The run fails if a test
+has left a process.
 """
 
 import os
