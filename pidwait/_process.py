@@ -63,7 +63,8 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             if seen is RUNNING:
                 sure = handle  # else it may be on another process, which has reused the pid
                 seen = handle.wait(deadline, reap)
-        if seen is not RUNNING:
+        is_told = type(target) is Target and isinstance(seen, int)  # no object has to learn of it
+        if seen is not RUNNING and not is_told:
             seen = _reaped(target, sure, seen, reap, deadline)
     finally:
         if handle is not None:
