@@ -2,6 +2,7 @@
 """The suite for the interpreter that runs this: see tests/__main__.py."""
 
 import os
+import shutil
 import sys
 import time
 
@@ -13,6 +14,7 @@ EXTRAS = ["psutil", "cffi"] if sys.implementation.name == "cpython" else []
 # The tests wait for half of their time. More workers than 8 save nothing.
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 8
+BYTECODE = venvs.FOLDER / "bytecode"
 
 
 def cores():
@@ -24,6 +26,14 @@ def cores():
 
 def say(text, *args):
     print(text.format(*args), flush=True)
+
+
+def forget_bytecode():
+    """Delete the bytecode of folders that tests have made, and deleted."""
+    for folder in sorted(BYTECODE.rglob("*")):
+        source = venvs.ROOT.anchor / folder.relative_to(BYTECODE)
+        if folder.is_dir() and not source.is_dir():
+            shutil.rmtree(str(folder), ignore_errors=True)
 
 
 def main(args):
@@ -50,7 +60,12 @@ def main(args):
         )
     env = dict(os.environ, PYTHONPATH=str(venvs.ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     env.pop("CI", None)  # what this machine lacks is skipped there, too
+    if hasattr(sys, "pycache_prefix"):
+        # Else, where Python may write no bytecode, each worker and each child compiles all again.
+        env["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
     pytest = [venv.python, "-m", "pytest", "-p", "no:cacheprovider"]
     code = venvs.call(pytest + ["-p", "xdist", "-n", str(workers)] + chosen, env)
+    forget_bytecode()
     say("{:.0f} s in all, {:.0f} s of them to set up", time.time() - started, made)
     return code
