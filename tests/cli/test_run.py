@@ -26,6 +26,7 @@ from ..processes import (
     sleeping,
     state,
 )
+from ..trouble.conftest import namespaces  # noqa: F401
 from .command_line import COMMAND, PROG, run, until_it_sleeps
 
 RUN = COMMAND + ["run"]
@@ -533,13 +534,16 @@ exit 7
 """
 
 
-@pytest.mark.root
 @pytest.mark.parametrize("options", ["", "--tree", "--foreground", "--tree --rest leave"])
-def test_as_pid_1_it_reaps_those_whose_parents_have_exited(start_job, tmp_path, options):
+def test_as_pid_1_it_reaps_those_whose_parents_have_exited(
+    start_job,
+    tmp_path,
+    namespaces,  # noqa: F811
+    options,
+):
     """As in a container, where nobody else does; and never the command before its time."""
-    own = [need_program("unshare"), "--pid", "--fork", "--mount-proc"]
     command = [*RUN, "-t", "60", *options.split(), "sh", "-c", ORPHAN, str(tmp_path / "pid")]
-    assert start_job(*own, *command).wait() == 7
+    assert start_job(*namespaces, *command).wait() == 7
 
 
 # --tree

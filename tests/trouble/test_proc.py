@@ -226,6 +226,7 @@ def in_another_time(backend):
 
 
 @pytest.mark.root
+@pytest.mark.usefixtures("real_root")
 def test_a_process_of_another_time_namespace(variant, backend):
     if not os.path.exists("/proc/self/timens_offsets"):
         pytest.skip("this kernel has no time namespaces")
