@@ -63,8 +63,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             if seen is RUNNING:
                 sure = handle  # else it may be on another process, which has reused the pid
                 seen = handle.wait(deadline, reap)
-        is_told = type(target) is Target and isinstance(seen, int)  # no object has to learn of it
-        if seen is not RUNNING and not is_told:
+        if seen is not RUNNING:
             seen = _reaped(target, sure, seen, reap, deadline)
     finally:
         if handle is not None:
@@ -78,6 +77,10 @@ def _reaped(
     target: Target, handle: "Handle | None", seen: "Outcome", reap: bool, deadline: Deadline
 ) -> "Outcome":
     """The code of what has exited, reaped by its owner; RUNNING if others of its tree still run."""
+    if isinstance(seen, int):
+        code = guarded(target.reap, seen)
+        if isinstance(code, int):  # as nearly always
+            return code
     codes, backoff = [seen], Backoff()
     look = partial(_look_and_reap, target, handle, reap, codes)
     code = look()
