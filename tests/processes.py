@@ -16,8 +16,11 @@ import pytest
 from . import LINUX, hangs
 from .needs import THERE
 
-PYTHON = (sys.executable, "-S", "-E")
 WINDOWS = os.name == "nt"
+# In a virtual environment on Windows sys.executable is a launcher, whose child is the interpreter:
+# another pid, and a process more. Started by this name, a child lacks what is installed there.
+INTERPRETER = getattr(sys, "_base_executable", sys.executable) if WINDOWS else sys.executable
+PYTHON = (INTERPRETER, "-S", "-E")
 
 
 class OnPurpose(Exception):

@@ -4,15 +4,14 @@
 import contextlib
 import os
 import subprocess
-import sys
 import time
 
 from .. import pidwait, seam
 from ..needs import THERE
-from ..processes import state
+from ..processes import INTERPRETER, state
 
-COMMAND = [sys.executable, "-m", pidwait.__name__]
-PROG = os.path.basename(sys.executable).partition(".exe")[0] + " -m " + pidwait.__name__
+COMMAND = [INTERPRETER, "-m", pidwait.__name__]
+PROG = os.path.basename(INTERPRETER).partition(".exe")[0] + " -m " + pidwait.__name__
 
 
 def run(*args, **kwargs):

@@ -17,6 +17,7 @@ from .. import pidwait, seam
 from ..conftest import another_thread
 from ..needs import needs
 from ..processes import (
+    INTERPRETER,
     WINDOWS,
     OnPurpose,
     codes,
@@ -30,7 +31,7 @@ from ..processes import (
 from .command_line import COMMAND, PROG, once_we_sleep, run, until_it_sleeps
 
 # What the processes of exiting() and of sleeping() are called.
-SH, SLEEP = (os.path.basename(sys.executable),) * 2 if WINDOWS else ("sh", "sleep")
+SH, SLEEP = (os.path.basename(INTERPRETER),) * 2 if WINDOWS else ("sh", "sleep")
 ACCESS_VIOLATION = 0xC0000005  # how Windows ends a process
 
 posix = not_on_windows("signals")

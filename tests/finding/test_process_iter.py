@@ -19,6 +19,7 @@ from .. import pidwait
 from ..conftest import KQUEUES, open_fds
 from ..processes import (
     HERD,
+    INTERPRETER,
     PYTHON,
     WINDOWS,
     become_gone,
@@ -126,7 +127,7 @@ def test_one_can_be_sent_to_another_python(sleeper):
     assert pickle.loads(pickle.dumps(info)) == info == copy.deepcopy(info)
     assert copy.copy(info).info == info.info
     done = subprocess.run(
-        [sys.executable, "-c", LOADS],
+        [INTERPRETER, "-c", LOADS],
         input=pickle.dumps(info),
         stdout=PIPE,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(map(os.path.abspath, sys.path))),

@@ -6,21 +6,20 @@ import gc
 import itertools
 import os
 import subprocess
-import sys
 import time
 
 import pytest
 
 from .. import pidwait
 from .. import seam as calls
-from ..processes import PYTHON, become_gone, eventually, exiting
+from ..processes import INTERPRETER, PYTHON, become_gone, eventually, exiting
 
 ctypes = pytest.importorskip("ctypes")
 
 pytestmark = pytest.mark.windows
 
 READ = "import sys; sys.stdin.read()"
-NAME = os.path.basename(sys.executable).lower()
+NAME = os.path.basename(INTERPRETER).lower()
 ACCESS_DENIED, NO_MORE_FILES, NOT_FOUND = 5, 18, 1168  # winerror.h
 THREADS, PARENT, PID, PROGRAM = 28, 32, 8, 44  # in a PROCESSENTRY32W of 64 bits
 

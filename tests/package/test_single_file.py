@@ -15,7 +15,7 @@ import pytest
 
 from .. import pidwait
 from ..cli.command_line import PROG
-from ..processes import PYTHON, WINDOWS, exiting_when_told
+from ..processes import INTERPRETER, PYTHON, WINDOWS, exiting_when_told
 from .conftest import heavy_modules, run, vendor
 
 pytestmark = pytest.mark.windows
@@ -107,7 +107,7 @@ def redone(text, old=pidwait.__version__, new="0.0.1"):
 
 
 def test_it_is_the_same_each_time_printed_or_written(folder):
-    command = [sys.executable, "-OO", "-m", pidwait.__name__, "vendor", "--single-file"]
+    command = [INTERPRETER, "-OO", "-m", pidwait.__name__, "vendor", "--single-file"]
     printed = subprocess.check_output(
         command + ["--systems", HERE], env=dict(os.environ, PYTHONHASHSEED="2")
     )

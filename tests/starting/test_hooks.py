@@ -14,7 +14,7 @@ import pytest
 
 from .. import pidwait
 from ..package.conftest import vendor
-from ..processes import WINDOWS
+from ..processes import PYTHON, WINDOWS
 
 pytestmark = pytest.mark.windows
 FUNCTIONS = "run call check_call check_output getoutput getstatusoutput".split()
@@ -23,7 +23,7 @@ Standard, NAME = subprocess.Popen, "_execute_child"
 # Popen is used from then on; "copy" is the patch() of another copy.
 ORDERS = "patch, copy, hook, proxy, hook patch, patch hook, proxy patch, patch proxy, hook proxy, "
 ORDERS += "copy patch, patch copy, copy import, hook import, hook import patch, proxy import patch"
-SAYING = (sys.executable, "-S", "-c", "import os; os.write(1, b'said'); os._exit(3)")
+SAYING = PYTHON + ("-c", "import os; os.write(1, b'said'); os._exit(3)")
 if not WINDOWS:
     SAYING = "sh", "-c", "kill -s 0 -- -$$ 2>&- && printf 'leads its group, '; printf said; exit 3"
 

@@ -16,6 +16,7 @@ import pytest
 from .. import pidwait
 from ..needs import THERE, needs
 from ..processes import (
+    INTERPRETER,
     PYTHON,
     WINDOWS,
     eventually,
@@ -87,7 +88,7 @@ def test_arguments_reach_the_child_as_they_are(library, starts):
 
 @pytest.mark.windows
 def test_args_may_be_a_program_alone():
-    command = sys.executable if WINDOWS else "true"
+    command = INTERPRETER if WINDOWS else "true"
     with pidwait.spawn(command, stdin=subprocess.DEVNULL) as child:
         pass
     assert (child.exitcode, child.args) == (0, command)

@@ -14,7 +14,7 @@ import pytest
 
 from .. import pidwait
 from .. import seam as calls
-from ..processes import gone_pid, run_python, sleeping
+from ..processes import INTERPRETER, gone_pid, run_python, sleeping
 from .windows import (
     CREATE_SUSPENDED,
     ERROR_ACCESS_DENIED,
@@ -436,7 +436,7 @@ def test_the_command_line_tells_a_status_in_hexadecimal(start, tmp_path, suspend
     child = start(str(tmp_path / name), creationflags=CREATE_SUSPENDED)
     end(suspended, 0)
     with subprocess.Popen(
-        [sys.executable, "-m", PACKAGE, "-v", str(suspended.pid), str(child.pid)],
+        [INTERPRETER, "-m", PACKAGE, "-v", str(suspended.pid), str(child.pid)],
         stdout=subprocess.PIPE,
         env=dict(os.environ, PYTHONIOENCODING=encoding),
     ) as waiter:
@@ -455,7 +455,7 @@ BUSY = "import time\nwhile time.process_time() < 0.3: pass"
 
 def test_the_times_of_a_child(variant):
     """Wine reports no peak memory of a process that has exited."""
-    command = [sys.executable, "-c", BUSY]
+    command = [INTERPRETER, "-c", BUSY]
     popen = ours.Popen(command)
     assert popen.usage is None
     popen.wait()
@@ -474,6 +474,6 @@ def test_memory_and_jobs_as_windows_reports_them(seam):
         "QueryInformationJobObject",
         lambda job, kind, *as_: known.get(kind) or query(job, kind, *as_),
     )
-    command = [sys.executable, "-c", ""]
+    command = [INTERPRETER, "-c", ""]
     assert ours.run(command).usage.max_rss == 34500000
     assert ours.run(command, tree=True).usage == (1.2, 0.3, 34500000)

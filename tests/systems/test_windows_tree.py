@@ -15,7 +15,7 @@ import pytest
 
 from .. import pidwait
 from ..asyncio.loops import aio, begun, is_cancelled, run_in
-from ..processes import OnPurpose, eventually
+from ..processes import INTERPRETER, OnPurpose, eventually
 
 windows = pytest.importorskip(__package__ + ".windows")  # it needs ctypes
 pytestmark = pytest.mark.windows
@@ -32,8 +32,8 @@ COMMAND = """if True:
 """
 
 
-def command(options="", end=SLEEP):
-    return [sys.executable, "-c", COMMAND % (PACKAGE, SLEEP, options, end)]
+def command(options="", end=SLEEP, program=INTERPRETER):
+    return [program, "-c", COMMAND % (PACKAGE, SLEEP, options, end)]
 
 
 @contextmanager
@@ -61,9 +61,12 @@ def test_nothing_is_left_when_it_returns(how, options):
         assert all(process.has_exited() for process in processes)
 
 
-def test_run_ends_all_at_its_time_out_though_another_process_has_the_pipe():
+@pytest.mark.parametrize("program", [INTERPRETER, sys.executable], ids=["python", "launcher"])
+def test_run_ends_all_at_its_time_out_though_another_process_has_the_pipe(program):
+    """A virtual environment's launcher has a job of its own, which lets go what Python starts."""
+    words = command("stdout=sys.stdout", program=program)
     with pytest.raises(TimeoutExpired) as caught:
-        ours.run(command("stdout=sys.stdout"), timeout=3, tree=True, stdout=PIPE)
+        ours.run(words, timeout=3, tree=True, stdout=PIPE)
     for pid in caught.value.output.split():
         pidwait.wait(int(pid), 0)
 
@@ -112,7 +115,7 @@ def test_a_popen_that_is_dropped_ends_nothing():
 
 def test_all_end_with_the_program_that_has_started_them(start):
     code = "import sys; from %s import subprocess; subprocess.run(sys.argv[1:], tree='wait')"
-    caller = start(sys.executable, "-c", code % PACKAGE, *command(), stdout=PIPE)
+    caller = start(INTERPRETER, "-c", code % PACKAGE, *command(), stdout=PIPE)
     with told_by(caller.stdout) as processes:
         caller.kill()
         for process in processes:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from ..processes import INTERPRETER
+
 CREATE_SUSPENDED = 0x4
 CREATE_NEW_CONSOLE = 0x10
 ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER = 5, 87
@@ -74,7 +76,7 @@ def in_a_console(code, tmp_path, *args):
     script, answer = tmp_path / "script.py", tmp_path / "answer"
     script.write_text(code)
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    command = (sys.executable, str(script), str(answer)) + args
+    command = (INTERPRETER, str(script), str(answer)) + args
     with tmp_path.joinpath("errors").open("w+") as errors:
         status = subprocess.call(command, env=env, stderr=errors, creationflags=CREATE_NEW_CONSOLE)
         errors.seek(0)

@@ -14,6 +14,7 @@ import pytest
 
 from .. import pidwait
 from ..processes import (
+    INTERPRETER,
     PYTHON,
     WINDOWS,
     OnPurpose,
@@ -247,7 +248,7 @@ def test_it_calls_back_once_after_the_parent_was_killed(variant, start_above, be
     """With ancestors also if what is in between, a launcher, lives on."""
     arguments = "ancestors=True" if between else ""
     code = WATCH.format(package=pidwait.__name__, arguments=arguments)
-    command = [sys.executable, "-c", code]
+    command = [INTERPRETER, "-c", code]
     for _ in range(between):
         command = [*PYTHON, "-c", "import subprocess; subprocess.call(%r)" % (command,)]
     parent = start_above(command)
