@@ -40,15 +40,18 @@ def apt(folder, line, *more):
 
 
 def sources(repository, folder):
-    """The sources, as a tar file: from the mirror of a line of apt's, which names another suite."""
+    """Unpack the sources: from the mirror of a line of apt's, which names another suite."""
     words = ["deb-src"] + repository.split()[1:]
     get = ["apt-get", *apt(folder, " ".join(words).replace(" sid ", " trixie "))]
     subprocess.check_call(get + ["update"])
     subprocess.check_call(
         get + ["source", "--download-only", "--tar-only", SOURCE], cwd=str(folder)
     )
-    (tar,) = folder.glob("*.orig.tar.*")
-    return tar
+    (packed,) = folder.glob("*.orig.tar.*")
+    with tarfile.open(str(packed)) as tar:
+        tar.extractall(str(folder))
+    (configure,) = folder.glob("[Pp]ython*/configure")
+    return configure.parent
 
 
 def run(command, folder):
@@ -64,10 +67,7 @@ def build(repository, prefix):
     for old in folder, prefix:
         shutil.rmtree(str(old), ignore_errors=True)
     folder.mkdir(parents=True)
-    with tarfile.open(str(sources(repository, folder))) as tar:
-        tar.extractall(str(folder))
-    (tree,) = folder.glob("[Pp]ython*/configure")
-    tree = tree.parent
+    tree = sources(repository, folder)
     tree.joinpath("Modules/Setup.local").write_text(LEFT_OUT)
     # -O1 takes two thirds of -O2's time.
     run(["./configure", "--prefix=" + str(prefix), "OPT=-O1 -DNDEBUG", *OPTIONS], tree)

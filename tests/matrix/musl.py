@@ -11,7 +11,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -53,10 +52,7 @@ def build(prefix):
         folder = Path(tmp)
         interpreters.main()  # fetches sid, whose mirror has trixie, too
         repository = CACHE.joinpath("sid/etc/apt/sources.list").read_text().splitlines()[0]
-        with tarfile.open(str(freethreaded.sources(repository, folder))) as tar:
-            tar.extractall(tmp)
-        (tree,) = folder.glob("[Pp]ython*/configure")
-        tree = tree.parent
+        tree = freethreaded.sources(repository, folder)
         tree.joinpath("Modules/Setup.local").write_text(freethreaded.LEFT_OUT + "zlib\n")
         headers(folder / "include")
         folder.joinpath("libffi.a").symlink_to(ARCHIVE)

@@ -2,11 +2,18 @@
 """Run the tests marked windows on Windows CPythons, under Wine.
 
 python -m tests.matrix.windows [--python 3.7] [pytest arguments]: on each of VERSIONS, or on those
-named; on some processors at once, or as -n says. With --readme by `python -m tests`, which makes a
-virtual environment there; pip takes the packages from a folder. It needs wine64 and wine (Debian's
-work), and mvn at the first time: the interpreters come from Maven Central. They and the wheels of
-the tools are kept in a folder of the user's cache. Without Wine it is skipped, or fails if the
-environment variable CI is set.
+named; on some processors at once, or as -n says. With --readme by `python -m tests`, where pip
+takes the packages from a folder.
+
+As on Windows, pytest runs in a virtual environment, whose python.exe is a launcher: the interpreter
+is its child. The launcher is CPython's own PC/venvlauncher.c, of 3.13 for all versions (what is on
+Windows up to 3.12 is older, and puts the interpreter's path into the child's command line), built
+with MinGW, as the interpreters here come without one.
+
+It needs wine64 and wine (Debian's work), and at the first time mvn, as the interpreters come from
+Maven Central, apt-get for CPython's sources, and gcc-mingw-w64-x86-64-win32. Interpreters, launcher
+and the wheels of the tools are kept in a folder of the user's cache. Without these programs it is
+skipped, or fails if the environment variable CI is set.
 """
 
 import argparse
@@ -22,11 +29,14 @@ import time
 import zipfile
 from pathlib import Path
 
+from . import freethreaded, interpreters
 from .interpreters import CACHE
 from .tools import check_tools, locked, replacing, run_each
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = CACHE / "windows"
+LAUNCHER = FOLDER / "venvlauncher.exe"
+COMPILER = "x86_64-w64-mingw32-gcc"
 # org.bytedeco:cpython, the newest of each; there is no 3.8.
 VERSIONS = {
     "3.7": "3.7.9-1.5.4",
@@ -54,6 +64,17 @@ def fetch_python(folder, version):
                     archive.extract(name, str(new))
         for path in new.joinpath(top).iterdir():
             path.rename(new / path.name)
+
+
+def build_launcher():
+    """Build what a virtual environment on Windows has as its python.exe."""
+    with tempfile.TemporaryDirectory() as tmp:
+        interpreters.main()  # fetches sid, whose mirror has trixie, too
+        repository = CACHE.joinpath("sid/etc/apt/sources.list").read_text().splitlines()[0]
+        tree, new = freethreaded.sources(repository, Path(tmp)), LAUNCHER.with_suffix(".new")
+        compile_ = [COMPILER, "-w", "-municode", "-IInclude", "PC/venvlauncher.c", "-lpathcch"]
+        subprocess.check_call(compile_ + ["-o", str(new)], cwd=str(tree))
+        new.rename(LAUNCHER)
 
 
 def fetch_wheels(pip, folder, version, platforms, packages, how=("install", "--target")):
@@ -86,10 +107,10 @@ def fetch(version):
             packages = WHEELS + more + ["psutil"]
             how = "download", "--dest"
             fetch_wheels(FOLDER / "pip", files, version, ["win_amd64"], packages, how)
-        scripts = python / "lib/venv/scripts/nt"
-        for old, new in ("python", "venvlauncher"), ("pythonw", "venvwlauncher"):
-            for name in old, new:  # for venv, which looks for its own there
-                shutil.copy(str(python / "bin" / (old + ".exe")), str(scripts / (name + ".exe")))
+        if not LAUNCHER.is_file():
+            build_launcher()
+        for name in "python.exe", "venvlauncher.exe":  # venv looks for one of them
+            shutil.copy(str(LAUNCHER), str(python / "lib/venv/scripts/nt" / name))
         shutil.copy(str(Path(__file__).with_name("wine") / "sitecustomize.py"), str(python / "lib"))
     return python, wheels, files
 
@@ -114,6 +135,8 @@ def wine():
 PATIENCE = 120  # seconds
 # Wine waits more than it computes.
 OPTIONS = "-p xdist -n 4".split()
+# Not our own stdout: Wine's python fails if that is a regular file.
+PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
 
 def windows_path(path):
@@ -128,23 +151,21 @@ def run_suite(version, args, by_readme=False):
         tree = Path(tmp, "tree")
         ignored = shutil.ignore_patterns(".*", "__pycache__")
         shutil.copytree(str(ROOT), str(tree), ignore=ignored)
-        command = ["-m", "pytest", *OPTIONS]
-        env["PYTHONPATH"] = ";".join(map(windows_path, (tree, wheels)))
+        command = ["wine", str(python / "python.exe"), "-m"]
         if by_readme:
-            command = ["-m", "tests"]
-            del env["PYTHONPATH"]
-            env.update(WINEPATH=windows_path(python))  # of the DLL, for the interpreter's copies
+            command += ["tests", *args]
             env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=windows_path(files))
-        process = subprocess.Popen(
-            ["wine", str(python / "python.exe"), *command, *args],
-            cwd=str(tree),
-            env=env,
-            stdin=subprocess.DEVNULL,
-            # Not our own stdout: Wine's python fails if that is a regular file.
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        with process:
+        else:
+            venv = Path(tmp, "venv")
+            made = subprocess.run(
+                command + ["venv", "--without-pip", windows_path(venv)], env=env, **PIPES
+            )
+            if made.returncode:
+                return made.stdout.decode("utf-8", "replace")
+            (venv / "Lib/site-packages/wheels.pth").write_text(windows_path(wheels) + "\n")
+            command = ["wine", str(venv / "Scripts/python.exe"), "-m", "pytest", *OPTIONS, *args]
+            env["PYTHONPATH"] = windows_path(tree)
+        with subprocess.Popen(command, cwd=str(tree), env=env, **PIPES) as process:
             fault = copy_output(process)
         # Only one byte of the exit code arrives, which may be 0 after a crash.
         return fault or process.returncode
@@ -190,7 +211,7 @@ def main():
     parser.add_argument("--python", action="append", choices=list(VERSIONS), default=[])
     parser.add_argument("--readme", action="store_true")
     options, args = parser.parse_known_args()
-    check_tools("wine", "wineboot", "wineserver", "mvn")
+    check_tools("wine", "wineboot", "wineserver", "mvn", COMPILER)
     versions = options.python or VERSIONS
     run_each("Windows, CPython", versions, lambda version: run_suite(version, args, options.readme))
 
