@@ -17,7 +17,6 @@ THERE = {
     "realtime signal": hasattr(signal, "SIGRTMIN"),
     "os.waitid()": hasattr(os, "waitid"),
     "os.setresuid()": hasattr(os, "setresuid"),
-    "exit code of somebody else's child": sys.platform != "darwin",
     "code 0 of a stranger's zombie": not sys.platform.startswith(("darwin", "netbsd", "openbsd")),
 }
 # Linux's own.

@@ -153,7 +153,7 @@ def code_of_child(info: "Any") -> "int | None":
         # si_status has all 32 bits of the argument of _exit(2); wait(2) reports the last 8.
         status: int = info.si_status & 0xFF
         return status
-    # macOS reports 0 here for every signal: xnu, bsd/kern/kern_exit.c, waitidcontinue().
+    # Before macOS 11, 0 for every signal: xnu, bsd/kern/kern_exit.c, waitid_nocancel().
     return -info.si_status or None
 
 

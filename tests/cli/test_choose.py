@@ -349,7 +349,6 @@ def test_it_chooses_no_zombies(start, named, token, chosen, main):
 # The wait
 
 
-@needs("exit code of somebody else's child")
 @pytest.mark.parametrize("option", [[], ["--any"], ["-c1"]], ids=" ".join)
 def test_it_waits_for_as_many_as_it_is_asked_for(token, named, start, option):
     children = [named(token) for _ in range(2)]

@@ -22,6 +22,8 @@ from ..processes import (
     sleeping,
     state,
 )
+from ..trouble import Stranger
+from ..trouble.system import become
 from ..waiting.crowd import in_a_fork
 from ..waiting.threads import Thread
 from ..waiting.ways import WAYS, by_as_completed
@@ -59,7 +61,7 @@ def test_the_code_is_found_though_there_is_no_bell(on, keeper, tmp_path, system,
     with pidwait.Process(pid) as process:
         keeper.reap_soon(pid)
         (tmp_path / "fifo").open("w").close()
-        assert process.wait() == (None if system == "darwin" else 4)
+        assert process.wait() == 4
         if timers:
             for _ in range(2):
                 assert select.select([process], [], [], 60)[0]
@@ -245,6 +247,23 @@ def test_a_code_that_an_old_system_does_not_tell_is_none(on, keeper, start_told,
             assert way(popen) == popen.returncode == 3
     keeper.reaped()
     child.returncode = 3
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("system", named(lambda system: system.platform == "darwin"))
+def test_the_code_of_a_process_that_we_may_not_kill_is_none(on, system):
+    on(system)
+
+    def use():
+        stranger = Stranger()
+        become(65534)
+        with pidwait.Process(stranger.pid) as process:
+            assert process.backend == "kqueue"
+            stranger.end(7)
+            assert process.wait() is None
+        assert stranger.reap() == 7
+
+    assert in_a_fork(use)
 
 
 @pytest.mark.parametrize("system", named(lambda system: system.platform in ("netbsd", "darwin")))

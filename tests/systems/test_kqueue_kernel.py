@@ -438,24 +438,25 @@ def _(k):
 
 
 @asked(
-    "macOS tells the status of our child with NOTE_EXITSTATUS", PROC, darwin=(7 << 8, EXITSTATUS)
+    "macOS tells the status with NOTE_EXITSTATUS, of our child and of another process'",
+    PROC,
+    darwin=[(7 << 8, EXITSTATUS)] * 2,
 )
 def _(k):
-    _, event = k.taken(fflags=EXIT | EXITSTATUS)
-    return event.data & 0xFFFF, event.fflags & EXITSTATUS
-
-
-DARWIN_11 = not NAMED and sys.platform == "darwin" and release() >= (20, 0)
+    parent, pid = k.grandchild()
+    assert k.watch(pid, fflags=EXIT | EXITSTATUS) == "ok"
+    parent.stdin.close()
+    events = k.take() + [k.taken(fflags=EXIT | EXITSTATUS)[1]]
+    return [(event.data & 0xFFFF, event.fflags & EXITSTATUS) for event in events]
 
 
 @asked(
-    "NOTE_EXITSTATUS of another process' child, and of ourselves: EACCES before macOS 11",
-    PROC,
-    darwin=["ok" if DARWIN_11 else "EACCES"] * 2,
+    "NOTE_EXITSTATUS of ourselves is allowed; of process 1, which nobody may kill, it is EACCES",
+    PROC + "; XNU: cansignal()",
+    darwin=["ok", "EACCES"],
 )
 def _(k):
-    pids = k.grandchild()[1], os.getpid()
-    return [k.watch(pid, fflags=EXIT | EXITSTATUS) for pid in pids]
+    return [k.watch(pid, fflags=EXIT | EXITSTATUS) for pid in (os.getpid(), 1)]
 
 
 @asked(

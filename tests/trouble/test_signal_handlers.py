@@ -429,18 +429,15 @@ def waited_for_by_the_handler_of_its_owner():
     """The owner's lock is held below the handler: after a second the code that was seen counts."""
     for timeout in (None, 0):
         popen, told = Popen(7), []
-        # waitid(2) of macOS does not tell by which signal it was killed.
-        is_told = sys.platform != "darwin"
-        code, make_end = (-signal.SIGKILL, popen.kill) if is_told else (7, popen.end)
 
         def end(*args):
-            make_end()
+            popen.kill()
             eventually(lambda: state(popen.pid) == "Z")
             told.append(pidwait.wait(popen, timeout))
 
         with signalled_asleep(end):
-            assert popen.wait() == code
-        assert told == [code]
+            assert popen.wait() == -signal.SIGKILL
+        assert told == [-signal.SIGKILL]
         popen.stdin.close()
 
 

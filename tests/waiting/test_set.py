@@ -196,8 +196,6 @@ def test_herd(variant, herd):
 
 def test_a_thousand_members(variant, herd):
     """While none exits, looking at them takes 5 % of a core at most."""
-    if variant.startswith("kqueue-darwin"):
-        pytest.skip("macOS does not tell the codes of others' children")
     need_quick_looks(variant)
     with Crowd(room(1000)) as crowd, pidwait.WaitSet([herd.fork(0)]) as waiting:
         pids = list(crowd.codes)

@@ -6,8 +6,8 @@ one thread. It carries the wait status:
 
     FreeBSD, DragonFly   always
     NetBSD, OpenBSD      from NetBSD 8 on, and OpenBSD since about 5.x
-    macOS                for our own children (NOTE_EXITSTATUS), and in newer versions for
-                         processes that we may send a signal to
+    macOS                with NOTE_EXITSTATUS, for our own children, and from macOS 11 on for all
+                         processes that we may kill
 
 The event may come before the process is a zombie: on macOS, older OpenBSDs, and on FreeBSD for a
 process that was exiting when it was registered. In each case the process has exited by then.

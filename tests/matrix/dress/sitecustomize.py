@@ -15,7 +15,7 @@ from pathlib import Path
 SYSTEMS = {
     "darwin": (
         "darwin",
-        ("Darwin", "19.6.0", "x86_64"),
+        ("Darwin", "24.6.0", "x86_64"),
         "darwin",
         "getresgid getresuid pipe2 posix_fadvise setresgid setresuid SIGRTMIN SIGRTMAX "
         "sigtimedwait sigwaitinfo",

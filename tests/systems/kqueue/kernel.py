@@ -296,18 +296,14 @@ class Process(Note):
             raise OSError(kernel.denied[self.ident], "denied")
         if not system.zombies and has_exited(self.fd):
             raise OSError(errno.ESRCH, "a zombie")
-        if self.fflags & system.status_flag and not is_child(self.ident):
-            if not kernel.may_signal:
-                raise OSError(errno.EACCES, "not a child")
-            os.kill(self._pid, 0)
+        if self.fflags & system.status_flag and not (is_child(self.ident) or may_kill(self._pid)):
+            raise OSError(errno.EACCES, "neither a child, nor may it be killed")
         if system.watches_own_user and os.getuid() not in (0, user_of(self._pid)):
             raise OSError(errno.EACCES, "another user's")
 
     def event(self):
         system = self._kernel.system
         fflags = self.fflags & (NOTE_EXIT | system.status_flag)
-        if not self._kernel.tells_status:  # an old macOS ignores the flag
-            fflags &= ~system.status_flag
         told = fflags & system.status_flag if system.status_flag else self._kernel.tells_status
         status = wait_status(self.fd, self._pid) if told else 0
         flags = EV_ONESHOT | EV_EOF | system.more_flags
@@ -396,6 +392,15 @@ def is_child(pid):
     return True
 
 
+def may_kill(pid):
+    """As macOS sees it: nobody may kill process 1."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    return pid != 1
+
+
 class timespec(c.Structure):
     _fields_ = [("tv_sec", c.c_int64), ("tv_nsec", c.c_long)]
 
@@ -432,14 +437,13 @@ class Kernel:
         self.queues = {}
         self.denied = {}  # pid, or "read" for that filter: errno
         self.passed_on = {}  # pid: the pid of the process that has it now
-        self.tells_status = True
+        self.tells_status = True  # not on older NetBSDs
         self.has_waitid = True
         self.kill_finds_zombies = True  # not on older OpenBSDs
         self.late = 0  # so many looks come before our child that has exited is a zombie
         self.interrupt = None  # the signal that comes right after events have been taken
         self.meanwhile = lambda note: sleep(0)  # called while an event is being taken
         self.misses = False  # where the system may do so: in the kernels it is rare
-        self.may_signal = False  # macOS 11: status also of whom we may send a signal
         self.stuck = 0  # threads that NetBSD before 10 would have left stuck in the kernel
         self.timers, self.max_timers = 0, 64
         self._raised = {}  # thread: the exception in a call from C
@@ -546,8 +550,6 @@ class Kernel:
         status = info.si_status
         if info.si_code == 1:
             status |= 0x700  # bits of the argument of _exit() that waitpid(2) does not show
-        elif not system.tells_signal:
-            status = 0
         return system.info(
             si_signo=info.si_signo,
             si_code=info.si_code,

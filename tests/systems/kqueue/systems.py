@@ -38,7 +38,6 @@ class System:
     status_flag = 0
     more_flags = 0
     has_waitid = True  # all Pythons have os.waitid there
-    tells_signal = True
     tick = 0.001  # in seconds; timers are up to two ticks late
     # The kernel writes an event for a change that fails, even without room for one.
     writes_unasked = False
@@ -132,7 +131,6 @@ SYSTEMS = {
         status_flag=NOTE_EXITSTATUS,
         ors_errors=True,
         has_waitid=False,  # from Python 3.13 on
-        tells_signal=False,
     ),
 }
 NAMED = os.environ.get("KQUEUE_STANDIN", "").split()
