@@ -230,7 +230,7 @@ def test_a_pid_that_another_child_has_got_is_not_waited_for(on, start_told, slee
 
 @pytest.mark.parametrize("system", OLD_ONES)
 def test_a_code_that_an_old_system_does_not_tell_is_none(on, keeper, start_told, tmp_path, system):
-    """Before OpenBSD 6.9 and NetBSD 8, which lack waitid(2), too: a 0 may mean nothing."""
+    """Before OpenBSD 7.3 and NetBSD 8, which lack waitid(2), too: a 0 may mean nothing."""
     kernel = on(system, "ctypes")
     kernel.tells_status = kernel.has_waitid = False
     pid = keeper.start_told(3, tmp_path / "fifo")

@@ -330,7 +330,7 @@ def told_code(event: "Kevent | None") -> "int | None":
     flag = table().status_flag
     if event is None or (flag and not event.fflags & flag):
         return None
-    # Where there is no waitid(2), before NetBSD 8 and OpenBSD 6.9, 0 may mean nothing.
+    # Where there is no waitid(2), before NetBSD 8 and OpenBSD 7.3, 0 may mean nothing.
     return code_of_status(event.data) if event.data or flag or works(check_waitid) else None
 
 
