@@ -32,20 +32,19 @@ NOBODY = 2**31 - 1  # no system has such a pid
 LONG = 60  # seconds; nobody waits for their end
 
 
+def major():
+    """Of the real system's release."""
+    return int(platform.release().partition(".")[0])
+
+
 def this_system():
     """The name of the real system's column. netbsd10: before NetBSD 10."""
     name = sys.platform.rstrip("0123456789")
-    major = int(platform.release().partition(".")[0])
     if name == "freebsd":
         return "freebsd12"
     if name == "netbsd":
-        return "netbsd11" if major >= 10 else "netbsd10"
+        return "netbsd11" if major() >= 10 else "netbsd10"
     return name
-
-
-def release():
-    """Of the real system; of a stand-in, one that has all that its column says."""
-    return (0, 0) if NAMED else tuple(map(int, platform.release().split("-")[0].split(".")[:2]))
 
 
 # Where the beliefs come from
@@ -408,7 +407,7 @@ def _(k):
 
 def status(value):
     """macOS tells it only if asked, NetBSD from 8 on."""
-    is_old = not NAMED and sys.platform.startswith("netbsd") and release() < (8, 0)
+    is_old = not NAMED and sys.platform.startswith("netbsd") and major() < 8
     return {
         "darwin": 0,
         "freebsd12_netbsd11_netbsd10_openbsd_dragonfly": value * (not is_old),

@@ -17,7 +17,7 @@ from .. import pidwait
 from ..conftest import open_fds
 from ..processes import OnPurpose, become_zombie, eventually, exiting, interrupted_by, sleeping
 from ..waiting.crowd import in_a_fork, room
-from .test_kqueue import any_, by_each_binding, each
+from .test_kqueue import any_, by_each_binding, each, swallow_events
 
 pytestmark = pytest.mark.kqueue
 
@@ -167,18 +167,12 @@ def test_the_event_comes_before_the_popen_can_reap(on, sleeper, system):
 def test_a_code_that_is_late_is_waited_for_a_moment(on, start_told, system, looks, code):
     """A signal handler has swallowed the event, and the child is not yet a zombie."""
     kernel = on(system, "ctypes")
-    child, kevent = start_told(5), kernel.kevent
-
-    def interrupted_kevent(*args):
-        if kevent(*args):
-            kernel.kevent = kevent
-            raise OnPurpose
-        return []
-
+    child = start_told(5)
     with pidwait.WaitSet([child.pid]) as waiting:
         child.stdin.close()
         become_zombie(child.pid)
-        kernel.kevent, kernel.late = interrupted_kevent, looks
+        swallow_events(kernel)
+        kernel.late = looks
         with pytest.raises(OnPurpose):
             waiting.wait()
         assert waiting.wait() == [(child.pid, code)]

@@ -296,9 +296,10 @@ class Process(Note):
             raise OSError(kernel.denied[self.ident], "denied")
         if not system.zombies and has_exited(self.fd):
             raise OSError(errno.ESRCH, "a zombie")
-        if self.fflags & system.status_flag and not (is_child(self.ident) or may_kill(self._pid)):
+        may_ask = not self.fflags & system.status_flag or is_child(self.ident)
+        if not may_ask and (self.ident == 1 or not may_kill(self._pid)):
             raise OSError(errno.EACCES, "neither a child, nor may it be killed")
-        if system.watches_own_user and os.getuid() not in (0, user_of(self._pid)):
+        if system.watches_own_user and not may_kill(self._pid):
             raise OSError(errno.EACCES, "another user's")
 
     def event(self):
@@ -336,9 +337,9 @@ def set_timer(fd, seconds, is_repeated):
         raise OSError(ctypes.get_errno(), "timerfd_settime")
 
 
-def user_of(pid):
+def may_kill(pid):
     try:
-        return os.stat("/proc/%d" % pid).st_uid
+        return os.getuid() in (0, os.stat("/proc/%d" % pid).st_uid)
     except FileNotFoundError:
         raise OSError(errno.ESRCH, "gone") from None
 
@@ -390,15 +391,6 @@ def is_child(pid):
     except ChildProcessError:
         return False
     return True
-
-
-def may_kill(pid):
-    """As macOS sees it: nobody may kill process 1."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return False
-    return pid != 1
 
 
 class timespec(c.Structure):
