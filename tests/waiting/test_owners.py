@@ -144,6 +144,7 @@ def ended_multiprocessing(code):
     return process
 
 
+@pytest.mark.kqueue
 @not_on_windows("zombies")
 @pytest.mark.parametrize("way", [*WAYS, by_as_completed])
 @pytest.mark.parametrize("make", [ended_popen, ended_child, ended_multiprocessing])

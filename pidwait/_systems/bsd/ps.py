@@ -142,6 +142,7 @@ class PsHandle(Handle):
     pid: int
     _stat: "PsStat | None" = None  # the first answer of ps
     _ask_again = 0.0
+    _ps_saw_exit = False  # ps is not asked in each look
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -153,10 +154,10 @@ class PsHandle(Handle):
             exited = look_at_child(self.pid) is not RUNNING
             asks = self._stat is not None  # the pid may belong to another child by now
         except Failed:  # somebody else's, or there is no waitid
-            exited = not is_found(self.pid)
+            exited = self._ps_saw_exit or not is_found(self.pid)
             asks = True  # it may be a zombie
         if asks and not exited and Deadline.now() >= self._ask_again:
-            exited = self._ps_tells_exit()
+            exited = self._ps_saw_exit = self._ps_tells_exit()
         return self._code(reap) if exited else RUNNING
 
     def _ps_tells_exit(self) -> bool:
@@ -193,6 +194,8 @@ class PsHandle(Handle):
         except Failed as why:
             if why.errno != ECHILD:
                 log("waitid, pid %d: %s", self.pid, why)
+            return None
+        except not_by_handler(ImportError):  # of resource, by wait4() at the interpreter's end
             return None
 
     def identify(self) -> "Identity | None":
