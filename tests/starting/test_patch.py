@@ -185,7 +185,8 @@ def test_a_start_that_a_debugger_has_replaced_sees_each_child(name, forks, start
 
         @functools.wraps(beneath)
         def hooked(*args, **kwargs):
-            seen.append(name)
+            if "/bin/ps" not in str(args[0]):  # of ours, where there is no /proc
+                seen.append(name)
             return beneath(*args, **kwargs)
 
         monkeypatch.setattr(module, name, hooked)

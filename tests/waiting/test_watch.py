@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from .. import pidwait
+from ..needs import needs
 from ..processes import (
     OnPurpose,
     become_zombie,
@@ -351,6 +352,7 @@ IN_A_SUBINTERPRETER = """if True:
 @pytest.mark.skipif(
     not hasattr(_thread, "_is_main_interpreter"), reason="before Python 3.12 nothing tells it"
 )
+@needs("/proc")
 @pytest.mark.parametrize("kind", ["legacy", "isolated"])
 def test_a_subinterpreter_refuses_a_thread_that_would_abort_the_program(variant, kind):
     """Also that of a tree by "group", before its command starts."""

@@ -19,6 +19,7 @@ NOT_SHOWN = {
     "test_the_root_and_the_user_may_change": "in another root the stand-in has no /proc",
     "test_an_ancestor_that_exits_at_any_line": "the stand-in's ps is slow",
     "reaped_at_any_line]": "the stand-in's ps is slow",
+    "test_a_wait_calls_no_poll_that_calls_wait[tree]": "the stand-in's ps is slow",
     "test_whom_we_may_not_signal_stays_alive": "the stand-in's ps needs root's rights",
     "trouble/test_interruptions": "exceptions come in the middle of the stand-in",
     "trouble/test_no_memory": "exceptions come in the middle of the stand-in",
