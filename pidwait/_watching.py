@@ -217,8 +217,8 @@ def watch_parent(
     POSIX systems.
 
     With ``ancestors``, each process above this one counts, up to ``parent``, or else up to pid 1.
-    A launcher (uv, npx, a shell) often lives on when the program that called it has exited. The
-    ancestors are looked up once, by this call.
+    A launcher often lives on when the program that called it has exited: uv, npx, a shell, and on
+    Windows the python.exe of a virtual environment. The ancestors are looked up once, by this call.
 
     Pid 1 never counts as exited, nor does a parent that is hidden in another PID namespace: the
     logger reports such a parent. Raises RuntimeError as watch() does, and ValueError or TypeError
