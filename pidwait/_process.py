@@ -11,7 +11,7 @@ from ._base.deadline import NOW, Backoff, Deadline
 from ._base.errors import Failed, TimeoutExpired, audit, not_by_handler, refuse_copy, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, system
-from ._waiting.owners import PsutilTarget, Target, guarded, target_of
+from ._waiting.owners import PsutilTarget, Target, guarded, reap_by_owner, target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _reaped(
 ) -> "Outcome":
     """The code of what has exited, reaped by its owner; RUNNING if others of its tree still run."""
     if isinstance(seen, int):
-        code = guarded(target.reap, seen)
+        code = reap_by_owner(target, seen)
         if isinstance(code, int):  # as nearly always
             return code
     codes, backoff = [seen], Backoff()
@@ -105,7 +105,7 @@ def _look_and_reap(
     seen = codes[-1]
     # If only the reaping shows the code, the owner reaps before we have seen a code.
     if target.reaps or seen is not PENDING:
-        return guarded(target.reap, None if seen is PENDING else seen)
+        return reap_by_owner(target, seen)
     return PENDING
 
 

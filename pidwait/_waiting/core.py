@@ -21,7 +21,7 @@ from .._base.steps import atomically, claim, end_one, hand_over
 from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, PollSchedule, Waiter
-from .owners import ProcessTarget, Target, guarded
+from .owners import ProcessTarget, Target, guarded, reap_by_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class Core:
             if target.reaps or (status is not PENDING and type(target) is not Target):
                 self.schedule.add(member)  # behind all others: the owner may raise each time
                 self.poller.ready.pop(member, None)
-                outcome = self._reap(member, None if status is PENDING else status, waiter)
+                outcome = self._reap(member, status, waiter)
             if outcome is PENDING:
                 # A set's caller calls again, so owners have time to reap.
                 is_patient = target.reaps and self._is_shared
@@ -275,7 +275,7 @@ class Core:
                 self._reaping.pop(member, None)
             return PENDING
         try:
-            return guarded(member.target.reap, status)
+            return reap_by_owner(member.target, status)
         finally:
             self._reaping.pop(member, None)
 

@@ -84,6 +84,13 @@ def guarded(method: "Callable[..., Outcome]", *args: "Outcome") -> "Outcome":
         return PENDING if passes and target.reaps else args[0]
 
 
+def reap_by_owner(target: Target, seen: "Outcome") -> "Outcome":
+    """Have the object reap the process; PENDING as long as neither it nor a look knows the code."""
+    code = guarded(target.reap, None if seen is PENDING else seen)
+    # None: somebody else reaps it, the system itself, say, and the next look may show the code.
+    return seen if code is None else code
+
+
 class Owner(Target):
     """An object that reaps its process."""
 
@@ -130,7 +137,7 @@ def _checked(code: object) -> "Outcome":
 class PopenOwner(Owner):
     """subprocess.Popen and its like: poll() reaps, and sets returncode."""
 
-    _is_inherited = False
+    _is_inherited = _was_lost = False
     reaps_by = "poll"
 
     def confirm(self) -> "Outcome":
@@ -149,7 +156,7 @@ class PopenOwner(Owner):
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
             return code
-        lost = code is None and self._is_lost()
+        self._was_lost = self._was_lost or (code is None and self._is_lost())
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.
         known = _checked(getattr(self.proc, self.reaps_by)())
@@ -158,7 +165,7 @@ class PopenOwner(Owner):
         if code:
             return code
         # Before Linux 5.17 a look shows the main thread's code, which is 0 if it ended first.
-        return None if lost else known
+        return None if self._was_lost else known
 
     def _is_lost(self) -> bool:
         """Whether somebody else has reaped it: the Popen then reports exit code 0."""

@@ -13,7 +13,7 @@ import pytest
 from .. import pidwait, seam, trouble
 from ..trouble import Child, system
 from ..trouble.conftest import namespaces, real_root  # noqa: F401
-from .command_line import acting_first, run
+from .command_line import COMMAND, acting_first, run
 
 pytest.importorskip("ctypes")
 NOBODY = 65534
@@ -91,3 +91,23 @@ def test_one_whose_pid_another_process_gets_is_not_waited_for(namespaces):  # no
     if trouble.why_no_pidfd():
         pytest.skip(trouble.why_no_pidfd())
     trouble.run(reused, within=namespaces)
+
+
+ORPHAN = """
+(sh -c 'echo $$ > "$0"' "$0" &)
+until pid=$(cat "$0") && [ "$pid" ]; do sleep 0.01; done
+while kill -0 $pid 2> /dev/null; do sleep 0.01; done
+exit 7
+"""
+
+
+@pytest.mark.parametrize("options", ["", "--tree", "--foreground", "--tree --rest leave"])
+def test_as_pid_1_it_reaps_those_whose_parents_have_exited(
+    start,
+    tmp_path,
+    namespaces,  # noqa: F811
+    options,
+):
+    """As in a container, where nobody else does; and never the command before its time."""
+    command = ["run", "-t", "60", *options.split(), "sh", "-c", ORPHAN, str(tmp_path / "pid")]
+    assert start(*namespaces, *COMMAND, *command).wait() == 7

@@ -26,7 +26,6 @@ from ..processes import (
     sleeping,
     state,
 )
-from ..trouble.conftest import namespaces  # noqa: F401
 from .command_line import COMMAND, PROG, run, until_it_sleeps
 
 RUN = COMMAND + ["run"]
@@ -524,26 +523,6 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
             job.send_signal(number)
         job.stdin.close()
         assert 0 < told.read().count(b"sending signal") < 10
-
-
-ORPHAN = """
-(sh -c 'echo $$ > "$0"' "$0" &)
-until pid=$(cat "$0") && [ "$pid" ]; do sleep 0.01; done
-while kill -0 $pid 2> /dev/null; do sleep 0.01; done
-exit 7
-"""
-
-
-@pytest.mark.parametrize("options", ["", "--tree", "--foreground", "--tree --rest leave"])
-def test_as_pid_1_it_reaps_those_whose_parents_have_exited(
-    start_job,
-    tmp_path,
-    namespaces,  # noqa: F811
-    options,
-):
-    """As in a container, where nobody else does; and never the command before its time."""
-    command = [*RUN, "-t", "60", *options.split(), "sh", "-c", ORPHAN, str(tmp_path / "pid")]
-    assert start_job(*namespaces, *command).wait() == 7
 
 
 # --tree

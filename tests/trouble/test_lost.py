@@ -214,6 +214,35 @@ def test_a_popen_that_another_thread_has_reaped_without_having_stored_its_code(
     popen.returncode = 5
 
 
+WAITS = [pidwait.wait, lambda popen: pidwait.wait_procs([popen])[0][0][1]]
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=["wait", "wait_procs"])
+def test_a_popen_that_the_system_is_just_reaping(variant, backend, seam, wait):
+    """As if SIGCHLD were ignored: neither the child nor its code is found for a moment."""
+    if backend != "pidfd" or not trouble.kernel_tells() or not hasattr(os, "waitid"):
+        pytest.skip("the system does not tell the code of what has been reaped")
+    popen, unknown, ioctl = Popen(5), [None] * 12, seam.get("ioctl")
+
+    def waitid(*args):
+        info = os.waitid(*args)
+        if not popen.stdin.closed:  # right after the Popen was found to run
+            popen.end()
+            os.waitpid(popen.pid, 0)
+        return info
+
+    def asked(fd, request, info, *args):
+        ioctl(fd, request, info, *args)
+        if unknown:
+            unknown.pop()
+            info[:8] = bytes(8)  # no PIDFD_INFO_EXIT: it has not been reaped
+
+    seam.put("waitid", waitid)
+    seam.put("ioctl", asked)
+    assert wait(popen) == 5 and not unknown
+    assert popen.returncode == 0  # set by Popen itself
+
+
 def test_an_owner_that_another_thread_has_reap_while_it_is_asked(variant):
     class Job:
         """Like a multiprocessing.Process."""
