@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import types
@@ -102,11 +103,13 @@ class nothing_left:
     """Check that the block leaves no open file descriptor and no child. It needs no /proc."""
 
     def __enter__(self):
-        self._before = open_fds()
+        self._before, self._threads = open_fds(), threading.enumerate()
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
             return
+        for thread in set(threading.enumerate()).difference(self._threads):
+            thread.join(LONG)  # that of watch() ends a moment later
         for _ in range(3):  # PyPy collects some of them only in the second round
             if open_fds() != self._before:
                 gc.collect()
