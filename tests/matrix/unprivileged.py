@@ -86,6 +86,8 @@ def main():
         tree, venv = top / "tree", top / "venv"
         ignored = shutil.ignore_patterns(".git", ".tox", ".venv", ".*_cache", "__pycache__")
         shutil.copytree(ROOT, tree, ignore=ignored)
+        # The user can't write there: each child would compile the package again.
+        subprocess.check_call([public, "-m", "compileall", "-q", tree])
         subprocess.check_call([public, "-m", "venv", "--without-pip", venv])
         (site,) = venv.glob("lib/*/site-packages")
         shutil.copytree(sysconfig.get_path("purelib"), site, dirs_exist_ok=True)

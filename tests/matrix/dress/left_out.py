@@ -21,6 +21,7 @@ NOT_SHOWN = {
     "reaped_at_any_line]": "the stand-in's ps is slow",
     "test_a_wait_calls_no_poll_that_calls_wait[tree]": "the stand-in's ps is slow",
     "test_whom_we_may_not_signal_stays_alive": "the stand-in's ps needs root's rights",
+    "comes_through_from_wait[polling": "exceptions come in the middle of the stand-in",
     "trouble/test_interruptions": "exceptions come in the middle of the stand-in",
     "trouble/test_no_memory": "exceptions come in the middle of the stand-in",
     "trouble/test_no_descriptors": "the stand-in needs file descriptors",
