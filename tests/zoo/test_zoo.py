@@ -8,12 +8,18 @@ import pytest
 from .. import trouble
 from ..processes import need_program
 from ..trouble.conftest import namespaces, real_root  # noqa: F401
+from ..waiting.crowd import room
 from . import bombs, strangers, tries
 from .nest import INIT, become, compiled
 
 pytest.importorskip("ctypes")
 TRIES = 2
 ANIMALS = [(name, animal) for name, animals in tries.MECHANISMS.items() for animal in animals]
+
+
+def fits(animal):
+    """The zombies of a storm would take all processes that a small system leaves to a user."""
+    return not animal.startswith("storm") or room(1000) == 1000
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +39,14 @@ def run(namespaces, program, monkeypatch):  # noqa: F811
 
 @pytest.mark.parametrize("mechanism, animal", ANIMALS)
 def test_nothing_outlives_the_end_of_a_tree(run, mechanism, animal):
+    if not fits(animal):
+        pytest.skip("this user may have too few processes for a storm")
     run(tries.check_young, mechanism, animal, TRIES)
 
 
 @pytest.mark.parametrize("mechanism", tries.MECHANISMS)
 def test_nothing_outlives_the_end_of_trees_that_are_older(run, mechanism):
-    run(tries.check_old, mechanism, tries.MECHANISMS[mechanism])
+    run(tries.check_old, mechanism, [*filter(fits, tries.MECHANISMS[mechanism])])
 
 
 @pytest.mark.parametrize("mechanism", tries.MECHANISMS)
