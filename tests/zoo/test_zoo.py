@@ -51,6 +51,8 @@ def test_nothing_outlives_the_end_of_trees_that_are_older(run, mechanism):
 
 @pytest.mark.parametrize("mechanism", tries.MECHANISMS)
 def test_strangers_that_get_the_pids_at_once_are_not_hit(run, mechanism):
+    if room(1000) < 1000:
+        pytest.skip("strangers that fork all the time need more processes than this user may have")
     run(strangers.check_strangers, mechanism, mechanism)
 
 
