@@ -161,9 +161,7 @@ def tree(tmp_path):
 
     command.lives = lambda: not poll.poll(0)
     yield command
-    os.close(
-        os.open(path, os.O_WRONLY)
-    )  # a skipped test has had no writer, which poll() would miss
+    os.close(os.open(path, os.O_WRONLY))  # a test that was skipped has had no writer
     eventually(lambda: not command.lives())
     os.close(end)
 
