@@ -87,7 +87,8 @@ def guarded(method: "Callable[..., Outcome]", *args: "Outcome") -> "Outcome":
 def reap_by_owner(target: Target, seen: "Outcome") -> "Outcome":
     """Have the object reap the process; PENDING as long as neither it nor a look knows the code."""
     code = guarded(target.reap, None if seen is PENDING else seen)
-    # None: somebody else reaps it, the system itself, say, and the next look may show the code.
+    # None: somebody else reaps it, or the system, where SIGCHLD is ignored. While they do so, no
+    # look shows the code: seen for 1 of 600 exits on Linux 6.18.
     return seen if code is None else code
 
 
@@ -156,6 +157,7 @@ class PopenOwner(Owner):
         # In a forked child the Popen's lock may stay locked for ever.
         if self._is_inherited:
             return code
+        # Kept, as after one poll() the Popen has a code of its own, 0.
         self._was_lost = self._was_lost or (code is None and self._is_lost())
         # While another thread is in wait() or poll(), poll() returns None at once, even if the
         # process has exited.

@@ -113,7 +113,7 @@ class Job:
 
     child: "Any"
     _code: "int | None" = None
-    _caught: "set[int]" = set()  # blocked signals: sigtimedwait() tells who has sent them
+    _caught: "set[int]" = set()  # these signals are blocked; sigtimedwait() returns them
 
     def __init__(self, options: "dict[str, str]", command: "list[str]") -> None:
         # 0 means no limit, as in GNU timeout.

@@ -142,7 +142,7 @@ class PsHandle(Handle):
     pid: int
     _stat: "PsStat | None" = None  # the first answer of ps
     _ask_again = 0.0
-    _ps_saw_exit = False  # ps is not asked in each look
+    _ps_saw_exit = False  # ps is asked now and then only, so the answer is kept
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -191,11 +191,10 @@ class PsHandle(Handle):
             reaped, status, rusage = call(os.wait4, self.pid, os.WNOHANG)
             self.usage = usage_by_wait4(rusage) if reaped else None
             return code_of_status(status) if reaped else RUNNING
-        except Failed as why:
-            if why.errno != ECHILD:
+        # ImportError: wait4() can't import resource at the interpreter's end.
+        except not_by_handler(Failed, ImportError) as why:
+            if getattr(why, "errno", None) != ECHILD:
                 log("waitid, pid %d: %s", self.pid, why)
-            return None
-        except not_by_handler(ImportError):  # of resource, by wait4() at the interpreter's end
             return None
 
     def identify(self) -> "Identity | None":
