@@ -192,7 +192,9 @@ class Ending:
         if member in self._core.seen or handle is None:
             return member in self._core.seen  # else no descriptor is left for a received pidfd
         if isinstance(target, TreeOwner):
-            if target.proc.poll() is None:
+            # Once: it sends SIGKILL itself after the grace. A second end would stop processes that
+            # the SIGCONT of the first wakes.
+            if target.proc.poll() is None and (sig == self.sig or self.grace == 0):
                 target.proc._tree.end(int(sig), 0.0 if sig == KILL else self.grace)
             return True
         try:
