@@ -30,7 +30,7 @@ class ProcStat:
 
     def __init__(self, name: bytes, fields: "list[bytes]") -> None:
         self.name = os.fsdecode(name)
-        self.state = fields[0].decode("ascii", "replace")
+        self.state = chr(fields[0][0])
         # A main thread that has ended before the other threads is a zombie, too: the process
         # still runs, and has no exit code before the others have ended.
         self.exited = fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
