@@ -516,9 +516,13 @@ def is_patched():
     return dict(vars(subprocess.Popen)) != before
 """.format(pidwait.__name__)
 PROGRAM = """
-import beside, os, sys, threading
-def outlive():
-    threading.main_thread().join()
+import beside, os, sys, threading, time
+def runs(frame):
+    return frame is not None and (frame.f_code.co_name == "<module>"
+        and frame.f_code.co_filename.endswith("program.py") or runs(frame.f_back))
+def outlive():  # not join(): threading._shutdown() fails if it takes the lock of the main thread
+    while runs(sys._current_frames().get(threading.main_thread().ident)):
+        time.sleep(0.001)
     print(beside.is_patched())
 print(__name__, sys.argv, os.path.abspath(sys.path[0]), flush=True)
 threading.Thread(target=outlive).start()
