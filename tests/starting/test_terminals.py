@@ -5,6 +5,7 @@ Each scene is played by all starters at once, each on a terminal of its own.
 """
 
 import contextlib
+import errno
 import os
 import pty
 import subprocess
@@ -54,7 +55,7 @@ SCENES = {
     "leader, Ctrl-C": ("leader", "wait", [CTRL_C, "INT"]),
     "leader, Ctrl-Z is ignored": ("leader", "wait", [CTRL_Z, CTRL_C, "INT"]),
     "leader, reads": ("leader", "read", [b"hello\n", "read hello"]),
-    "leader, hang-up": ("leader", "read", ["close", "Input/output error"]),
+    "leader, hang-up": ("leader", "read", ["close", os.strerror(errno.EIO)]),
     "leader, another group, Ctrl-Z": ("leader", "grab", [CTRL_Z, "T"]),
     "pid 1, Ctrl-C": ("pid 1", "wait", [CTRL_C, "INT"]),
     "pid 1, Ctrl-Z is ignored": ("pid 1", "wait", [CTRL_Z, CTRL_C, "INT"]),
