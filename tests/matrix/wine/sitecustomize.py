@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""In each interpreter of a suite on Wine: what Wine 8 fails to do.
+"""In each interpreter of a suite on Wine: what Wine 8, or 3.13's launcher, fails to do.
 
 Under load, CreateProcess fails with ERROR_INTERNAL_ERROR now and then, whatever was to be started.
 CopyFile2, by which CPython 3.14 copies files, is not there: the process ends; shutil has others.
@@ -44,3 +44,5 @@ def _getppid():
 
 if sys.version_info[:2] == (3, 12):
     os.getppid = _getppid
+    # It takes its own path from the command line, where its own launcher puts it; 3.13's does not.
+    sys._base_executable = os.path.join(sys.base_prefix, os.path.basename(sys.executable))
