@@ -126,8 +126,9 @@ def _by_subprocess(
         # os.posix_spawn has that event, too.
         quiet_start = without_audit(original, _USE_POSIX_SPAWN=False)
         start = type("Popen", (start,), {"_execute_child": quiet_start})
-    # From Python 3.14 on it starts a path by os.posix_spawn(), whose errors have a str.
-    if getattr(subprocess, "_HAVE_POSIX_SPAWN_CLOSEFROM", False) and os.path.dirname(argv[0]):
+    # Python 3.13 starts a path by os.posix_spawn(), whose errors have a str; but not on the BSDs.
+    names = "_HAVE_POSIX_SPAWN_CLOSEFROM", "_USE_POSIX_SPAWN"
+    if all(getattr(subprocess, name, False) for name in names) and os.path.dirname(argv[0]):
         argv = [os.fspath(argv[0]), *argv[1:]]
     popen = start(argv, **with_group(options))
     child = _own(popen.pid, args)

@@ -285,8 +285,9 @@ def test_equals_what_stands_for_the_same_process(variant):
         assert child == process
         another.kill()
     assert child == child != another
-    child = pidwait.spawn(TRUE)
+    child = pidwait.spawn(sleeping(60))
     with pidwait.Process(child.pid) as process:
+        child.kill()
         child.wait()
         child.close()
         assert child == process != another and child in {process, another}
