@@ -14,6 +14,7 @@ python3 -m tests.explore --plan PLAN SCENARIO
 """
 
 import argparse
+import importlib
 import os
 import shutil
 import signal
@@ -62,6 +63,8 @@ def here(options):
     use_variant(options.scenarios[0].partition("@")[2])
     from . import scenarios, schedule, search
 
+    if "pypyjit" in sys.builtin_module_names:  # it compiles again and again what is traced
+        importlib.import_module("pypyjit").set_param("off")
     sys.unraisablehook = lambda *error: None  # an exception in a __del__
     signal.signal(signal.SIGUSR1, schedule.handler)
     classes = schedule.CLASSES if options.classes is None else options.classes.split(",")
