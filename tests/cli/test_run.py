@@ -523,6 +523,7 @@ def test_signals_that_come_meanwhile_are_passed_on_once(start_job):
         until_it_sleeps(job.pid)
         for number in [signal.SIGUSR1, signal.SIGUSR2] * 50:
             job.send_signal(number)
+        until_it_sleeps(job.pid)  # in write(2)
         job.stdin.close()
         assert 0 < told.read().count(b"sending signal") < 10
 

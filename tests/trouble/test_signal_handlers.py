@@ -66,6 +66,7 @@ def signalled_asleep(handler):
     """In the block, SIGUSR1 comes once the main thread sleeps in a system call."""
 
     def send():
+        begun.wait()  # start() sleeps, too
         if tid is None:  # nobody can tell: most probably it sleeps by then
             time.sleep(0.1)
         else:
@@ -73,9 +74,11 @@ def signalled_asleep(handler):
         signal.pthread_kill(main, signal.SIGUSR1)
 
     main, thread = threading.get_ident(), threading.Thread(target=send)
+    begun = threading.Event()
     tid = trouble.thread_id() if THERE["/proc"] else None
     with on_signal(handler, signal.SIGUSR1):
         thread.start()
+        begun.set()
         try:
             yield
         finally:
