@@ -477,7 +477,7 @@ def test_ctrl_c_comes_once(options, way):
         pytest.skip("setsid(1) forks there: a command without a keeper leads a group of its own")
     *group, options = options.rpartition("group ")
     traps = "trap 'echo INT' INT; trap 'echo USR1; exit 5' USR1; trap 'kill -INT 0' USR2; "
-    script = traps + "echo ready; while :; do sleep 0.01; done"
+    script = traps + "echo ready; i=0; while [ $((i += 1)) -lt 9000 ]; do sleep 0.01; done"
     pid, fd = pty.fork()
     if pid == 0:
         try:
