@@ -29,7 +29,7 @@ from .interpreters import search_path
 LOGS = FOLDER / "log"
 # For two cores: the tests wait for half of their time. Each environment has two workers, not more:
 # each of them has to collect all tests.
-AT_ONCE = 4
+AT_ONCE = 3
 GRACE = 10  # seconds from SIGABRT, at which pytest prints all tracebacks, to SIGKILL
 TOTALS = re.compile(r"(?m)^=* ?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s\b")
 FAILURES = re.compile(r"(?m)^(?:FAILED|ERROR) (\S+)")
