@@ -27,8 +27,7 @@ from ..venvs import FOLDER, ROOT
 from .interpreters import search_path
 
 LOGS = FOLDER / "log"
-# For two cores: the tests wait for half of their time. Each environment has two workers, not more:
-# each of them has to collect all tests.
+# For two cores: the tests wait for half of their time.
 AT_ONCE = 3
 GRACE = 10  # seconds from SIGABRT, at which pytest prints all tracebacks, to SIGKILL
 TOTALS = re.compile(r"(?m)^=* ?(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s\b")
