@@ -333,6 +333,9 @@ GROUPS = [
 @pytest.mark.parametrize("group, expected", GROUPS)
 def test_process_group_is_that_of_python_3_11(group, expected, options, forks):
     options = dict(options, process_group=group)
+    is_pypy = sys.implementation.name == "pypy"
+    if expected is OverflowError and is_pypy and "process_group" in PARAMETERS:
+        pytest.skip("PyPy's own process_group is cut to a C int")
     for start in (subprocess.Popen,) * ("process_group" in PARAMETERS) + STARTS:
         found = outcome(start, options)
         assert found[0] == expected
