@@ -132,21 +132,23 @@ class Keeper:
 
     def start(self) -> None:
         """Start the command, and answer."""
-        failure, failed = posix.pipe2(posix.O_CLOEXEC)
+        (failure, failed), (gate, opener) = [posix.pipe2(posix.O_CLOEXEC) for _ in range(2)]
         self.command = posix.fork()
         if not self.command:
+            posix.close(opener)
+            posix.read(gate, 1)  # returns when the keeper has left the group, or has died
             self.become_command(failed)
         # Signals to the caller's group spare the keeper from now on. Whether the command's group is
         # orphaned, which decides on Ctrl-Z, depends on parents in other groups of the session.
         attempt(posix.setsid) if self.plan["stays"] else attempt(posix.setpgid, 0, 0)
+        posix.close(opener)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, self.numbers)
         posix.close(failed)
         why = posix.read(failure, 16)
         self.close_files()
         if why:
             posix.waitpid(self.command, 0)
-            answer(self.control, why.decode())
-        answer(self.control, "P%d" % self.command)
+        answer(self.control, why.decode() or "P%d" % self.command)
 
     def close_files(self) -> None:
         """Close the command's file descriptors: readers of its pipes wait for their end."""
@@ -208,7 +210,7 @@ class Keeper:
                 attempt(posix.close, fd)
         return any(fd is not None for _, fd in found)
 
-    def descendants(self, number: int) -> "list[tuple[int, int | None]]":
+    def descendants(self, sig: int) -> "list[tuple[int, int | None]]":
         """Pids, with -1 for our children, and a pidfd for others, whom somebody else may reap.
 
         If the parent still runs, and lists the pid after its pidfd was opened, the pidfd is its
@@ -217,13 +219,12 @@ class Keeper:
         SIGKILL. SIGSTOP is sent at once, so that nobody listed has more children, and only once.
         """
         found: "list[tuple[int, int | None]]" = [(self.me, -1)]
-        known = self.stopped if number == _STOP else ()
         for parent, fd in found:  # it grows
             is_ours = parent == self.me
-            passes_on = not is_ours and number not in (_STOP, _KILL)
+            passes_on = not is_ours and sig not in (_STOP, _KILL)
             if passes_on and self.plan["mark"] in contents("/proc/%d/cmdline" % parent):
                 continue
-            pids = [pid for pid in children_of(parent) if pid not in known]
+            pids = [pid for pid in children_of(parent) if sig != _STOP or pid not in self.stopped]
             fds: "Any" = [-1 if is_ours else in_c("syscall", _PIDFD_OPEN, pid, 0) for pid in pids]
             is_sure = fd is not None and not (fd >= 0 and is_readable(fd))
             there = pids if is_ours or not pids else children_of(parent)
@@ -231,8 +232,8 @@ class Keeper:
                 if not is_sure or pid not in there or (own < 0 and not is_ours):
                     attempt(posix.close, own)
                     own = None
-                elif number == _STOP:
-                    send_signal(pid, own, number)
+                elif sig == _STOP:
+                    send_signal(pid, own, sig)
                     self.stopped.add(pid)
                 found.append((pid, own))
         return found[1:]
@@ -312,8 +313,7 @@ class Keeper:
             if self.watch >= 0 and self.status & 127:
                 is_readable(self.watch, 100)
             self.listen(0.0)
-            if self.deadline is None:
-                return [], False
+            others = [] if self.deadline is None else others
         return others, False
 
     def kill(self, living: "list[int]") -> "list[int]":

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -507,6 +508,18 @@ def test_the_death_of_the_program_ends_all(reaper, witness, then, sig):
         if "fork" not in then:
             eventually(lambda: not witness.sees())
         os.killpg(popen.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace to slow a call")
+def test_what_kills_the_programs_group_spares_the_keeper_from_the_command_s_first_line(reaper):
+    """Between fork(2) and setsid(2) a SIGKILL to the group would end the keeper."""
+    keepers = ["sh", "-c", "ps -o pgid= -p $PPID"]
+    code = "import os\nfrom %s import subprocess\nprint(os.getpgrp(), flush=True)\n"
+    code = code % pidwait.__name__ + "subprocess.run(%r, tree=True)" % keepers
+    slow = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=setsid:delay_enter=500000"]
+    done = run([*slow, sys.executable, "-c", code], stdout=PIPE, check=True)
+    program, keeper = map(int, done.stdout.split())
+    assert keeper != program
 
 
 def end_dropped(witness):
