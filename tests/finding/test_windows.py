@@ -102,6 +102,26 @@ def test_a_command_line_has_the_words_that_the_system_makes_of_it(seam, told):
     assert info.cmdline() == []  # as that of any process that has exited
 
 
+@pytest.mark.parametrize("number", [299, 998])  # ERROR_PARTIAL_COPY, ERROR_NOACCESS
+def test_a_command_line_that_can_not_be_read_yet_is_not_told(seam, told, number):
+    query = calls.get("NtQueryInformationProcess")
+
+    def query_as_in_wine_8(handle, class_, size):
+        if class_ == 60:
+            raise OSError(0, "NTSTATUS 0xC0000003", None, 87)
+        return query(handle, class_, size)
+
+    def read(*arguments):
+        raise OSError(errno.EINVAL, "No access to memory location", None, number)
+
+    info = pidwait.ProcessInfo(told().pid)
+    seam.put("NtQueryInformationProcess", query_as_in_wine_8)
+    seam.put("ReadProcessMemory", read)
+    assert info.as_dict(["ppid", "cmdline"], "?") == {"ppid": os.getpid(), "cmdline": "?"}
+    with pytest.raises(PermissionError, match=r"\(ReadProcessMemory, pid %d\)" % info.pid):
+        info.cmdline()
+
+
 def test_uids_are_not_told():
     info = pidwait.ProcessInfo(os.getpid())
     assert info.as_dict(["uids"], "?") == {"uids": "?"}

@@ -36,6 +36,7 @@ _PARAMETERS, _COMMAND_LINE = (0x20, 0x70) if POINTER_SIZE == 8 else (0x10, 0x40)
 _UNICODE_STRING = Struct("HHP")  # length and room in bytes, address
 _LONGEST_STRING = 0xFFFE
 _ERROR_NOT_FOUND = 1168
+_UNREADABLE = 299, 998  # ERROR_PARTIAL_COPY, ERROR_NOACCESS: a process that starts or ends
 
 # Class of GetTokenInformation. It fills a TOKEN_USER, which is two words, and puts the SID right
 # behind it: a revision, the number of its subauthorities (15 at most), 6 bytes of an authority,
@@ -97,8 +98,9 @@ class WindowsFacts:
         except Failed as why:
             if self._has_exited():
                 raise Failed(ESRCH) from None
-            why.call = name
-            raise
+            refused = Failed(EACCES, why.error.strerror) if why.winerror in _UNREADABLE else why
+            refused.call = name
+            raise refused from None
 
     def _has_exited(self) -> bool:
         return is_signalled(self._handle())
