@@ -102,7 +102,7 @@ def pytest_addoption(parser):
 
 
 def sample(items):
-    """Each behaviour once, by what this interpreter would choose; three cases of each test."""
+    """Each behaviour once, by what this interpreter would choose; two cases of each test."""
     chosen = {}
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
@@ -173,7 +173,7 @@ def chosen_variants():
 
 
 CHOSEN = chosen_variants()
-CASES = 3  # of each test in a sample
+CASES = 2  # of each test in a sample
 seam.forget()
 
 
