@@ -40,7 +40,9 @@ class PidfdHandle(Handle):
     """A pidfd: opened here, or given as ``file`` (received, inherited, or duplicated)."""
 
     backend = "pidfd"
-    _is_ours = True  # our child, as far as we know
+    # Our child, as far as we know; the guess for a new handle is what the last look has found. It
+    # decides what is asked first: in a set, two system calls fewer for each process of others.
+    _is_ours = True
 
     def __init__(
         self, pid: "int | None", file: "File | None" = None, open_: "Callable[..., File]" = opened
@@ -65,11 +67,11 @@ class PidfdHandle(Handle):
             self.usage = usage_of_child(P_PIDFD, self.fd) or self.usage
         try:
             info = call(CALLS["waitid"], P_PIDFD, self.fd, REAP if reap else LOOK)
-            self._is_ours = True
+            self._is_ours = PidfdHandle._is_ours = True
             if info is not None:
                 return code_of_child(info)
         except Failed as why:
-            self._is_ours = why.errno != ECHILD
+            self._is_ours = PidfdHandle._is_ours = why.errno != ECHILD
             if self._is_ours:  # a policy, or P_PIDFD on Linux 5.3 (EINVAL)
                 log("waitid: %s", why)
         try:
