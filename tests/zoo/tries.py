@@ -123,12 +123,12 @@ def old(program, animals, graces=GRACES):
 
 
 def wrongs(results):
-    """{(animal, what went wrong): how often}; a twentieth of an animal's tries may be missed."""
+    """{(animal, what went wrong): how often}; a fiftieth of an animal's tries may be missed."""
     results = [one for one in results if one is not None]
     found = collections.Counter(one[:2] for one in results if one.wrong)
     for animal in BEARERS:
         tries = sum(one.animal == animal for one in results)
-        if found[animal, "missed"] <= 1 + tries // 20:
+        if found[animal, "missed"] <= 1 + tries // 50:
             del found[animal, "missed"]
     return found
 
