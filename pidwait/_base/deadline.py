@@ -46,6 +46,8 @@ class Deadline:
 
     def at_most(self, seconds: float) -> float:
         """``seconds``, or the seconds left if fewer."""
+        if self._at == _ENDLESS:
+            return seconds
         return max(0.0, min(seconds, self._at - self.now()))
 
     def milliseconds(self, longest: float = LONGEST_SLEEP) -> int:
