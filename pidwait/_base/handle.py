@@ -143,13 +143,13 @@ class Shared:
     def close(self) -> None:
         """Close it now, or after the last use."""
         handle, self.handle = self.handle, None
-        self.release(handle)
+        if handle is not None:
+            self.release(handle)
 
     def release(self, handle: "Any") -> None:
         """Close a handle that was taken away, unless it is in use. Two threads may both do so."""
         me = os.getpid()
-        is_used = [use for use, pid in self.uses.copy().items() if pid == me and use() is not None]
-        if handle is not None and not is_used:
+        if not [use for use, pid in self.uses.copy().items() if pid == me and use() is not None]:
             handle.close()
 
 
@@ -168,5 +168,5 @@ class Use:
 
     def __exit__(self, *exc_info: object) -> None:
         self._shared.uses.pop(ref(self), None)
-        if self._shared.handle is None:
+        if self._handle is not self._shared.handle:  # it was taken away meanwhile
             self._shared.release(self._handle)
