@@ -60,7 +60,7 @@ def wakeup(folder, rounds):
         finally:
             children.close()
     ours, peer = (core.median([woken for woken, _ in results[name]]) for name in ("ours", "bare"))
-    yield core.Row("wake-up p50, aio.wait(pid) : bare", ours, peer, bound=1.25)
+    yield core.Row("wake-up p50, aio.wait(pid) : bare", ours, peer, bound=1.4)
 
 
 def per_exit(starter, count, wrong):

@@ -183,7 +183,7 @@ def rows(results, lacks):
     popen_bound = 1 / 30 if sys.version_info < (3, 15) else None
     pairs = (
         ("wait(pid)", "inline", None),
-        ("wait(pid)", "psutil", 1.0),
+        ("wait(pid)", "psutil", 1.1),
         ("wait(pid)", "os.waitpid", None),
         ("wait(popen)", "inline, poll()", None),
         ("wait(popen)", "psutil.Popen", 1.25),

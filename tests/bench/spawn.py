@@ -56,13 +56,13 @@ class Bench:
         return measured
 
     def old(self, version):
-        return self.measure(version, [("Popen, CPU", "ours", "standard", 0.35)], rounds=100)
+        return self.measure(version, [("Popen, CPU", "ours", "standard", 0.45)], rounds=100)
 
     def new(self, version):
         rows = [
-            ("Popen, CPU", "ours", "standard", 1.3),
+            ("Popen, CPU", "ours", "standard", 1.6),
             ("Popen patched : standard, CPU", "patched", "standard", 1.3),
-            ("spawn : Popen(process_group=0), CPU", "spawn", "standard, group", 1.3),
+            ("spawn : Popen(process_group=0), CPU", "spawn", "standard, group", 2),
         ]
         return self.measure(version, rows)
 
@@ -92,7 +92,7 @@ class Bench:
         return rows + self.measure("3.8", [(title, "ours", "standard", 1 / 35)], **options)
 
     def threads_256(self):
-        return [by_threads("3.11", 1.3, self.processes), by_threads("3.8", 1.5, self.processes)]
+        return [by_threads(version, 1.6, self.processes) for version in ("3.11", "3.8")]
 
 
 def by_threads(version, bound, processes):
