@@ -286,10 +286,10 @@ def not_ours(backend, how, prepare, refused):
                 raises(PermissionError, process.kill)
                 raises(PermissionError, process.send_signal, 0)
             stranger.become_zombie(code)
-            if noticed:
-                assert pidwait.wait(stranger.pid, LONG) in (code, None)
-                assert pidwait.wait(stranger.pid, LONG, reap=True) in (code, None)
-                assert process.wait(LONG) in (code, None)
+            if noticed:  # a short time-out, as each waits that long for the reaping to tell more
+                assert pidwait.wait(stranger.pid, 0.01) in (code, None)
+                assert pidwait.wait(stranger.pid, 0.01, reap=True) in (code, None)
+                assert process.wait(0.01) in (code, None)
                 raises(ProcessLookupError, process.kill)
             assert pidwait.pid_exists(stranger.pid)
             assert stranger.reap() == code
