@@ -236,11 +236,12 @@ class TreePopen(_Base):  # type: ignore[misc]
 
     def _read_rest(self, late: "Any") -> "Any":
         """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
-        output, has_ended = None, False
-        while not (output or has_ended):
-            has_ended = self._internal_poll() is not None
+        output, last = None, Deadline(None)
+        while not (output or last.expired()):
+            if last.timeout is None and self._internal_poll() is not None:
+                last = Deadline(1)
             try:
-                output = late.output, late.stderr = super().communicate(timeout=1)
+                output = late.output, late.stderr = super().communicate(timeout=0.2)
             except not_by_handler(subprocess.TimeoutExpired):
                 continue
         for name in () if system.tree == "job" else ("stdout", "stderr"):
