@@ -21,7 +21,7 @@ import pytest
 
 from .. import pidwait
 from ..asyncio.loops import run_in
-from ..needs import THERE
+from ..needs import THERE, needs
 from ..processes import become_zombie, eventually, exiting, gone_pid, need_program, sleeping, state
 from .conftest import run as run_python
 from .recipes import (
@@ -187,6 +187,7 @@ def test_commands_with_time_out_in_asyncio(tree):
     assert not tree.lives()
 
 
+@needs("/proc")
 @of("Run a program with limits, and tell what it used")
 def test_judge(tree):
     need_program("prlimit")

@@ -22,6 +22,7 @@ import pytest
 
 from .. import pidwait
 from ..conftest import CHOSEN, KQUEUES, open_fds
+from ..needs import needs
 from ..processes import (
     OnPurpose,
     become_gone,
@@ -748,25 +749,23 @@ def test_who_holds_the_pipe_from_outside_delays_it_by_a_second_at_most(mechanism
             popen.communicate(timeout=0.1)
 
 
+@needs("/proc")
 @pytest.mark.kqueue
 def test_run_reads_for_a_second_after_the_end_if_an_outsider_holds_the_pipe(mechanism, monkeypatch):
-    standard, held, before, after = subprocess.Popen.communicate, [], [], []
-    command = ["sh", "-c", "trap '' TERM; sleep 60"]
+    standard, before, after = subprocess.Popen.communicate, [], []
+    held = contextlib.ExitStack()
 
     def communicate(self, input=None, timeout=None):
-        if not held:
-            held.append(os.open("/proc/%d/fd/1" % self.pid, os.O_WRONLY))
-        else:
-            (before if self.poll() is None else after).append(timeout)
+        if not (before or after):
+            held.callback(os.close, os.open("/proc/%d/fd/1" % self.pid, os.O_WRONLY))
+        (before if self.poll() is None else after).append(timeout)
         return standard(self, input, timeout)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
-    try:
-        with pytest.raises(subprocess.TimeoutExpired):
-            run(command, tree=True, stdout=PIPE, timeout=0.1, grace=0.1)
-    finally:
-        os.close(held.pop())
-    assert after and max(before, default=0) + sum(after) < 1.5
+    command = ["sh", "-c", "trap '' TERM; sleep 60"]
+    with held, pytest.raises(subprocess.TimeoutExpired):
+        run(command, tree=True, stdout=PIPE, timeout=0.1, grace=0.1)
+    assert after and max(before) + sum(after) < 1.5
 
 
 @pytest.mark.parametrize(
