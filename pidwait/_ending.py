@@ -54,7 +54,7 @@ def end_procs(
     >>> exited == [(popen, popen.returncode)], alive
     (True, [])
     """
-    check_grace(grace)
+    grace = check_grace(grace)
     check_signal(sig)
     if limit is not None:
         check_grace(limit, "limit")
@@ -98,14 +98,19 @@ class Ending:
 
     def _info(self, member: "Member") -> "ProcessInfo | None":
         target = member.target
-        if member.handle is None or target.pid is None or isinstance(target, TreeOwner):
+        if self._is_over(member) or target.pid is None or isinstance(target, TreeOwner):
             return None
         try:
             info = ProcessInfo(target.pid)
         except not_by_handler(ProcessLookupError):
             return None
         # If the handle's process still runs, it has had the pid until now.
-        return info if member.handle.look() is RUNNING else None
+        is_running = member.handle is not None and member.handle.look() is RUNNING
+        return info if is_running else None
+
+    def _is_over(self, member: "Member") -> bool:
+        """Whether it is known to have exited: its handle may be on the next process of its pid."""
+        return member in self._core.seen
 
     def run(self, reap: bool = False, limit: "float | None" = None) -> "Iterator[Any]":
         """Send the signals; yield the exits. ``limit``: how long to wait after SIGKILL."""
@@ -155,7 +160,7 @@ class Ending:
         """The process groups that given processes lead, as long as these have the numbers."""
         found = []
         for info in self._leaders:
-            with suppress(ProcessLookupError), Oneshot(info) as facts:
+            with suppress(ProcessLookupError, PermissionError), Oneshot(info) as facts:
                 if hasattr(facts, "group") and facts.group() == info.pid:
                     found.append(info.pid)
         return found
@@ -185,12 +190,14 @@ class Ending:
     def _takes(self, member: "Member", sig: int) -> bool:
         """Signal a member that runs; return False if we may not. A tree is ended by its Popen."""
         handle, target = member.handle, member.target
-        if handle is not None and not target.reaps:
+        if self._is_over(member):
+            if isinstance(target, ProcessTarget) and not getattr(target.proc, "_is_closed", True):
+                self._reapings[target.key] = partial(target.proc.wait, 0, True)
+            return True
+        if handle is None:  # no descriptor is left for a received pidfd
+            return False
+        if not target.reaps:
             self._reapings[target.key] = partial(handle.look, True)
-        elif isinstance(target, ProcessTarget):  # it has seen the exit
-            self._reapings[target.key] = partial(target.proc.wait, 0, True)
-        if member in self._core.seen or handle is None:
-            return member in self._core.seen  # else no descriptor is left for a received pidfd
         if isinstance(target, TreeOwner):
             # Once: it sends SIGKILL itself after the grace. A second end would stop processes that
             # the SIGCONT of the first wakes.

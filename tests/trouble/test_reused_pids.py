@@ -46,13 +46,13 @@ class Number:
     def end(self):
         self.old.become_zombie(OLD)
 
-    def pass_on(self, zombie=False):
+    def pass_on(self, zombie=False, prepare=None):
         """Have the old process reaped, and start a new one with its pid."""
         self.old.reap()
         # Without a handle, only the ticks of their start times tell the two apart.
         eventually(lambda: int(time.clock_gettime(CLOCK_BOOTTIME) * 100) > self._started)
         system.next_pid(self.pid)
-        self.new = Child()
+        self.new = Child(prepare)
         assert self.new.pid == self.pid
         if zombie:
             self.new.become_zombie(NEW)
@@ -215,7 +215,51 @@ def endings(backend):
         number.finish()
 
 
+def endings_of_what_has_exited_before(backend):
+    """Neither the new process nor its children are touched."""
+
+    def fork():
+        if os.fork() == 0:
+            time.sleep(600)
+
+    begin(backend)
+    number = Number()
+    info = pidwait.ProcessInfo(number.pid)
+    number.end()
+    number.pass_on(prepare=fork)
+    (of_stranger,) = pidwait.ProcessInfo(number.pid).children()
+    assert pidwait.end_procs([info], tree=True) == ([(info, None)], [])
+    assert not pidwait.has_exited(of_stranger)
+    number.finish()
+    number = Number()
+    info = pidwait.ProcessInfo(number.pid)
+    number.end()
+    number.pass_on(zombie=True)
+    assert pidwait.end_procs([info], reap=True) == ([(info, None)], [])
+    number.finish()
+
+
+def closed(backend):
+    """A closed Child, which the next spawn() has reaped."""
+    begin(backend)
+    child = pidwait.spawn(["sleep", "600"])
+    child.close()
+    raises(ValueError, pidwait.wait_procs, [child], 0)
+    os.kill(child.pid, signal.SIGKILL)
+    pidwait.wait(child.pid, LONG)
+    pidwait.spawn(["true"]).wait()
+    system.next_pid(child.pid)
+    new = Child()
+    assert new.pid == child.pid
+    raises(ValueError, pidwait.wait, child)
+    raises(ValueError, pidwait.wait_procs, [child])
+    raises(ValueError, pidwait.end_procs, [child])
+    new.end(NEW)
+    assert new.reap() == NEW
+
+
 SCENARIOS = [handles, many, added_again, added_while_gone, objects, endings]
+SCENARIOS += [endings_of_what_has_exited_before, closed]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

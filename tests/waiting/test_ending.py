@@ -44,6 +44,16 @@ def stubborn(start):
     return stubborn
 
 
+@posix
+def test_a_closed_process_that_has_seen_its_exit_ends_no_end(variant, start_told, sleeper):
+    child = start_told(3)
+    with pidwait.Process(child.pid) as process:
+        child.stdin.close()
+        assert process.wait(60) == 3
+    found = pidwait.end_procs([process, sleeper], reap=True)
+    assert dict(found[0]) == {process: 3, sleeper: TERM} and found[1] == []
+
+
 @everywhere
 def test_has_exited(variant, start_told, sleeper):
     child = start_told(3)
