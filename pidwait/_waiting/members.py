@@ -59,9 +59,13 @@ class Member:
         if self.handle is not None and self.handle.look() is RUNNING:
             return False
         try:
-            return open_handle(self.target.pid).look() is RUNNING
+            new = open_handle(self.target.pid)
         except Failed:
             return False
+        try:
+            return new.look() is RUNNING
+        finally:
+            new.close()
 
 
 class Waiter:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import resource
+import select
 import signal
 
 import pytest
@@ -119,6 +120,24 @@ PROBE = """if True:
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     print(sorted(probe()))
 """
+
+
+def a_set_without_its_wakeup():
+    """fileno() still becomes readable, by the timer."""
+    pidwait.probe()
+    zombie = Child()
+    zombie.become_zombie(3)
+    with fds_left(1):
+        waiting = pidwait.WaitSet()
+    with waiting:
+        fd = waiting.fileno()
+        waiting.add(zombie.pid)
+        assert select.select([fd], [], [], LONG)[0] and waiting.wait(0) == [(zombie.pid, 3)]
+    zombie.reap()
+
+
+def test_a_set_that_was_made_with_the_last_descriptor_tells_a_selector(pidfds):
+    forked(a_set_without_its_wakeup)
 
 
 def test_the_probe_answers_where_no_descriptor_is_left():

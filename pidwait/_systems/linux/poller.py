@@ -158,9 +158,9 @@ class EpollPoller(EventSource):
 
     def wake(self, seconds: float) -> bool:
         """End all sleeps, and make fileno() readable, now or after ``seconds``."""
-        if seconds and self._timer is not None:
+        if self._timer is not None and (seconds or self._wakeup is None):
             try:
-                self._set_timer(seconds)
+                self._set_timer(max(seconds, 1e-6))  # 0 would stop it
                 return True
             except Failed as why:  # a policy that came later
                 log("without a timer: %s", why)
