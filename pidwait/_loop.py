@@ -161,6 +161,8 @@ def in_thread(function: "Callable[..., Any]", *args: object, daemon: bool = Fals
     def run() -> None:
         try:
             call_soon(loop, future.set_result, function(*args))
+        except StopIteration as error:  # a future takes none, and a coroutine raises RuntimeError
+            call_soon(loop, future.set_exception, RuntimeError("it raised %r" % error))
         except BaseException as error:
             call_soon(loop, future.set_exception, error)
 

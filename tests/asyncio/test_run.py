@@ -2,6 +2,7 @@
 """aio.run() runs a command in a thread, and ends it if the task is cancelled."""
 
 import asyncio
+import importlib
 import logging
 import os
 import select
@@ -102,6 +103,14 @@ def test_more_cancels_change_nothing(run, tmp_path):
         assert len(caught) == 1 and caught[0] is error
 
     run(main())
+
+
+def test_a_stop_iteration_of_a_fake_is_raised(run, monkeypatch):
+    """As by a mock that has no more results. A future takes no StopIteration."""
+    ours = importlib.import_module(pidwait.__name__ + ".subprocess")
+    monkeypatch.setattr(ours, "run", lambda *args: next(iter(())))
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(asyncio.wait_for(aio.run(["true"]), 60))
 
 
 INTERRUPTED = """if True:
