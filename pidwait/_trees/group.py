@@ -37,6 +37,7 @@ class GroupTree:
         self.left: "list[int] | None" = []
         self._ends: "list[Any]" = []  # for each end() a lock, which is held until it is done
         self._caller = os.getpid()
+        self._seen: "int | None" = None  # the command's exit code, as watch() has seen it
         self._has_exited = False  # the command has; and the end() of the rest, if any, is in _ends
 
     def start(self, plan: "dict[str, Any]", start_alone: "Callable[[Any], Any]") -> None:
@@ -70,7 +71,8 @@ class GroupTree:
         if not self._has_exited or any(done.locked() for done in self._ends):
             return None
         # The command is reaped last, so that its number stays the group's.
-        return self._command.poll()  # type: ignore[no-any-return]
+        code = self._command.poll()
+        return self._seen or code if code == 0 else code  # 0: perhaps somebody else has reaped it
 
     def sleep(self, timeout: "float | None") -> None:
         if has_exited(self.pid, timeout):
@@ -110,8 +112,9 @@ class GroupTree:
         finally:
             tell()
 
-    def _end_rest(self, *of_watch: object) -> None:
+    def _end_rest(self, pid: int, code: "int | None") -> None:
         """The command has exited."""
+        self._seen = code
         if self._rest == "kill" and not self._ends:
             self.end(_signal.SIGTERM, self._grace)
         elif self._rest == "wait":

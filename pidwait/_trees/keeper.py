@@ -240,8 +240,7 @@ class Keeper:
 
     def end(self, number: int, grace: float) -> None:
         """Send the signal to all; SIGKILL follows after ``grace``, or at an earlier deadline."""
-        due = monotonic() + grace
-        self.deadline = due if self.deadline is None else min(due, self.deadline)
+        self.deadline = min(monotonic() + grace, self.deadline or float("inf"))
         if number and grace:
             self.send(number)
             self.send(_CONT)
@@ -366,13 +365,14 @@ def keep_tree(control: int) -> None:
     plan = dict(marshal.loads(globals()["read"](control)), null=null)  # see reaper.py
     attempt(posix.set_inheritable, plan["errors"], False)
     if plan["env"] is None:  # our initial one: Python adds LC_CTYPE in the C locale
-        plan["env"] = contents("/proc/self/environ").split(b"\0")
+        env = b"\0".join(map(b"=".join, posix.environ.items()))  # if setuid(2) hides the file
+        plan["env"] = (contents("/proc/self/environ") or env).split(b"\0")
     # The first line of our program, which is the last argument but one: that of all keepers.
     plan["mark"] = b"\0" + contents("/proc/self/cmdline").split(b"\0")[-3].partition(b"\n")[0]
     try:
         keeper = Keeper(control, plan)
     except OSError as error:  # no process or file descriptor is left; the command ends with us
-        answer(control, "E%d -" % (error.errno or 5))
+        answer(control, "E%d k" % (error.errno or 5))
     keeper.keep()
 
 

@@ -155,6 +155,9 @@ class TreePopen(_Base):  # type: ignore[misc]
             raise TypeError("path-like args is not allowed when shell is true")
         plan["args"] = [args] if is_path or isinstance(args, (str, bytes)) else list(args)
         plan["args"], plan["executable"] = starts.command_of(plan)
+        for name, _ in starts.PAIRS:
+            if plan[name] != -1:
+                os.fstat(plan[name])  # if it is closed, a file of ours would get the number
         plan.update(shell=False, pass_fds=tuple(plan["pass_fds"]))
         plan.update(process_group=checked_group(group), preexec_fn=preexec_fn)
         audit("subprocess.Popen", *map(plan.get, ("executable", "args", "cwd", "env")))
@@ -199,7 +202,9 @@ class TreePopen(_Base):  # type: ignore[misc]
                     more[starts.WAITPID] = self._wait4
             return super()._internal_poll(**more)
         if self.returncode is None:
-            self.returncode = self._tree.poll()
+            code = self._tree.poll()
+            if code is not None:  # else it might replace what another thread has just stored
+                self.returncode = code
         return self.returncode
 
     def _wait_for_tree(self, timeout: "float | None") -> "Any":
@@ -227,14 +232,14 @@ class TreePopen(_Base):  # type: ignore[misc]
                 if self._tree is None or not self._is_run:
                     raise
                 self._give_up(None)
-            output = self._read_rest(late)
+            output = self._read_rest(late, is_in_time)
             if self._is_run:  # Python 3.6's run() asks again, and so does Windows'
                 self._output = output or (late.output, late.stderr)
             if is_in_time and output:
                 return output
             raise
 
-    def _read_rest(self, late: "Any") -> "Any":
+    def _read_rest(self, late: "Any", is_in_time: bool) -> "Any":
         """Read to the end, as the tree ends. If others hold the pipes: for a second more."""
         output, last = None, Deadline(None)
         while not (output or last.expired()):
@@ -244,6 +249,10 @@ class TreePopen(_Base):  # type: ignore[misc]
                 output = late.output, late.stderr = super().communicate(timeout=0.2)
             except not_by_handler(subprocess.TimeoutExpired):
                 continue
+            except not_by_handler(UnicodeError):
+                if is_in_time:
+                    raise
+                break  # a character that was cut off
         for name in () if system.tree == "job" else ("stdout", "stderr"):
             chunks = self._fileobj2output.get(getattr(self, name))
             # As subprocess does: bytes, also of text.

@@ -50,6 +50,10 @@ exec(marshal.loads(code))
 """.format(sys.implementation.cache_tag)
 
 
+def _error_of_keeper(error: OSError) -> OSError:
+    return OSError(error.errno, "the keeper of a tree: %s" % error.strerror)
+
+
 class ReaperTree:
     mechanism = "reaper"
 
@@ -90,7 +94,8 @@ class ReaperTree:
                 raise Failed(EIO, "the keeper's interpreter has ended: %r" % self._keeper.args[0])
             if answer[0][:1] == b"E":
                 what = {b"c": plan["cwd"], b"x": plan["executable"]}.get(answer[1])
-                raise error_of_start(int(answer[0][1:]), what)
+                error = error_of_start(int(answer[0][1:]), what)
+                raise _error_of_keeper(error) if answer[1] == b"k" else error
             self.pid = int(answer[0][1:])
             self._keeper._child_created = False  # it does not warn: the Popen of the tree does
         except BaseException:
@@ -159,7 +164,7 @@ class ReaperTree:
             return [-1, *fds[1:]][-1]
         except not_by_handler(OSError) as error:
             if error.errno in PASSING:
-                raise OSError(error.errno, "the keeper of a tree: %s" % error.strerror) from error
+                raise _error_of_keeper(error) from error
             if error.filename is None:
                 raise
             raise Failed(error.errno or 0, "the keeper's interpreter: %s" % error) from error
@@ -178,8 +183,9 @@ class ReaperTree:
         if is_copy and told == b"" and (is_there or has_exited(self._keeper.pid)):
             killed = -_signal.SIGKILL
         if told:
-            self._order(0, "done")
-            has_exited(self._keeper, 10.0)  # the keeper exits at once, unless the machine is busy
+            if not is_copy:
+                self._order(0, "done")
+                has_exited(self._keeper, 10.0)  # it exits at once, unless the machine is busy
             told = self._look()[1] or told  # now it has also told the usage
             answer, _, used = told.partition(b"U")
             status, *left = map(int, answer[1:].split())

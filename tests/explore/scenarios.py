@@ -608,6 +608,8 @@ class Tree(Scenario):
                         os.kill(int(pid), signal.SIGKILL)
 
     def check_after(self):
+        if "wait" in self.names and self.popen.returncode is None:
+            return "wait() has returned, but there is no returncode"
         code = self.popen.wait(20)
         return None if code in self.expected else "returncode %r" % code
 

@@ -33,6 +33,7 @@ from ..processes import (
     run_python,
     state,
 )
+from ..trouble import kernel_tells
 from ..waiting.crowd import room
 from .conftest import ours
 
@@ -399,8 +400,83 @@ def test_what_the_keeper_lacks_is_the_error_of_the_start(reaper):
             with Popen(["true"], tree=True, preexec_fn=limit, stderr=DEVNULL):
                 errors.append(None)
         except OSError as error:
+            assert "keeper" in error.strerror
             errors.append(error.errno)
     assert {errno.EMFILE, None}.issubset(errors), errors
+
+
+def in_fork(function):
+    """What the function returns in a forked child, which ends within ten seconds."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.alarm(9)
+            os._exit(function())
+        finally:
+            os._exit(99)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFEXITED(status), status
+    return os.WEXITSTATUS(status)
+
+
+def test_a_stream_that_is_closed_is_the_error_of_the_start(mechanism):
+    """A file of ours must not get its number, or the command would write into that."""
+
+    def start():
+        os.close(1)
+        try:
+            run(["sh", "-c", "echo oops >&2"], stderr=subprocess.STDOUT, tree=True)
+        except OSError as error:
+            return error.errno
+
+    assert in_fork(start) == errno.EBADF
+
+
+@pytest.mark.root
+def test_the_environment_comes_through_where_its_user_may_not_read_it(reaper, monkeypatch):
+    monkeypatch.setenv("MARK", "7")
+
+    def start():
+        os.seteuid(65534)
+        if not os.access(sys.executable, os.X_OK, effective_ids=True):
+            return 98
+        return run(["sh", "-c", "exit $MARK"], tree=True).returncode
+
+    code = in_fork(start)
+    if code == 98:
+        pytest.skip("another user can't reach the interpreter")
+    assert code == 7
+
+
+def test_the_copy_in_a_forked_child_tells_the_end_at_once(mechanism):
+    """It took ten seconds, as only the parent can release a keeper."""
+    popen = Popen(["true"], tree=True)
+    assert pidwait.has_exited(popen.pid, 60)
+    assert in_fork(lambda: popen.poll() or 0) == 0
+    assert popen.wait() == 0
+
+
+def test_the_exit_code_is_known_where_sigchld_is_ignored(mechanism):
+    code = """if True:
+        import signal
+        from {} import subprocess
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        popen = subprocess.Popen(["sh", "-c", "read line; exit 5"], tree=True, stdin=-1)
+        popen.stdin.close()
+        print(popen.wait(), popen.returncode, popen.poll())
+    """
+    told = run_python(code.format(pidwait.__name__)).stdout
+    assert told in ("5 5 5\n", "0 0 0\n" * (mechanism == "group" and not kernel_tells()))
+
+
+def test_a_time_out_in_the_middle_of_a_character_is_a_time_out(mechanism):
+    script = "printf 'a\\303'; exec sleep 60"
+    for timeout in TIMEOUTS:
+        with pytest.raises(subprocess.TimeoutExpired) as caught:
+            run(["sh", "-c", script], tree=True, stdout=PIPE, timeout=timeout, encoding="utf-8")
+        if caught.value.output:
+            break
+    assert caught.value.output == b"a\xc3"
 
 
 @pytest.mark.kqueue
