@@ -11,7 +11,7 @@ from ._base.deadline import NOW, Backoff, Deadline
 from ._base.errors import Failed, TimeoutExpired, audit, not_by_handler, refuse_copy, warn_unclosed
 from ._base.handle import PENDING, RUNNING, Shared, raise_closed, settled
 from ._systems import open_handle, system
-from ._waiting.owners import OURS, PsutilTarget, Target, guarded, reap_by_owner, target_of
+from ._waiting.owners import PsutilTarget, Target, guarded, reap_by_owner, target_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def wait(proc: "Proc", timeout: "float | None" = None, reap: bool = False) -> "i
             if why.errno != ESRCH:
                 raise why.as_error("open", target.pid) from None
         else:
-            seen = target.confirm() if type(target) in OURS else guarded(target.confirm)
+            seen = guarded(target.confirm)
             if seen is RUNNING:
                 sure = handle  # else it may be on another process, which has reused the pid
                 seen = handle.wait(deadline, reap)

@@ -21,7 +21,7 @@ from .._base.steps import atomically, claim, end_one, hand_over
 from .._systems import system
 from .._systems.pollers import PollingPoller, open_poller
 from .members import Member, PollSchedule, Waiter
-from .owners import OURS, Target, guarded, reap_by_owner
+from .owners import ProcessTarget, Target, guarded, reap_by_owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ class Core:
     def _open(self, member: Member) -> "Outcome":
         """Open a handle by the best means that works; return the outcome that is known by then."""
         target = member.target
-        known = target.confirm() if type(target) in OURS else RUNNING
+        # A closed Process answers if it has seen the exit, or raises: its pid may be reused.
+        is_closed = getattr(getattr(target.proc, "_child", target.proc), "_is_closed", False)
+        known = target.confirm() if is_closed or type(target) is ProcessTarget else RUNNING
         if known is not RUNNING:
             return known
         try:

@@ -294,7 +294,9 @@ class ChildOwner(Owner):
 
     def confirm(self) -> "Outcome":
         child = getattr(self.proc, "_child", self.proc)
-        return child.exitcode if child.has_exited() else RUNNING
+        # Not ``reaped`` alone: a copy in a forked child reaps nothing.
+        is_over = child.reaped or (has(child, "has_exited") and child.has_exited())
+        return child.exitcode if is_over else RUNNING
 
     def reap(self, code: "int | None") -> "Outcome":
         try:
@@ -303,10 +305,6 @@ class ChildOwner(Owner):
             return PENDING
         return code if known is None else known
 
-
-# Of this package: they know their process by a handle. A closed one answers if it saw the exit,
-# else confirm() raises ValueError, as the pid may be reused.
-OURS = ProcessTarget, ChildOwner
 
 _KINDS = (
     (PopenOwner, ("returncode", "poll")),  # psutil's, too; and a mock, which has all names
@@ -339,7 +337,7 @@ def target_of(proc: "Proc", key: object = None) -> Target:
     kind = _kind_of(proc)
     if pid is not None:
         pid = check_pid(pid, "proc.pid")
-    elif kind not in OURS:  # a Process from a pidfd may have no pid
+    elif kind not in (ProcessTarget, ChildOwner):  # a Process from a pidfd may have no pid
         raise ValueError("proc has no pid: it has not been started")
     return kind(proc, pid, key)
 

@@ -155,12 +155,13 @@ def test_a_name_at_the_top_of_modules_stands_for_one_thing(sources):
 
 
 # Beside Failed, BaseException (for what is raised again) and not_by_handler(): an error of a C
-# function, told by its traceback; what only asyncio raises; an import.
+# function, told by its traceback; what only asyncio raises; an import; in a thread of its own.
 EXCEPTS = {
     "_base/errors.py": {"OSError"},
     "_systems/posix.py": {"OSError"},
     "_waiting/core.py": {"UnsupportedOperation"},
     "_starting/spawn.py": {"ImportError"},
+    "_loop.py": {"StopIteration"},
     "aio.py": {"CancelledError"},
 }
 
