@@ -49,9 +49,7 @@ def check_signal(sig: int) -> None:
 
 def seconds(timeout: "Any", name: str = "timeout") -> float:
     if isinstance(timeout, complex) or not hasattr(timeout, "__float__"):
-        raise TypeError(
-            "%s must be a number of seconds or None, not %s" % (name, type(timeout).__name__)
-        )
+        raise TypeError("%s must be a number of seconds, not %s" % (name, type(timeout).__name__))
     try:
         return float(timeout)
     except not_by_handler(OverflowError):  # of an int too large for a float

@@ -122,7 +122,8 @@ INTERRUPTED = """if True:
 
     async def note_the_end():
         try:
-            await asyncio.sleep(600)
+            while True:  # a loop that sleeps on misses a signal that another thread has got
+                await asyncio.sleep(0.05)
         finally:
             print("all are cancelled", flush=True)
 

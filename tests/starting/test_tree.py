@@ -832,6 +832,8 @@ def test_run_reads_for_a_second_after_the_end_if_an_outsider_holds_the_pipe(mech
     held = contextlib.ExitStack()
 
     def communicate(self, input=None, timeout=None):
+        if self.args != command:  # ps, perhaps
+            return standard(self, input, timeout)
         if not (before or after):
             held.callback(os.close, os.open("/proc/%d/fd/1" % self.pid, os.O_WRONLY))
         (before if self.poll() is None else after).append(timeout)
