@@ -67,8 +67,9 @@ FAULTS = {
     ),
     "a handle is closed under a user": (
         "_base/handle.py: Shared.release",
-        "        if handle is not None and not is_used:\n",
-        "        if handle is not None:\n",
+        "        if not [use for use, pid in self.uses.copy().items() "
+        "if pid == me and use() is not None]:\n",
+        "        if me:\n",
         "child_wait_wait",
     ),
     "reaped is asked too early": (
