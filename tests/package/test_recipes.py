@@ -119,7 +119,7 @@ def test_waitpid(part, zombie, herd, capsys):
 @of("Find processes, and wait for them")
 def test_finding(tmp_path):
     names = run("Find processes, and wait for them")
-    program = tmp_path / "sleeps well"
+    program = tmp_path / ("sleep %d" % os.getpid())  # suites may run side by side
     program.symlink_to(shutil.which("sleep"))
     popens = [subprocess.Popen([str(program), "60"]) for _ in range(2)]
     eventually(lambda: all(pidwait.ProcessInfo(one.pid).name() == program.name for one in popens))
