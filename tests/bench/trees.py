@@ -88,9 +88,9 @@ def run(options):
         rows += [
             core.Row(version + ": CPU of run(['true']), ms", tree, plain, "more", 18),
             core.Row(
-                "kill() of %d processes to the end, ms" % (OTHERS + 1), kill, None, "count", 6
+                "kill() of %d processes to the end, ms" % (OTHERS + 1), kill, None, "count", 12
             ),
-            core.Row("PSS of an idle keeper, MB", found["pss"], None, "count", 5),
+            core.Row("PSS of an idle keeper, MB", found["pss"], None, "count", 6),
             core.Row("its wake-ups in %d s" % IDLE, found["wake-ups"], None, "count", 0),
         ]
     return rows
