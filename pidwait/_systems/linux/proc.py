@@ -205,10 +205,8 @@ class ProcfsHandle(Handle):
         group = _pairs(_read_entry(pid, "status") or b"").get("Tgid")
         if group not in (None, "0", str(pid)):  # 0: of a thread that has just been removed
             raise Failed(ESRCH, "a thread's ID, not a process's")
-        # Without a file descriptor to read with, our own threads at least are known.
-        is_thread = os.path.exists("/proc/self/task/%d" % pid)
-        if group is None and is_thread and pid != os.getpid():
-            raise Failed(ESRCH, "the ID of our own thread")
+        if group is None and pid != os.getpid() and os.path.exists("/proc/self/task/%d" % pid):
+            raise Failed(ESRCH, "a thread of ours")  # known without a file descriptor
 
     def look(self, reap: bool = False) -> "Outcome":
         stat = read_stat(self.pid)
