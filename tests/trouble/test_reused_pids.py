@@ -258,8 +258,35 @@ def closed(backend):
     assert new.reap() == NEW
 
 
+def copied(backend):
+    """A Child's copy in a forked child asks its handle; the parent has reaped the process."""
+    begin(backend)
+    child, (reader, writer) = pidwait.spawn(["sleep", "600"]), os.pipe()
+    ticks = started(child.pid)
+
+    def end():
+        os.read(reader, 1)
+        for function in pidwait.wait_procs, pidwait.end_procs:
+            ((found, _),), alive = function([child])
+            assert found is child and alive == []
+
+    copy = trouble.fork(end)
+    child.kill()
+    child.wait()
+    eventually(lambda: int(time.clock_gettime(CLOCK_BOOTTIME) * 100) > ticks)
+    system.next_pid(child.pid)
+    new = Child()
+    assert new.pid == child.pid
+    os.write(writer, b".")
+    assert os.waitpid(copy, 0)[1] == 0
+    os.close(reader)
+    os.close(writer)
+    new.end(NEW)
+    assert new.reap() == NEW
+
+
 SCENARIOS = [handles, many, added_again, added_while_gone, objects, endings]
-SCENARIOS += [endings_of_what_has_exited_before, closed]
+SCENARIOS += [endings_of_what_has_exited_before, closed, copied]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
